@@ -1,0 +1,85 @@
+"""Every error that gehost raises on purpose, and the exit code that the command line gives it.
+
+GehostError                      1
+├── UsageError                   2   wrong options, unknown pass name, a file that cannot be written
+│   └── OutputError              2   the output, a dump or a report cannot be written
+├── ModelError                   3   the model is at fault
+├── VendorError                  4   a vendor or plugin file is at fault
+│   └── PatternError             4   a pattern is not well-formed
+├── PassError                    5   a pass failed while it ran
+└── NumbersDifferError           6   two models that should agree do not
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+
+class GehostError(Exception):
+    """Base of all errors that a user can cause; the message is one line that says what to do."""
+
+    exit_code = 1
+
+
+class UsageError(GehostError):
+    """An option, a name or a file that the caller gave is wrong."""
+
+    exit_code = 2
+
+
+class OutputError(UsageError):
+    """A file could not be written; what stood there before is unchanged."""
+
+
+class ModelError(GehostError):
+    """The model is not valid, or not one that this host can read."""
+
+    exit_code = 3
+
+
+class VendorError(GehostError):
+    """A vendor or plugin file could not be loaded; names the file and line."""
+
+    exit_code = 4
+
+
+class PatternError(VendorError):
+    """A pattern or a replacement is not a well-formed graph; names the file and line that built it."""
+
+
+class PassError(GehostError):
+    """A pass failed while it ran; names the pass, its file and line, and the node at hand."""
+
+    exit_code = 5
+    named = False
+    """Set once the message names the pass."""
+
+
+class NumbersDifferError(GehostError):
+    """Two models that were compared give different numbers."""
+
+    exit_code = 6
+
+
+def deepest_line(error: BaseException, inside: str) -> str:
+    """``file:line`` of the deepest frame of ``error`` in a file, or in a file below a directory; "" when there is none."""
+    below = os.path.join(inside, "")
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [
+        f"{frame.filename}:{frame.lineno}" for frame in frames if frame.filename == inside or frame.filename.startswith(below)
+    ]
+    return lines[-1] if lines else ""
+
+
+def described(error: BaseException) -> str:
+    """What an error says; its type too, unless it is one of gehost's."""
+    text = str(error)
+    if isinstance(error, GehostError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """A text as a terminal shows it on one line: control characters are spelled out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))

@@ -1,0 +1,72 @@
+"""What a host is told; the only place that reads the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gehost.errors import UsageError
+
+DumpFormat = Literal["pbtxt", "onnx"]
+
+_LEVELS = ("1", "2", "3")
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """Everything that changes what a compile does; two compiles with equal options and model give equal files."""
+
+    vendors: Sequence[str | os.PathLike[str]] = ()
+    """Directories that hold ``<vendor>/custom_fusion_passes/``, in the order in which they are loaded."""
+    plugins: bool = True
+    """Load installed plugins (entry point group ``gehost``)."""
+    dump: str | os.PathLike[str] | None = None
+    dump_level: int = 2
+    """1: with weights, 2: without weight data, 3: structure only."""
+    dump_format: DumpFormat = "pbtxt"
+    dump_passes: bool = False
+    """One more dump after each pass that changed something."""
+    enable: Sequence[str] = ()
+    disable: Sequence[str] = ()
+    fusion_switch_file: str | os.PathLike[str] | None = None
+    cleanup: bool = True
+    verify: bool = False
+    keep_going: bool = False
+    """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are reported."""
+    rewrite_limit: int | None = None
+    """Stop rewriting after so many rewrites."""
+    inline_functions: bool = False
+    """Inline the model's local functions before anything else."""
+
+    def __post_init__(self) -> None:
+        if self.dump_level not in (1, 2, 3):
+            raise UsageError(f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 (structure only)")
+        if self.dump_format not in ("pbtxt", "onnx"):
+            raise UsageError(f'dump format "{self.dump_format}": wanted pbtxt or onnx')
+        for name in ("vendors", "enable", "disable"):
+            if isinstance(getattr(self, name), str | os.PathLike):
+                raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
+        if self.rewrite_limit is not None and self.rewrite_limit < 0:
+            raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
+
+
+def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> HostOptions:
+    """Options for the command line: what was given, else what the environment says, else the defaults.
+
+    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists. Dumps: ``DUMP_GRAPH_PATH``, else the working
+    directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is also the level of dumps unless one was given.
+    """
+    env = os.environ if environ is None else environ
+    chosen = dict(given)
+    if not chosen.get("vendors"):
+        listed = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
+        chosen["vendors"] = listed or (["vendors"] if Path("vendors").is_dir() else [])
+    level = env.get("DUMP_GE_GRAPH", "")
+    if chosen.get("dump") is None:
+        chosen["dump"] = env.get("DUMP_GRAPH_PATH") or ("." if level in _LEVELS else None)
+    if chosen.get("dump_level") is None and level in _LEVELS:
+        chosen["dump_level"] = int(level)
+    return HostOptions(**{key: value for key, value in chosen.items() if value is not None})

@@ -1,0 +1,24 @@
+"""The stages of a compile at which passes run."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class CustomPassStage(Enum):
+    """GE's stage names, in the order in which a compile reaches them."""
+
+    kBeforeInferShape = "before_infershape"  # noqa: N815 - GE's name
+    """With what the file says of types; the default."""
+    kAfterInferShape = "after_infershape"  # noqa: N815 - GE's name
+    """Every tensor carries dtype and shape where inference can tell."""
+    kAfterBuiltinFusionPass = "after_builtin_fusion_pass"  # noqa: N815 - GE's name
+    """After the built-in clean-up."""
+    kAfterOriginGraphOptimize = "after_origin_graph_optimize"  # noqa: N815 - GE's name
+    """The last one that may change the graph."""
+    kAfterAssignLogicStream = "after_assign_logic_stream"  # noqa: N815 - GE's name
+    """A name that GE has; graphs are fixed there, so that a fusion pass is refused."""
+
+
+RUN_STAGES = tuple(stage for stage in CustomPassStage if stage is not CustomPassStage.kAfterAssignLogicStream)
+"""The stages at which fusion passes run, in order."""
