@@ -1,0 +1,66 @@
+"""Proving an index: order, single definitions, uses in step with the protobuf."""
+
+from __future__ import annotations
+
+from gehost.errors import ModelError
+from gehost.ir.graph import Graph, Node, Value
+
+
+def check_graph(graph: Graph) -> None:
+    """Prove one graph's index, without its bodies.
+
+    Raises:
+        ModelError: what is wrong, and where.
+    """
+    where = f'{graph.model}: graph "{graph.name}"'
+    last: int | None = None
+    for node in graph.nodes:
+        if last is not None and node.order <= last:
+            raise ModelError(f"{where}: {node!r} is out of order in the list of nodes")
+        last = node.order
+        _check_node(node, where)
+    for slot, value in enumerate(graph.outputs):
+        _check_read(graph, slot, value, where)
+    for name, value in graph.values.items():
+        _check_value(name, value, where)
+
+
+def _check_node(node: Node, where: str) -> None:
+    graph = node.graph
+    if [value.name if value is not None else "" for value in node.inputs] != list(node.proto.input):
+        raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
+    if [value.name if value is not None else "" for value in node.outputs] != list(node.proto.output):
+        raise ModelError(f"{where}: the outputs of {node!r} and of its protobuf differ")
+    for slot, value in enumerate(node.inputs):
+        if value is not None:
+            _check_read(node, slot, value, where)
+    for slot, value in enumerate(node.outputs):
+        if value is None:
+            continue
+        if value.producer is not node or value.index != slot:
+            raise ModelError(f'{where}: tensor "{value.name}" has two producers')
+        if graph.values.get(value.name) is not value:
+            raise ModelError(f'{where}: output "{value.name}" of {node!r} is not among the graph\'s values')
+
+
+def _check_read(reader: Node | Graph, slot: int, value: Value, where: str) -> None:
+    graph = reader if isinstance(reader, Graph) else reader.graph
+    if (reader, slot) not in value.uses:
+        raise ModelError(f'{where}: {reader!r} is missing among the readers of "{value.name}"')
+    if graph.find(value.name) is not value:
+        raise ModelError(f'{where}: {reader!r} reads "{value.name}", which is not defined here (any more)')
+    reading = value.graph.reading_node(reader)
+    if reading is not None and value.producer is not None and value.producer.order >= reading.order:
+        raise ModelError(f'{where}: {reader!r} reads "{value.name}" before it is made')
+
+
+def _check_value(name: str, value: Value, where: str) -> None:
+    if value.producer is not None and not value.producer.in_graph:
+        raise ModelError(f'{where}: tensor "{name}" is made by a removed node')
+    if value.producer is None and value.initializer is None and not value.is_input:
+        raise ModelError(f'{where}: tensor "{name}" is made by nothing')
+    for reader, slot in value.uses:
+        held = reader.outputs if isinstance(reader, Graph) else reader.inputs
+        node = reader.owner if isinstance(reader, Graph) else reader
+        if slot >= len(held) or held[slot] is not value or (node is not None and not node.in_graph):
+            raise ModelError(f'{where}: "{name}" lists a reader that does not read it')

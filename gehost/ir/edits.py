@@ -1,0 +1,139 @@
+"""The single steps of an edit, each writing protobuf and index together; ``Graph`` composes and journals them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from gehost.ir.node import Node, Value
+from gehost.ir.types import ValueType
+
+
+def put_input(node: Node, slot: int, value: Value | None) -> None:
+    old = node.inputs[slot]
+    if old is not None:
+        del old.uses[node, slot]
+    node.inputs[slot] = value
+    node.proto.input[slot] = value.name if value is not None else ""
+    if value is not None:
+        value.uses[node, slot] = None
+
+
+def put_output(node: Node, slot: int, value: Value) -> None:
+    old = node.outputs[slot]
+    if old is not None and old.producer is node:
+        old.producer, old.index = None, 0
+    node.outputs[slot] = value
+    node.proto.output[slot] = value.name
+    value.producer, value.index = node, slot
+
+
+def put_producer(value: Value, producer: Node | None, index: int) -> None:
+    value.producer, value.index = producer, index
+
+
+def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, position: int | None = None) -> None:
+    """Set, add (at ``position``, else last) or remove an attribute."""
+    entries = node.proto.attribute
+    present = find_entry([entry.name for entry in entries], name)
+    if attribute is None:
+        if present is not None:
+            del entries[present]
+    elif present is not None:
+        entries[present].CopyFrom(attribute)
+    else:
+        entries.append(attribute)
+        if position is not None:
+            held = list(entries)
+            arrange(entries, [*held[:position], held[-1], *held[position:-1]])
+    node.forget_attrs()
+
+
+def put_metadata(node: Node, key: str, text: str | None) -> None:
+    entries = node.proto.metadata_props
+    present = find_entry([entry.key for entry in entries], key)
+    if text is None:
+        if present is not None:
+            del entries[present]
+        return
+    entry = entries.add() if present is None else entries[present]
+    entry.key, entry.value = key, text
+
+
+def put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
+    value.stated = known
+
+
+def use_inputs(node: Node) -> None:
+    """Enter a node, and what its bodies read outside, among the readers of its inputs."""
+    for slot, value in enumerate(node.inputs):
+        if value is not None:
+            value.uses[node, slot] = None
+    for body in node.bodies:
+        for reader, slot, value in body.captured():
+            value.uses[reader, slot] = None
+
+
+def disuse_inputs(node: Node) -> None:
+    for slot, value in enumerate(node.inputs):
+        if value is not None:
+            del value.uses[node, slot]
+    for body in node.bodies:
+        for reader, slot, value in body.captured():
+            del value.uses[reader, slot]
+
+
+def forget_value(value: Value, remade: bool) -> None:
+    graph = value.graph
+    del graph.values[value.name]
+    if not remade:
+        graph.remade.discard(value.name)
+
+
+def undo_add_node(node: Node) -> None:
+    disuse_inputs(node)
+    node.graph.unlink(node)
+
+
+def undo_remove_node(node: Node, before: Node | None) -> None:
+    for value in node.outputs:
+        if value is not None:
+            value.graph.values[value.name] = value
+    node.graph.link(node, before)
+    use_inputs(node)
+
+
+def undo_move(node: Node, before: Node | None) -> None:
+    node.graph.unlink(node)
+    node.graph.link(node, before)
+
+
+def undo_add_initializer(value: Value) -> None:
+    assert value.initializer is not None
+    value.graph.dropped.append(value.initializer)
+    value.graph.dirty = True
+
+
+def undo_remove_initializer(value: Value) -> None:
+    assert value.initializer is not None
+    value.graph.values[value.name] = value
+    value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
+
+
+def find_entry(names: Sequence[str], name: str) -> int | None:
+    return names.index(name) if name in names else None
+
+
+def arrange(entries: Any, wanted: Sequence[Any]) -> None:
+    """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries, in that order."""
+    position = {id(message): place for place, message in enumerate(wanted)}
+    held = list(entries)  # keeps the Python objects, and so their identities, alive
+    end = len(wanted)
+
+    def place(message: Any) -> int:
+        return position.get(id(message), end)
+
+    entries.sort(key=place)
+    del entries[end:], held

@@ -1,0 +1,306 @@
+"""Data that tensors keep outside the model file: how large it must be, where it lies, its memory map."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from gehost.errors import ModelError
+
+# UINT4, INT4, FLOAT4E2M1, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2: by number, as an older onnx lacks the last names.
+_PACKED_BITS = MappingProxyType({21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6})
+# Times 16 bytes, the largest element, a number of elements below this stays below 2**63.
+_TOO_MANY_ELEMENTS = 2**59
+_READ_KEYS = frozenset({"location", "offset", "length", "checksum"})
+_WITHOUT_TENSORS = frozenset(
+    map(onnx.AttributeProto.AttributeType.Value, ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"])
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLocation:
+    """A region of a regular file: absolute path, first byte, number of bytes."""
+
+    path: str
+    offset: int
+    length: int
+
+
+def label(tensor: onnx.TensorProto) -> str:
+    """How messages name a tensor: on one line, and of bounded length."""
+    name = _text(tensor.name)
+    return f"tensor {name if len(name) <= 100 else name[:97] + '...'!r}" if name else "a tensor without a name"
+
+
+def numpy_dtype(elem_type: int) -> np.dtype[Any]:
+    """The numpy or ml_dtypes dtype of an ONNX element type; ``object`` for STRING.
+
+    Raises:
+        ModelError: ONNX defines no such element type, or it is UNDEFINED.
+    """
+    try:
+        return onnx.helper.tensor_dtype_to_np_dtype(elem_type)
+    except KeyError as error:
+        raise ModelError(f"element type {elem_type} is none that this version of onnx defines") from error
+
+
+def element_bits(elem_type: int) -> int:
+    """Bits that an element takes in ``raw_data`` and in external files, where sub-byte types are packed."""
+    return _PACKED_BITS.get(elem_type) or numpy_dtype(elem_type).itemsize * 8
+
+
+def element_count(tensor: onnx.TensorProto) -> int:
+    """Number of elements that the dimensions state.
+
+    Raises:
+        ModelError: a dimension is negative, or the product is beyond what an address can hold.
+    """
+    count = extent = 1
+    for dim in tensor.dims:
+        if dim < 0:
+            raise ModelError(f"{label(tensor)}: dimension {dim} is negative; export the model again")
+        count *= dim
+        # A zero elsewhere does not make an absurd dimension harmless: numpy multiplies the others.
+        extent *= dim or 1
+        if extent >= _TOO_MANY_ELEMENTS:
+            raise ModelError(f"{label(tensor)}: its dimensions overflow, no machine holds it; export the model again")
+    return count
+
+
+def nbytes(tensor: onnx.TensorProto) -> int:
+    """Bytes of data that a tensor stands for, from its dimensions and element type; of strings, the characters' bytes.
+
+    Raises:
+        ModelError: unknown element type, a negative dimension, or dimensions that overflow.
+    """
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    try:
+        bits = element_bits(tensor.data_type)
+    except ModelError as error:
+        raise ModelError(f"{label(tensor)}: {error}") from error
+    return (element_count(tensor) * bits + 7) // 8
+
+
+def is_external(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def location_problem(location: str) -> str | None:
+    """What makes a text unfit as a ``location``, which is a relative POSIX path below the model's directory."""
+    if not location.strip():
+        return "is empty"
+    if "\0" in location:
+        return "holds a NUL character"
+    if "\\" in location:
+        return "holds a backslash, which some systems read as a separator"
+    if location.startswith("/") or re.match("[A-Za-z]:", location):
+        return "is an absolute path"
+    if ".." in location.split("/"):
+        return "leaves the model's directory"
+    return None
+
+
+def locate(tensor: onnx.TensorProto, base_dir: str | None) -> ExternalLocation:
+    """Where the data of an external tensor lies; nothing is opened.
+
+    Of the entries, ``location``, ``offset`` and ``length`` are used; ``checksum`` is not verified, as that would
+    read the whole file. Other keys are harmless metadata (ONNX Runtime writes some) and are ignored, as onnx does.
+
+    Args:
+        tensor: one for which ``is_external`` holds.
+        base_dir: the model's directory; "" is the working directory, None a model that came without a file.
+
+    Raises:
+        ModelError: the entries are malformed, the region does not fit dimensions and element type or is not within
+            the file, or the file is missing, outside of ``base_dir``, a link, or not a regular file.
+    """
+    who = label(tensor)
+    if base_dir is None:
+        raise ModelError(f"{who}: its data is in another file, but the model has no directory; load it from its file")
+    if tensor.data_type == onnx.TensorProto.STRING:
+        raise ModelError(f"{who}: strings cannot be external data; export the model again")
+    entries = _entries(tensor, who)
+    size = nbytes(tensor)
+    offset = _number(entries, "offset", 0, who)
+    length = _number(entries, "length", size, who)
+    if length != size:
+        raise ModelError(
+            f"{who}: its external data has length {length}, but its type and shape take {size} bytes; export the model again"
+        )
+    path, file_size = _regular_file(entries.get("location", ""), os.path.abspath(base_dir), who)
+    if offset + length > file_size:
+        raise ModelError(
+            f"{who}: bytes {offset} to {offset + length} are not within {_show(path)}, which has {file_size}; "
+            "the file is cut short or belongs to another model"
+        )
+    return ExternalLocation(path, offset, length)
+
+
+def _text(value: object) -> str:
+    """A protobuf string, which the runtime gives as bytes where it is not UTF-8."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def _show(text: str) -> str:
+    return repr(text if len(text) <= 300 else text[:140] + "..." + text[-140:])
+
+
+def _entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if entry.key not in _READ_KEYS:
+            continue
+        if entry.key in entries:
+            raise ModelError(f"{who}: its external data has two entries {entry.key!r}; export the model again")
+        entries[entry.key] = _text(entry.value)
+    return entries
+
+
+def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
+    text = entries.get(key)
+    if text is None:
+        return default
+    # Not int(): that takes signs, blanks, underscores and digits of other scripts, and any length.
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= 2**63:
+        raise ModelError(
+            f"{who}: external data {key} {_show(text)} is not a whole number from 0 to 2**63 - 1; export the model again"
+        )
+    return int(text)
+
+
+def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
+    """Absolute path and size of the file; only ``lstat`` looks at it, so a FIFO cannot block."""
+    if problem := location_problem(location):
+        raise ModelError(
+            f"{who}: external data location {_show(location)} {problem}; "
+            "put the file beside the model and name it by a relative path"
+        )
+    path, status = directory, None
+    for part in location.split("/"):
+        if part in ("", "."):
+            continue
+        path = os.path.join(path, part)
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ModelError(
+                f"{who}: cannot find its external data {_show(path)}: {reason}; put the file beside the model"
+            ) from error
+        if stat.S_ISLNK(status.st_mode):
+            raise ModelError(f"{who}: external data {_show(path)} is a symbolic link; put a copy of the file there")
+    if status is None or not stat.S_ISREG(status.st_mode):
+        raise ModelError(f"{who}: external data {_show(path)} is not a regular file; name the file with the weights")
+    if status.st_nlink > 1:
+        raise ModelError(f"{who}: external data {_show(path)} is a hard link; put a copy of the file there")
+    return path, status.st_size
+
+
+def open_data(location: ExternalLocation) -> int:
+    """A file descriptor to read ``location`` from; the caller closes it.
+
+    Raises:
+        ModelError: the file cannot be opened, or is no longer the one that ``locate`` saw.
+    """
+    # O_NOFOLLOW and O_NONBLOCK: a link or FIFO that was put there after ``locate`` neither leads away nor blocks.
+    flags = os.O_RDONLY
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    try:
+        descriptor = os.open(location.path, flags)
+    except OSError as error:
+        raise ModelError(f"cannot read external data {_show(location.path)}: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or location.offset + location.length > status.st_size:
+        os.close(descriptor)
+        raise ModelError(f"external data {_show(location.path)} changed while the model was read; run again")
+    return descriptor
+
+
+def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
+    """The bytes of a region as a read-only memory map; whoever cuts the file short meanwhile ends the process.
+
+    Raises:
+        ModelError: the file cannot be mapped, or is no longer the one that ``locate`` saw.
+    """
+    if location.length == 0:
+        empty = np.empty(0, np.uint8)
+        empty.flags.writeable = False
+        return empty
+    try:
+        with os.fdopen(open_data(location), "rb") as file:
+            return np.memmap(file, np.uint8, "r", location.offset, (location.length,)).view(np.ndarray)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot map external data {_show(location.path)}: {error}") from error
+
+
+def external_files(proto: onnx.ModelProto) -> set[str]:
+    """The ``location`` entries of all external tensors, as they are written in the model."""
+    return file_names(external_tensors(proto))
+
+
+def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
+    """The ``location`` entries of external tensors, as they are written in the model."""
+    return {_text(entry.value) for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+
+
+def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor with external data: initializers and attributes, in bodies, functions and training graphs too."""
+    graphs = deque([proto.graph])
+    for training in proto.training_info:
+        graphs += (training.initialization, training.algorithm)
+    for function in proto.functions:
+        yield from filter(is_external, _attribute_tensors(function.attribute_proto, graphs))
+        yield from filter(is_external, _attribute_tensors(_attributes(function.node), graphs))
+    while graphs:
+        graph = graphs.popleft()
+        yield from filter(is_external, graph.initializer)
+        yield from filter(is_external, _sparse_tensors(graph.sparse_initializer))
+        yield from filter(is_external, _attribute_tensors(_attributes(graph.node), graphs))
+
+
+def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
+    return (attribute for node in nodes for attribute in node.attribute)
+
+
+def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
+    """The tensors of attributes; their graphs are appended to ``graphs``."""
+    for attribute in attributes:
+        kind = attribute.type
+        if kind in _WITHOUT_TENSORS:
+            continue
+        match kind:
+            case onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            case onnx.AttributeProto.TENSORS:
+                yield from attribute.tensors
+            case onnx.AttributeProto.SPARSE_TENSOR:
+                yield from _sparse_tensors([attribute.sparse_tensor])
+            case onnx.AttributeProto.SPARSE_TENSORS:
+                yield from _sparse_tensors(attribute.sparse_tensors)
+            case onnx.AttributeProto.GRAPH:
+                graphs.append(attribute.g)
+            case onnx.AttributeProto.GRAPHS:
+                graphs.extend(attribute.graphs)
+            case onnx.AttributeProto.UNDEFINED:  # written before IR version 2: the field that is set tells
+                yield from (attribute.t, *attribute.tensors)
+                graphs.extend((attribute.g, *attribute.graphs))
+            case _:
+                pass
+
+
+def _sparse_tensors(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:
+    for tensor in sparse:
+        yield tensor.values
+        yield tensor.indices

@@ -1,0 +1,412 @@
+"""The index over the protobuf: a graph's nodes, values and uses, and the only methods that edit them.
+
+The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node that nobody edits keeps the bytes
+it was loaded with. Every edit goes through a ``Graph`` method, which writes the protobuf and the index together and
+leaves an entry in the model's journal, so that it can be undone.
+
+Nodes stand in topological order in a doubly linked list and carry an integer ``order``: ``a.order < b.order`` whenever
+``b`` reads what ``a`` makes. A node that reads a value inside one of its bodies counts as reading it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from gehost.errors import GehostError
+from gehost.ir import tensors
+from gehost.ir.attributes import encode_attribute
+from gehost.ir.edits import (
+    arrange,
+    disuse_inputs,
+    find_entry,
+    forget_value,
+    put_attribute,
+    put_input,
+    put_metadata,
+    put_output,
+    put_producer,
+    put_type,
+    undo_add_initializer,
+    undo_add_node,
+    undo_move,
+    undo_remove_initializer,
+    undo_remove_node,
+    use_inputs,
+)
+from gehost.ir.node import Node, Value, op_name, split_op
+from gehost.ir.types import TensorType, ValueType, dtype_from_number
+
+if TYPE_CHECKING:
+    from gehost.ir.model import Model
+
+__all__ = ["GRAPH_KINDS", "ORDER_GAP", "Graph", "Node", "Value", "iter_graphs", "op_name", "split_op"]
+
+ORDER_GAP = 1 << 24
+GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+class Graph:
+    """The root graph of a model, or a body of If, Loop, Scan or any node with a graph attribute."""
+
+    __slots__ = (
+        "by_op",
+        "depth",
+        "dirty",
+        "dropped",
+        "head",
+        "inputs",
+        "model",
+        "outputs",
+        "owner",
+        "proto",
+        "remade",
+        "tail",
+        "values",
+    )
+
+    def __init__(self, model: Model, proto: onnx.GraphProto, owner: Node | None = None) -> None:
+        self.model = model
+        self.proto = proto
+        self.owner = owner
+        self.depth: int = 0 if owner is None else owner.graph.depth + 1
+        self.values: dict[str, Value] = {}
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.by_op: dict[str, dict[Node, None]] = {}
+        self.head: Node | None = None
+        self.tail: Node | None = None
+        self.dirty = False
+        self.dropped: list[onnx.TensorProto | onnx.SparseTensorProto] = []
+        self.remade: set[str] = set()
+        """Names of values that are not those of the file; what the file says of such a name is of no account."""
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.proto.name}>"
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.proto.name
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """The nodes in topological order; the current one may be removed while iterating."""
+        node = self.head
+        while node is not None:
+            following = node.next
+            yield node
+            node = following
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_op.values()))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def nodes_of(self, *ops: str) -> list[Node]:
+        """The nodes of these operators in topological order."""
+        found = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
+        found.sort(key=_order)
+        return found
+
+    def find(self, name: str) -> Value | None:
+        """The value that ``name`` means here: this graph's own, else the nearest enclosing graph's."""
+        graph: Graph | None = self
+        while graph is not None:
+            value = graph.values.get(name)
+            if value is not None:
+                return value
+            graph = graph.owner.graph if graph.owner is not None else None
+        return None
+
+    def level_of(self, node: Node) -> Node:
+        """The node of this graph that is ``node`` or holds it in its bodies."""
+        while node.graph is not self:
+            owner = node.graph.owner
+            if owner is None:
+                raise GehostError(f"{node!r} is not inside {self!r}")
+            node = owner
+        return node
+
+    def reading_node(self, reader: Node | Graph) -> Node | None:
+        """The node of this graph that ``reader`` is or that holds it; None when it is this graph, reading for its outputs."""
+        if isinstance(reader, Node):
+            return self.level_of(reader)
+        return None if reader is self or reader.owner is None else self.level_of(reader.owner)
+
+    def subgraphs(self) -> list[Graph]:
+        """All nested bodies, depth first, each before its own."""
+        found: list[Graph] = []
+        for node in self.nodes:
+            for body in node.bodies:
+                found.append(body)
+                found.extend(body.subgraphs())
+        return found
+
+    def captured(self) -> list[tuple[Node | Graph, int, Value]]:
+        """Every read, in this body and the bodies in it, of a value that is defined outside of them."""
+        inside = dict.fromkeys([self, *self.subgraphs()])
+        found: list[tuple[Node | Graph, int, Value]] = []
+        for graph in inside:
+            for node in graph.nodes:
+                found.extend((node, slot, v) for slot, v in enumerate(node.inputs) if v is not None and v.graph not in inside)
+            found.extend((graph, slot, v) for slot, v in enumerate(graph.outputs) if v.graph not in inside)
+        return found
+
+    # -- editing: each writes protobuf, index and journal -----------------------------------------------------------
+
+    def add_node(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value | str | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        after: Node | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Node:
+        """Add a node that reads ``inputs`` and defines ``outputs``.
+
+        Args:
+            op: the operator's name, ``domain::Type`` outside ONNX's own domain.
+            inputs: None leaves an input absent.
+            outputs: a name makes a new value; a value is taken over from whoever made it; None leaves the output absent.
+            attributes: Python values, or ``AttributeProto`` to be copied; graphs become the node's bodies.
+            name: the node's name.
+            after: the node behind which it goes; None puts it first. Its readers must stand later.
+            metadata: its ``metadata_props``.
+
+        Raises:
+            GehostError: an output has the name of another tensor.
+            TypeError: an attribute is of no kind that ONNX has.
+        """
+        encoded = [encode_attribute(key, value) for key, value in (attributes or {}).items()]
+        mark = self.model.mark()
+        try:
+            values = [self.new_value(output) if isinstance(output, str) else output for output in outputs]
+        except GehostError:
+            self.model.undo(mark)
+            raise
+        if name:
+            self.model.names.use(name)
+        domain, op_type = split_op(op)
+        proto = self.proto.node.add(op_type=op_type, domain=domain or None, name=name or None)
+        proto.input.extend([value.name if value is not None else "" for value in inputs])
+        proto.output.extend([value.name if value is not None else "" for value in values])
+        proto.attribute.extend(encoded)
+        for key, text in (metadata or {}).items():
+            proto.metadata_props.add(key=key, value=text)
+        node = Node(self, proto, self.model.intern_op(op_name(domain, op_type)))
+        node.inputs, node.outputs = list(inputs), values
+        for slot, value in enumerate(values):
+            if value is not None:
+                self._journal(put_producer, value, value.producer, value.index)
+                value.producer, value.index = node, slot
+        self.link(node, after)
+        self._journal(undo_add_node, node)
+        if any(attribute.type in GRAPH_KINDS for attribute in encoded):
+            self.model.index_bodies(node)
+        use_inputs(node)
+        return node
+
+    def remove_node(self, node: Node) -> None:
+        """Remove a node whose outputs nobody reads; its bodies go with it.
+
+        Raises:
+            GehostError: an output is still read.
+        """
+        for value in node.outputs:
+            if value is not None and value.producer is node and value.uses:
+                raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
+        disuse_inputs(node)
+        for value in node.outputs:
+            if value is not None and value.producer is node:
+                del self.values[value.name]
+        before = node.prev
+        self.unlink(node)
+        self._journal(undo_remove_node, node, before)
+
+    def new_value(self, name: str) -> Value:
+        """A value of this graph that nothing makes yet.
+
+        Raises:
+            GehostError: the name means another tensor here.
+        """
+        if self.find(name) is not None:
+            raise GehostError(f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name')
+        self.model.names.use(name)
+        value = self.values[name] = Value(self, name)
+        self._journal(forget_value, value, name in self.remade)
+        self.remade.add(name)
+        return value
+
+    def set_input(self, node: Node, slot: int, value: Value | None) -> None:
+        """Make ``node`` read ``value`` at ``slot``; the caller keeps the order topological."""
+        old = node.inputs[slot]
+        if old is value:
+            return
+        put_input(node, slot, value)
+        self._journal(put_input, node, slot, old)
+
+    def redirect(self, old: Value, new: Value) -> None:
+        """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""
+        for reader, slot in list(old.uses):
+            if isinstance(reader, Node):
+                self.set_input(reader, slot, new)
+
+    def release(self, value: Value) -> Value:
+        """Take ``value`` from its producer, so that another node can define it; returns the unread value in its place."""
+        node, slot = value.producer, value.index
+        assert node is not None
+        spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
+        spare.stated = value.stated
+        put_output(node, slot, spare)
+        self._journal(put_output, node, slot, value)
+        return spare
+
+    def set_attribute(self, node: Node, name: str, value: Any) -> None:
+        """Set an attribute; None removes it.
+
+        Raises:
+            GehostError: the old or the new value is a nested graph.
+            TypeError: the value is of no kind that ONNX has.
+        """
+        entries = node.proto.attribute
+        position = find_entry([entry.name for entry in entries], name)
+        old = new = None
+        if position is not None:
+            old = onnx.AttributeProto()
+            old.CopyFrom(entries[position])
+        if value is not None:
+            new = encode_attribute(name, value)
+        if any(attribute is not None and attribute.type in GRAPH_KINDS for attribute in (old, new)):
+            raise GehostError(f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add a new node')
+        put_attribute(node, name, new)
+        self._journal(put_attribute, node, name, old, position)
+
+    def set_metadata(self, node: Node, key: str, text: str) -> None:
+        """Set one ``metadata_props`` entry of a node."""
+        old = node.metadata.get(key)
+        put_metadata(node, key, text)
+        self._journal(put_metadata, node, key, old)
+
+    def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
+        """Add a constant. Below IR version 4 it is a ``Constant`` node, as initializers would have to be inputs there."""
+        tensor = tensors.from_numpy(array, name)
+        if self.model.ir_version < 4:
+            value = self.add_node("Constant", [], [name], {"value": tensor}, name=name).outputs[0]
+            assert value is not None
+        else:
+            value = self.new_value(name)
+            value.initializer = self.proto.initializer.add()
+            value.initializer.CopyFrom(tensor)
+            self._journal(undo_add_initializer, value)
+            self.dirty = True
+        value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+        return value
+
+    def remove_initializer(self, value: Value) -> None:
+        """Remove an initializer that nobody reads and that is no graph input.
+
+        Raises:
+            GehostError: it is one of these.
+        """
+        if value.initializer is None or value.is_input or value.uses:
+            raise GehostError(f'initializer "{value.name}" cannot be removed: it is read, or a graph input')
+        del self.values[value.name]
+        self.dropped.append(value.initializer)
+        self._journal(undo_remove_initializer, value)
+        self.dirty = True
+
+    def set_type(self, value: Value, known: ValueType | None) -> None:
+        """State what is known of a value, in the index only."""
+        old = value.stated
+        put_type(value, known)
+        self._journal(put_type, value, old)
+
+    def move_after(self, node: Node, anchor: Node | None) -> None:
+        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order topological."""
+        before = node.prev
+        self.unlink(node)
+        self.link(node, anchor)
+        self._journal(undo_move, node, before)
+
+    def _journal(self, *entry: Any) -> None:
+        self.model.journal.record(*entry)
+
+    # -- the list of nodes ------------------------------------------------------------------------------------------
+
+    def link(self, node: Node, after: Node | None) -> None:
+        """Put a node into the list behind ``after`` (None: first); not journaled."""
+        following = self.head if after is None else after.next
+        if after is not None and following is not None and following.order - after.order < 2:
+            self._renumber()
+        if after is not None:
+            node.order = after.order + ORDER_GAP if following is None else (after.order + following.order) // 2
+        else:
+            node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
+        node.prev, node.next = after, following
+        if after is None:
+            self.head = node
+        else:
+            after.next = node
+        if following is None:
+            self.tail = node
+        else:
+            following.prev = node
+        self.by_op.setdefault(node.op, {})[node] = None
+        self.dirty = True
+
+    def unlink(self, node: Node) -> None:
+        """Take a node out of the list; not journaled."""
+        if node.prev is None:
+            self.head = node.next
+        else:
+            node.prev.next = node.next
+        if node.next is None:
+            self.tail = node.prev
+        else:
+            node.next.prev = node.prev
+        del self.by_op[node.op][node]
+        self.dirty = True
+
+    def _renumber(self) -> None:
+        for position, node in enumerate(self.nodes, 1):
+            node.order = position * ORDER_GAP
+        self.model.renumbered += 1
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
+        if not self.dirty:
+            return
+        proto = self.proto
+        arrange(proto.node, [node.proto for node in self.nodes])
+        if self.dropped:
+            gone = {id(tensor) for tensor in self.dropped}
+            for entries in (proto.initializer, proto.sparse_initializer):
+                arrange(entries, [entry for entry in list(entries) if id(entry) not in gone])
+            self.dropped.clear()
+        infos = list(proto.value_info)
+        alive = [info for info in infos if info.name in self.values and info.name not in self.remade]
+        if len(alive) < len(infos):
+            arrange(proto.value_info, alive)
+        self.dirty = False
+
+
+def _order(node: Node) -> int:
+    return node.order
+
+
+def iter_graphs(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    """Each graph and its nested bodies, depth first."""
+    for graph in graphs:
+        yield graph
+        yield from graph.subgraphs()

@@ -1,0 +1,41 @@
+"""Edits that can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gehost.errors import GehostError
+
+
+class Journal:
+    """What takes back each edit, last first. Marks stay valid until a commit goes past them."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._committed = 0
+
+    def record(self, undo: Callable[..., None], *arguments: Any) -> None:
+        """Note that ``undo(*arguments)`` takes back what was just done."""
+        self._entries.append((undo, arguments))
+
+    def mark(self) -> int:
+        """The present point; it grows with every edit."""
+        return self._committed + len(self._entries)
+
+    def undo(self, mark: int) -> None:
+        """Take back every edit since ``mark``.
+
+        Raises:
+            GehostError: some of them were committed meanwhile; nothing is taken back.
+        """
+        if mark < self._committed:
+            raise GehostError(f"{self._committed - mark} edits cannot be undone any more: the graph was written in between")
+        while self.mark() > mark:
+            undo, arguments = self._entries.pop()
+            undo(*arguments)
+
+    def commit(self) -> None:
+        """Keep every edit so far."""
+        self._committed += len(self._entries)
+        self._entries.clear()

@@ -1,0 +1,223 @@
+"""A loaded model: its protobuf, the graphs indexed over it, its names, functions and journal."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from gehost.errors import ModelError
+from gehost.ir.check import check_graph
+from gehost.ir.graph import Graph, Node, iter_graphs, op_name
+from gehost.ir.index import index_bodies, index_model
+from gehost.ir.journal import Journal
+from gehost.ir.names import Names
+from gehost.ir.save import save_model
+
+
+class Model:
+    """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
+
+    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None) -> None:
+        """Index ``proto``, which this object then owns and edits in place.
+
+        Args:
+            proto: the model.
+            path: where it was read from; external data is found beside it.
+
+        Raises:
+            ModelError: no graph, an undefined or doubly defined tensor, a cycle.
+        """
+        self.proto = proto
+        self.path = path
+        self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
+        self.ir_version = proto.ir_version
+        self.opsets = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in proto.opset_import}
+        self.functions = {op_name(function.domain, function.name): function for function in proto.functions}
+        self.new_functions: dict[str, onnx.FunctionProto] = {}
+        """Bodies that were offered since; those that a node calls are written to the protobuf."""
+        self.journal = Journal()
+        self.names = Names(self, self.journal)
+        self.renumbered = 0
+        if not proto.HasField("graph"):
+            raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
+        with collector_off():
+            self.graph = index_model(self, proto.graph)
+        self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
+        """The operators that the model had when it was loaded."""
+        self._interface = _interface(proto.graph)
+
+    def __str__(self) -> str:
+        return self.path or "the model"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """Read and index a model file; external data stays where it is.
+
+        Raises:
+            ModelError: the file cannot be read, is no ONNX model, or is not valid.
+        """
+        path = os.fspath(path)
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+        if not content:
+            raise ModelError(f"{path}: the file is empty; give an ONNX model")
+        proto = onnx.ModelProto()
+        try:
+            proto.ParseFromString(content)
+        except (DecodeError, RecursionError) as error:
+            raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
+        return cls(proto, path=path)
+
+    @property
+    def graphs(self) -> Iterator[Graph]:
+        """The root graph, then every nested body, depth first."""
+        return iter_graphs([self.graph])
+
+    def opset(self, domain: str = "") -> int | None:
+        """The version of a domain's operators that the model imports; None where it imports none."""
+        return self.opsets.get("" if domain == "ai.onnx" else domain)
+
+    def import_domain(self, domain: str, version: int) -> None:
+        """Import a domain that the model does not import yet; an imported one keeps its version."""
+        if domain not in self.opsets:
+            self.opsets[domain] = version
+            self.proto.opset_import.add(domain=domain, version=version)
+            self.journal.record(self._forget_import, domain)
+
+    def _forget_import(self, domain: str) -> None:
+        del self.opsets[domain]
+        del self.proto.opset_import[-1]
+
+    def intern_op(self, op: str) -> str:
+        return sys.intern(op)
+
+    def fresh_name(self, stem: str) -> str:
+        """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested bodies included."""
+        return self.names.fresh(stem)
+
+    def index_bodies(self, node: Node) -> None:
+        """Index the graph attributes of a new node."""
+        for body in index_bodies(node):
+            for name in (*body.values, *(inner.name for inner in body.nodes)):
+                self.names.use(name)
+
+    # -- functions --------------------------------------------------------------------------------------------------
+
+    def function(self, op: str) -> onnx.FunctionProto | None:
+        """The body of an operator: one that came with the model, or one that was offered since."""
+        came = self.functions.get(op)
+        return self.new_functions.get(op) if came is None else came
+
+    def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
+        """Offer a body for an operator that has none; it is written when a node of the model calls it."""
+        if self.function(op) is None:
+            self.new_functions[op] = function
+            self.journal.record(self._withdraw_function, op)
+
+    def _withdraw_function(self, op: str) -> None:
+        del self.new_functions[op]
+
+    def _collect_function(self, op: str, used: dict[str, onnx.FunctionProto]) -> None:
+        if op in used or op not in self.new_functions:
+            return
+        function = used[op] = self.new_functions[op]
+        for node in function.node:
+            self._collect_function(op_name(node.domain, node.op_type), used)
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """The present point of the journal, for ``undo``."""
+        return self.journal.mark()
+
+    def undo(self, mark: int) -> None:
+        """Take back every edit since ``mark``, last first; the index and the bytes are as they were.
+
+        Raises:
+            GehostError: an edit since ``mark`` was committed, or written by ``flush``.
+        """
+        self.journal.undo(mark)
+
+    def commit(self) -> None:
+        """Keep every edit so far: they can no longer be undone."""
+        self.journal.commit()
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> onnx.ModelProto:
+        """Commit, and bring the protobuf in line with the index. The protobuf stays this object's."""
+        used: dict[str, onnx.FunctionProto] = {}
+        for graph in self.graphs:
+            graph.flush()
+            for op, nodes in graph.by_op.items():
+                if nodes and op in self.new_functions:
+                    self._collect_function(op, used)
+        for op, function in used.items():
+            if op not in self.functions:
+                entry = self.proto.functions.add()
+                entry.CopyFrom(function)
+                self.functions[op] = entry
+                for needed in function.opset_import:
+                    self.import_domain(needed.domain, needed.version)
+        self.commit()
+        return self.proto
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model atomically; see ``save_model`` for what happens to external data."""
+        save_model(self.flush(), path, self.base_dir)
+
+    def check(self) -> None:
+        """Prove the index: topological order, single definitions, uses in step, interface as loaded.
+
+        Raises:
+            ModelError: what is wrong, and where.
+        """
+        if _interface(self.proto.graph) != self._interface:
+            raise ModelError(f"{self}: the graph's inputs or outputs were changed")
+        for graph in self.graphs:
+            check_graph(graph)
+
+    def close(self) -> None:
+        """Break the index's reference cycles, so that memory goes back at once."""
+        for graph in list(self.graphs):
+            node = graph.head
+            while node is not None:
+                following = node.next
+                node.prev = node.next = None
+                node.inputs, node.outputs, node.bodies = [], [], ()
+                node = following
+            for value in graph.values.values():
+                value.uses.clear()
+                value.producer = None
+            graph.values.clear()
+            graph.by_op.clear()
+            graph.head = graph.tail = None
+        self.journal.commit()
+
+
+@contextmanager
+def collector_off() -> Generator[None]:
+    """Keep Python's cyclic collector off while many objects that stay alive are made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:
+    return (
+        [entry.SerializeToString(deterministic=True) for entry in graph.input],
+        [entry.SerializeToString(deterministic=True) for entry in graph.output],
+    )

@@ -1,0 +1,58 @@
+"""Names of nodes and tensors, unique in a whole model, nested bodies included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gehost.ir.journal import Journal
+
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
+    from gehost.ir.model import Model
+
+
+class Names:
+    """The names that a model uses; read from its graphs before the first edit that needs one."""
+
+    def __init__(self, model: Model, journal: Journal) -> None:
+        self._model = model
+        self._journal = journal
+        self._used: set[str] | None = None
+        self._next: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """``<stem>_<k>`` with the first k that is free; it is used from now on."""
+        used = self._known()
+        count = first = self._next.get(stem, 0)
+        while (name := f"{stem}_{count}") in used:
+            count += 1
+        self._next[stem] = count + 1
+        used.add(name)
+        self._journal.record(self._give_back, stem, first, name)
+        return name
+
+    def use(self, name: str) -> None:
+        """Note a name that somebody else chose."""
+        used = self._known()
+        if name not in used:
+            used.add(name)
+            self._journal.record(used.discard, name)
+
+    def _known(self) -> set[str]:
+        if self._used is None:
+            self._used = used = {""}
+            for graph in self._model.graphs:
+                used.update(_names_in(graph))
+        return self._used
+
+    def _give_back(self, stem: str, first: int, name: str) -> None:
+        self._next[stem] = first
+        self._known().discard(name)
+
+
+def _names_in(graph: Graph) -> set[str]:
+    names = set(graph.values)
+    names.update(node.proto.name for node in graph.nodes)
+    # A leftover entry would give its type to a new tensor of that name.
+    names.update(info.name for info in graph.proto.value_info)
+    return names

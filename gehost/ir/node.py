@@ -1,0 +1,210 @@
+"""Values and nodes: what a graph's index is made of. Only ``Graph`` edits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from gehost.errors import GehostError
+from gehost.ir import tensors
+from gehost.ir.attributes import Attributes
+from gehost.ir.ge import GNodeAccessors
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number
+
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
+
+_KEPT_BYTES = 1 << 16
+"""Arrays of at most this many bytes are kept once they were asked for."""
+
+
+class Value:
+    """One tensor (or sequence, …) of a graph, by its single definition.
+
+    ``uses`` holds its readers as ``(node, input slot)``, and ``(graph, output slot)`` for a graph output; readers in
+    nested bodies are among them.
+    """
+
+    __slots__ = ("_array", "graph", "index", "initializer", "is_input", "name", "producer", "stated", "uses")
+
+    def __init__(self, graph: Graph, name: str, producer: Node | None = None, index: int = 0) -> None:
+        self.graph = graph
+        self.name = name
+        self.producer = producer
+        self.index = index
+        self.uses: dict[tuple[Node | Graph, int], None] = {}
+        self.is_input = False
+        self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
+        self.stated: ValueType | onnx.TypeProto | None = None
+        self._array: tuple[object, np.ndarray[Any, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name} {self.type or 'untyped'}>"
+
+    @property
+    def type(self) -> ValueType | None:
+        """What the file or inference says of this value; None where they say nothing."""
+        known = self.stated
+        tensor = self.initializer
+        if isinstance(known, onnx.TypeProto):
+            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
+        if known is None and isinstance(tensor, onnx.TensorProto):
+            known = self.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+        return known
+
+    @property
+    def dtype(self) -> DataType | None:
+        """Element type; None where unknown or where this is no tensor."""
+        known = self.type
+        return (known.dtype or None) if isinstance(known, TensorType) else None
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """Dimensions (number, symbol, or None where unknown); None where even the rank is unknown."""
+        known = self.type
+        return known.shape if isinstance(known, TensorType) else None
+
+    @property
+    def rank(self) -> int | None:
+        shape = self.shape
+        return None if shape is None else len(shape)
+
+    @property
+    def is_constant(self) -> bool:
+        """An initializer that no caller can override, or the output of a ``Constant`` node."""
+        if self.initializer is not None:
+            return not self.is_input or self.graph.model.ir_version < 4
+        return self.producer is not None and self.producer.op == "Constant"
+
+    @property
+    def array(self) -> np.ndarray[Any, Any] | None:
+        """The constant's elements (read-only), None when this is no constant or a sparse one.
+
+        Read when asked for; external data is memory-mapped. Small arrays are kept.
+        """
+        if not self.is_constant:
+            return None
+        source = self.initializer if self.producer is None else self.producer.attrs
+        if self._array is not None and self._array[0] is source:
+            return self._array[1]
+        base_dir = self.graph.model.base_dir
+        if isinstance(source, onnx.TensorProto):
+            array = tensors.to_numpy(source, base_dir)
+        elif isinstance(source, Attributes):
+            array = source.constant_array(base_dir)
+        else:
+            array = None
+        if array is not None and array.nbytes <= _KEPT_BYTES:
+            self._array = (source, array)
+        return array
+
+    @property
+    def is_graph_output(self) -> bool:
+        return any(not isinstance(reader, Node) for reader, _ in self.uses)
+
+    def consumers(self) -> list[tuple[Node, int]]:
+        """The reading nodes with their input slots, in topological order; graph outputs are not among them."""
+        found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
+        if len(found) > 1:
+            found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
+        return found
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The constant's elements; ``GehostError`` when there is none to read."""
+        array = self.array
+        if array is None:
+            raise GehostError(f'tensor "{self.name}" is not a constant')
+        return array
+
+
+class Node(GNodeAccessors):
+    """One operator application: a ``NodeProto`` with its inputs and outputs resolved to values (None where absent).
+
+    ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default domain.
+    """
+
+    __slots__ = ("_attrs", "bodies", "generation", "graph", "inputs", "next", "op", "order", "outputs", "prev", "proto")
+
+    def __init__(self, graph: Graph, proto: onnx.NodeProto, op: str) -> None:
+        self.graph = graph
+        self.proto = proto
+        self.op = op
+        self.inputs: list[Value | None] = []
+        self.outputs: list[Value | None] = []
+        self.bodies: tuple[Graph, ...] = ()
+        self.order = 0
+        self.generation = 0
+        self.prev: Node | None = None
+        self.next: Node | None = None
+        self._attrs: Attributes | None = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.label}>"
+
+    @property
+    def op_type(self) -> str:
+        return self.op.rpartition("::")[2]
+
+    @property
+    def domain(self) -> str:
+        """The operator's domain; "" for ONNX's own, however the file spells it."""
+        return self.op.rpartition("::")[0]
+
+    @property
+    def name(self) -> str:
+        return self.proto.name
+
+    @property
+    def label(self) -> str:
+        """The node's name, else the name of its first output: what messages and provenance call it."""
+        return self.proto.name or next((value.name for value in self.outputs if value is not None), self.op)
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes as a read-only mapping of Python values, decoded when asked for."""
+        if self._attrs is None:
+            self._attrs = Attributes(self)
+        return self._attrs
+
+    def forget_attrs(self) -> None:
+        """Look at the protobuf again, which has changed."""
+        self._attrs = None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {entry.key: entry.value for entry in self.proto.metadata_props}
+
+    @property
+    def in_graph(self) -> bool:
+        """False once the node, or one that holds it in a body, has been removed."""
+        owner = self.graph.owner
+        return self in self.graph.by_op.get(self.op, ()) and (owner is None or owner.in_graph)
+
+    def input(self, index: int) -> Value | None:
+        """The value at input ``index``; None where absent, also past the end."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def path_from(self, graph: Graph) -> tuple[int, ...]:
+        """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which nodes run."""
+        path = [self.order]
+        node = self
+        while node.graph is not graph:
+            owner = node.graph.owner
+            if owner is None:
+                raise GehostError(f"{self!r} is not inside {graph!r}")
+            path += (owner.bodies.index(node.graph), owner.order)
+            node = owner
+        return tuple(reversed(path))
+
+
+def op_name(domain: str, op_type: str) -> str:
+    """``op_type`` in ONNX's own domain, else ``domain::op_type``."""
+    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
+
+
+def split_op(op: str) -> tuple[str, str]:
+    """The domain ("" for ONNX's own) and operator type of an operator name."""
+    domain, _, op_type = op.rpartition("::")
+    return ("" if domain == "ai.onnx" else domain), op_type

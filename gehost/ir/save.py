@@ -1,0 +1,308 @@
+"""Writing files so that each is either new and whole, or as it was before."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import onnx
+from google.protobuf.message import EncodeError
+
+from gehost.errors import ModelError, OutputError
+from gehost.ir.external import (
+    ExternalLocation,
+    external_tensors,
+    file_names,
+    locate,
+    location_problem,
+    open_data,
+)
+
+_PAGE = 4096
+_CHUNK = 8 << 20
+_PROTOBUF_LIMIT = 2**31 - 1
+_FICLONE = 0x40049409  # linux/fs.h
+# What copy_file_range answers where the file system or the kernel cannot do it; copying through memory still can.
+_NO_KERNEL_COPY = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+
+
+def save_model(proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir: str | None) -> None:
+    """Write a model atomically; after an error the old output, and its weights, are as they were.
+
+    External data stays where it is if the output goes to the directory that the model came from. Else it is copied to
+    ``<output>.data`` beside the output, each tensor at a multiple of 4096 bytes (or, where the file system can share
+    blocks, the one source file as it is), and the entries in the saved model say so; ``checksum`` and unknown keys,
+    which describe the old file, are left out. ``proto`` is the same afterwards.
+
+    Raises:
+        OutputError: the file cannot be written, or would overwrite the weights that the model is made of.
+        ModelError: the external data cannot be used, or the model is larger than protobuf allows.
+    """
+    with _reporting(path):
+        target = _target(path)
+        tensors = list(external_tensors(proto))
+        files = file_names(tensors)
+        directory = os.path.dirname(target)
+        _refuse_weights(target, files, source_dir)
+        if tensors and directory != os.path.realpath(os.path.dirname(os.path.abspath(path))):
+            raise OutputError(
+                f"{os.fspath(path)!r} is a symbolic link into another directory, where its weights would not be found; "
+                f"name the file itself, {target!r}"
+            )
+        if not tensors or _is_directory(directory, source_dir):
+            _write(target, _serialize(proto))
+            return
+        data_target = _data_target(target)
+        _refuse_weights(data_target, files, source_dir)
+        locations = [locate(tensor, source_dir) for tensor in tensors]
+        with _staged(data_target) as data, _staged(target) as model:
+            offsets = _copy_data(locations, data.file.fileno())
+            with _relocated(tensors, locations, offsets, os.path.basename(data_target)):
+                content = _serialize(proto)
+            _write_all(model.file.fileno(), content)
+            _commit(model, data)
+
+
+def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file atomically; after an error the old one is as it was.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    with _reporting(path):
+        _write(_target(path), data)
+
+
+@contextmanager
+def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot write {os.fspath(path)!r}: {error.strerror or error}; what was there is unchanged") from error
+
+
+def _target(path: str | os.PathLike[str]) -> str:
+    """The real file behind an output path, after links; one that can be replaced."""
+    text = os.fspath(path)
+    if "\0" in text:
+        raise OutputError(f"cannot write {text!r}: the name holds a NUL character; name another file")
+    real = os.path.realpath(text)
+    try:
+        mode = os.stat(real).st_mode
+    except FileNotFoundError:
+        mode = None
+    if not os.path.basename(text) or (mode is not None and stat.S_ISDIR(mode)):
+        raise OutputError(f"cannot write {text!r}: it names a directory; name a file in it")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise OutputError(f"cannot write {text!r}: it is a device, a pipe or a socket; name a regular file")
+    if mode is not None and not os.access(real, os.W_OK):
+        raise OutputError(f"cannot write {text!r}: it is write-protected; make it writable or name another file")
+    if not os.path.isdir(os.path.dirname(real)):
+        raise OutputError(f"cannot write {text!r}: there is no directory {os.path.dirname(real)!r}; create it first")
+    return real
+
+
+def _data_target(target: str) -> str:
+    path = f"{target}.data"
+    name = os.path.basename(path)
+    if not name.isprintable() or location_problem(name):
+        raise OutputError(f"cannot write weights to {path!r}: models cannot refer to such a name; rename the output")
+    if os.path.islink(path):
+        raise OutputError(f"cannot write weights to {path!r}: it is a symbolic link; remove it or rename the output")
+    return _target(path)
+
+
+def _is_directory(directory: str, source_dir: str | None) -> bool:
+    source_dir = None if source_dir is None else os.path.abspath(source_dir)
+    return source_dir is not None and os.path.isdir(source_dir) and os.path.samefile(directory, source_dir)
+
+
+def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:
+    """Refuse an output that is a file which the model reads its weights from."""
+    for name in files if source_dir is not None and os.path.exists(target) else ():
+        # A file that is missing, or a name that cannot be one, is not the output.
+        with suppress(OSError, ValueError):
+            if os.path.samefile(os.path.join(os.path.abspath(source_dir or ""), name), target):
+                raise OutputError(f"cannot write {target!r}: the model reads its weights from it; name another output")
+
+
+def _serialize(proto: onnx.ModelProto) -> bytes:
+    try:
+        content = proto.SerializeToString()
+    except EncodeError as error:
+        raise _too_large() from error
+    if len(content) > _PROTOBUF_LIMIT:
+        raise _too_large()
+    return content
+
+
+def _too_large() -> ModelError:
+    return ModelError("the model cannot be written as one protobuf, which holds 2 GiB at most; keep its weights as external data")
+
+
+# -- files that are complete before they have their name -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A new file under a temporary name beside its target."""
+
+    target: str
+    temporary: str
+    file: io.FileIO
+
+
+@contextmanager
+def _staged(target: str) -> Generator[_Staged]:
+    """A file to fill and ``_commit``; if that does not happen, nothing of it remains."""
+    temporary = _beside(target)
+    # Not mkstemp, whose 0600 the umask has no part in.
+    file = io.FileIO(temporary, "x+")
+    try:
+        with file:
+            with suppress(FileNotFoundError):
+                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+            yield _Staged(target, temporary, file)
+    finally:
+        # Gone after a commit; and if it cannot be removed, the error that led here says more.
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _beside(target: str) -> str:
+    return os.path.join(os.path.dirname(target), f".gehost-{secrets.token_hex(8)}.tmp")
+
+
+def _write(target: str, content: bytes) -> None:
+    with _staged(target) as staged:
+        _write_all(staged.file.fileno(), content)
+        _commit(staged)
+
+
+def _commit(model: _Staged, data: _Staged | None = None) -> None:
+    """Give a model, and the data that it reads, their names: both or neither."""
+    for staged in (model,) if data is None else (data, model):
+        os.fsync(staged.file.fileno())
+        staged.file.close()
+    if data is None:
+        os.replace(model.temporary, model.target)
+        return
+    backup = _beside(data.target) if os.path.lexists(data.target) else None
+    try:
+        if backup is not None:
+            os.replace(data.target, backup)
+        os.replace(data.temporary, data.target)
+        os.replace(model.temporary, model.target)
+    except BaseException:
+        # An interrupt may come after the last rename, when all is done.
+        if os.path.lexists(model.temporary):
+            _restore(data, backup)
+        raise
+    finally:
+        if backup is not None and not os.path.lexists(model.temporary):
+            with suppress(OSError):
+                os.unlink(backup)
+
+
+def _restore(data: _Staged, backup: str | None) -> None:
+    if backup is None:
+        if not os.path.lexists(data.temporary):
+            os.unlink(data.target)
+    elif os.path.lexists(backup):
+        try:
+            os.replace(backup, data.target)
+        except OSError as error:
+            raise OutputError(
+                f"cannot put the old {data.target!r} back: {error.strerror}; it is now {backup!r}, rename it"
+            ) from error
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+# -- copying external data -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _relocated(
+    tensors: list[onnx.TensorProto], locations: list[ExternalLocation], offsets: list[int], name: str
+) -> Generator[None]:
+    """Within this context the tensors refer to their places in the new file."""
+    # Copying a large proto costs more than restoring a few strings in it.
+    before = [onnx.TensorProto(external_data=tensor.external_data) for tensor in tensors]
+    try:
+        for tensor, location, offset in zip(tensors, locations, offsets, strict=True):
+            del tensor.external_data[:]
+            for key, value in (("location", name), ("offset", str(offset)), ("length", str(location.length))):
+                tensor.external_data.add(key=key, value=value)
+        yield
+    finally:
+        for tensor, old in zip(tensors, before, strict=True):
+            del tensor.external_data[:]
+            tensor.external_data.extend(old.external_data)
+
+
+def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]:
+    """Copy regions into a new file, a region that is named twice once; returns where each one is."""
+    by_path: dict[str, list[ExternalLocation]] = {}
+    for region in dict.fromkeys(location for location in locations if location.length):
+        by_path.setdefault(region.path, []).append(region)
+    placed: dict[ExternalLocation, int] = {}
+    end = 0
+    for regions in by_path.values():
+        # Opened at the region that reaches furthest, the file is long enough for the others.
+        source = open_data(max(regions, key=lambda region: region.offset + region.length))
+        try:
+            wanted = sum(region.length for region in regions)
+            if len(by_path) == 1 and wanted * 2 >= os.fstat(source).st_size and _clone(source, destination):
+                return [location.offset if location.length else 0 for location in locations]
+            for region in regions:
+                placed[region] = end
+                _copy(source, destination, region, end)
+                end += -(-region.length // _PAGE) * _PAGE
+        finally:
+            os.close(source)
+    return [placed.get(location, 0) for location in locations]
+
+
+def _clone(source: int, destination: int) -> bool:
+    """Let a new file share all blocks of another; False where the file system cannot do that."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    try:
+        fcntl.ioctl(destination, _FICLONE, source)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: int, destination: int, region: ExternalLocation, position: int) -> None:
+    """Copy a region to a position, inside the kernel where that is possible."""
+    start, left = region.offset, region.length
+    if sys.platform == "linux":
+        try:
+            while left and (count := os.copy_file_range(source, destination, left, start, position)):
+                start, position, left = start + count, position + count, left - count
+        except OSError as error:
+            if error.errno not in _NO_KERNEL_COPY:
+                raise
+    os.lseek(destination, position, os.SEEK_SET)
+    while left:
+        os.lseek(source, start, os.SEEK_SET)
+        chunk = os.read(source, min(left, _CHUNK))
+        if not chunk:
+            raise ModelError(f"external data {region.path!r} was cut short while it was copied; run again")
+        _write_all(destination, chunk)
+        start, left = start + len(chunk), left - len(chunk)

@@ -1,0 +1,34 @@
+"""What can be proven of shapes; an unknown dimension is equal to nothing, not even to itself."""
+
+from __future__ import annotations
+
+from gehost.ir.graph import Value
+from gehost.ir.types import Dim
+
+
+def same_dim(left: Dim, right: Dim) -> bool:
+    """Equal numbers, or one and the same symbol."""
+    return left is not None and left == right
+
+
+def same_shape(left: Value, right: Value) -> bool:
+    """Both ranks known and every dimension proven equal."""
+    a, b = left.shape, right.shape
+    return a is not None and b is not None and len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def broadcasts_into(addend: Value, target: Value) -> bool:
+    """Proven that ``addend`` broadcasts to the shape of ``target`` without widening it.
+
+    Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend has no more dimensions.
+    """
+    a, t = addend.shape, target.shape
+    if a is None or t is None or len(a) > len(t):
+        return False
+    return all(dim == 1 or same_dim(dim, wide) for dim, wide in zip(reversed(a), reversed(t), strict=False))
+
+
+def is_static(value: Value) -> bool:
+    """Every dimension is a number."""
+    shape = value.shape
+    return shape is not None and all(isinstance(dim, int) for dim in shape)

@@ -1,0 +1,175 @@
+"""Tensors of the model as numpy arrays, and back; every element type that ONNX defines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+from gehost.errors import ModelError
+from gehost.ir.external import (
+    element_bits,
+    element_count,
+    is_external,
+    label,
+    locate,
+    map_data,
+    nbytes,
+    numpy_dtype,
+)
+
+__all__ = ["elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
+
+_VALUE_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+
+
+def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]:
+    """The elements of a tensor as a read-only array.
+
+    External data is memory-mapped. Sub-byte types are unpacked, one element a byte. Strings are ``str``, or all of
+    them ``bytes`` if one is not UTF-8. Booleans are 0 or 1 whatever non-zero byte the file has.
+
+    Args:
+        tensor: dense; its data is embedded or external.
+        base_dir: the model's directory, for external data; None for a model that came without a file.
+
+    Raises:
+        ModelError: the data does not fit dimensions and element type, or the external data cannot be used.
+    """
+    if tensor.HasField("segment"):
+        raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
+    size = nbytes(tensor)
+    if is_external(tensor):
+        array = _decode(map_data(locate(tensor, base_dir)), tensor)
+    elif tensor.data_type == onnx.TensorProto.STRING:
+        array = _strings(tensor)
+    elif tensor.HasField("raw_data"):
+        _refuse_other_fields(tensor, "raw_data")
+        raw = tensor.raw_data
+        if len(raw) != size:
+            raise ModelError(
+                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and shape take {size}; export the model again"
+            )
+        array = _decode(np.frombuffer(raw, np.uint8), tensor)
+    else:
+        array = _typed(tensor)
+    try:
+        array = array.reshape(tuple(tensor.dims))
+    except ValueError as error:
+        raise ModelError(f"{label(tensor)}: numpy cannot hold its shape: {error}") from error
+    array.flags.writeable = False
+    return array
+
+
+def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDArray[Any]:
+    """Flat elements of little-endian, packed bytes; a view of them where that is possible."""
+    dtype, bits = numpy_dtype(tensor.data_type), element_bits(tensor.data_type)
+    if bits < 8:
+        return _unpack(packed, bits, element_count(tensor)).view(dtype)
+    if dtype == np.bool_:
+        return packed != 0 if packed.max(initial=0) > 1 else packed.view(dtype)
+    word = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+    return packed.view(f"<u{word}").astype(f"=u{word}", copy=False).view(dtype)
+
+
+def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
+    """One element a byte, from elements packed lowest bits first; of 6-bit elements four share three bytes."""
+    if bits == 6:
+        padded = np.zeros((-(-count // 4), 3), np.uint32)
+        padded.reshape(-1)[: packed.size] = packed
+        words = padded[:, 0] | padded[:, 1] << 8 | padded[:, 2] << 16
+        shifts = np.arange(0, 24, 6, dtype=np.uint32)
+    else:
+        words, shifts = packed, np.arange(0, 8, bits, dtype=np.uint8)
+    return ((words[:, None] >> shifts) & (2**bits - 1)).astype(np.uint8, copy=False).reshape(-1)[:count]
+
+
+def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
+    count = element_count(tensor)
+    _refuse_other_fields(tensor, "string_data")
+    if len(tensor.string_data) != count:
+        raise _wrong_length(tensor, "string_data", count)
+    elements: list[str] | list[bytes]
+    try:
+        elements = [element.decode() for element in tensor.string_data]
+    except UnicodeDecodeError:
+        elements = list(tensor.string_data)
+    array = np.empty(count, object)
+    # Element by element: numpy's own strings lose NULs at their ends.
+    for index, element in enumerate(elements):
+        array[index] = element
+    return array
+
+
+def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
+    """Flat elements of the field that belongs to the element type, such as ``int32_data`` for FLOAT16."""
+    dtype, bits, count = numpy_dtype(tensor.data_type), element_bits(tensor.data_type), element_count(tensor)
+    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    _refuse_other_fields(tensor, field)
+    # 2-bit and 4-bit elements share the low byte of an int32; a 6-bit one has an int32 of its own.
+    per_entry = 8 // bits if bits < 6 else 1
+    wanted = 2 * count if dtype.kind == "c" else -(-count // per_entry)
+    if len(getattr(tensor, field)) != wanted:
+        raise _wrong_length(tensor, field, wanted)
+    if dtype == np.bool_:
+        return np.array(tensor.int32_data, np.int32) != 0
+    if count == 0:
+        return np.empty(0, dtype)
+    return numpy_helper.to_array(tensor).reshape(-1)
+
+
+def _refuse_other_fields(tensor: onnx.TensorProto, field: str) -> None:
+    filled = [name for name in _VALUE_FIELDS if len(getattr(tensor, name))]
+    if tensor.HasField("raw_data"):
+        filled.append("raw_data")
+    if others := [name for name in filled if name != field]:
+        raise ModelError(
+            f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} belongs; export the model again"
+        )
+
+
+def _wrong_length(tensor: onnx.TensorProto, field: str, wanted: int) -> ModelError:
+    return ModelError(
+        f"{label(tensor)}: its {field} has {len(getattr(tensor, field))} entries, but its type and shape take "
+        f"{wanted}; export the model again"
+    )
+
+
+def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
+    """A tensor with the elements of an array: little-endian ``raw_data``, of strings ``string_data``.
+
+    Arrays of ``object`` hold ``str`` or ``bytes``.
+
+    Raises:
+        TypeError: ONNX has no element type for this dtype or object.
+    """
+    array = np.asarray(array)
+    if elem_type(array.dtype) != onnx.TensorProto.STRING:
+        # In native order: onnx looks the dtype up, and writes little-endian itself.
+        return numpy_helper.from_array(array.astype(array.dtype.newbyteorder("="), copy=False), name)
+    tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.STRING, dims=array.shape)
+    for element in array.astype(object).ravel():
+        if isinstance(element, str):
+            tensor.string_data.append(element.encode())
+        elif isinstance(element, bytes):
+            tensor.string_data.append(element)
+        else:
+            raise TypeError(f"cannot make tensor {name!r}: an array of objects holds {type(element).__name__}, not str")
+    return tensor
+
+
+def elem_type(dtype: np.dtype[Any]) -> int:
+    """The ONNX element type of a dtype; STRING for ``object`` and numpy's strings.
+
+    Raises:
+        TypeError: ONNX has none.
+    """
+    if dtype.kind in "OUST":
+        return onnx.TensorProto.STRING
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("=")))
+    except ValueError as error:
+        raise TypeError(f"ONNX has no element type for numpy's {dtype}; convert the array with astype()") from error

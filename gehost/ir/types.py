@@ -1,0 +1,169 @@
+"""Element types, dimensions and tensor types: what is known of a value before it exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+
+Dim: TypeAlias = int | str | None
+"""A known size, a name that stands for one size throughout the model, or unknown (equal to nothing)."""
+
+
+class DataType(IntEnum):
+    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of the same members."""
+
+    UNDEFINED = 0
+    FLOAT = 1
+    UINT8 = 2
+    INT8 = 3
+    UINT16 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    STRING = 8
+    BOOL = 9
+    FLOAT16 = 10
+    DOUBLE = 11
+    UINT32 = 12
+    UINT64 = 13
+    COMPLEX64 = 14
+    COMPLEX128 = 15
+    BFLOAT16 = 16
+    FLOAT8E4M3FN = 17
+    FLOAT8E4M3FNUZ = 18
+    FLOAT8E5M2 = 19
+    FLOAT8E5M2FNUZ = 20
+    UINT4 = 21
+    INT4 = 22
+    FLOAT4E2M1 = 23
+    FLOAT8E8M0 = 24
+    UINT2 = 25
+    INT2 = 26
+    FLOAT6E2M3 = 27
+    FLOAT6E3M2 = 28
+
+    DT_UNDEFINED = 0
+    DT_FLOAT = 1
+    DT_UINT8 = 2
+    DT_INT8 = 3
+    DT_UINT16 = 4
+    DT_INT16 = 5
+    DT_INT32 = 6
+    DT_INT64 = 7
+    DT_STRING = 8
+    DT_BOOL = 9
+    DT_FLOAT16 = 10
+    DT_DOUBLE = 11
+    DT_UINT32 = 12
+    DT_UINT64 = 13
+    DT_COMPLEX64 = 14
+    DT_COMPLEX128 = 15
+    DT_BF16 = 16
+
+    @property
+    def is_float(self) -> bool:
+        """True for the IEEE and brain floats in which arithmetic is done (not for float8 and float4 storage types)."""
+        return self in _FLOATS
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The numpy (or ml_dtypes) dtype of this element type."""
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(int(self)))
+
+
+_FLOATS = frozenset({DataType.FLOAT, DataType.FLOAT16, DataType.DOUBLE, DataType.BFLOAT16})
+_DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
+
+
+def dtype_from_number(number: int) -> DataType:
+    """The element type of an ONNX number; UNDEFINED for a number that this version does not know."""
+    try:
+        return DataType(number)
+    except ValueError:
+        return DataType.UNDEFINED
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type and shape of a tensor; ``shape`` is None where even the rank is unknown."""
+
+    dtype: DataType
+    shape: tuple[Dim, ...] | None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def size(self) -> int | None:
+        """Number of elements, None where a dimension is not a number."""
+        if self.shape is None:
+            return None
+        size = 1
+        for dim in self.shape:
+            if not isinstance(dim, int):
+                return None
+            size *= dim
+        return size
+
+    def __str__(self) -> str:
+        name = _DTYPE_NAMES[self.dtype]
+        if self.shape is None:
+            return f"{name}[*]"
+        return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherType:
+    """A sequence, optional, map or sparse type: carried through, never looked into."""
+
+    serialized: bytes
+
+    def __str__(self) -> str:
+        return str(onnx.TypeProto.FromString(self.serialized).WhichOneof("value") or "untyped")
+
+
+ValueType: TypeAlias = TensorType | OtherType
+
+
+def decode_type(proto: onnx.TypeProto) -> ValueType | None:
+    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become unknown."""
+    if not proto.HasField("tensor_type"):
+        return OtherType(proto.SerializeToString(deterministic=True)) if proto.WhichOneof("value") else None
+    tensor = proto.tensor_type
+    dtype = dtype_from_number(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return TensorType(dtype, None) if dtype else None
+    return TensorType(dtype, tuple(_decode_dim(dim) for dim in tensor.shape.dim))
+
+
+def _decode_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    kind = dim.WhichOneof("value")
+    if kind == "dim_value":
+        return dim.dim_value if dim.dim_value >= 0 else None
+    if kind == "dim_param":
+        name = dim.dim_param
+        return None if not name or name.startswith("unk__") else name
+    return None
+
+
+def encode_type(value_type: ValueType) -> onnx.TypeProto:
+    """The ``TypeProto`` of a type; unknown dimensions are written without a name."""
+    if isinstance(value_type, OtherType):
+        return onnx.TypeProto.FromString(value_type.serialized)
+    proto = onnx.TypeProto()
+    proto.tensor_type.elem_type = int(value_type.dtype)
+    if value_type.shape is not None:
+        shape = proto.tensor_type.shape
+        shape.SetInParent()
+        for dim in value_type.shape:
+            entry = shape.dim.add()
+            if isinstance(dim, int):
+                entry.dim_value = dim
+            elif dim is not None:
+                entry.dim_param = dim
+    return proto
