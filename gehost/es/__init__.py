@@ -1,0 +1,21 @@
+"""Operator functions for patterns, replacements and bodies.
+
+``es.<Operator>`` exists for every ONNX operator; other names (``es.GEMM``) mean an operator registered with
+``gehost.ops.register`` and are resolved when the graph is used.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from gehost.es.functions import AnyOf, Commutative, OpFunction, constrain, op
+from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
+
+__all__ = ["AnyOf", "Commutative", "EsGraph", "EsGraphBuilder", "EsNode", "EsTensor", "OpFunction", "constrain", "op"]
+
+
+@cache
+def __getattr__(name: str) -> OpFunction:
+    if not name[:1].isupper():
+        raise AttributeError(f"gehost.es has no {name!r}")
+    return OpFunction(name)

@@ -1,0 +1,188 @@
+"""Operator functions: ``es.MatMul(a, b)``, ``es.op("ge::GEMM")(…)``, and what turns an operator into a pattern of several."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gehost.errors import PatternError
+from gehost.es import schemas
+from gehost.es.graph import EsGraph, EsNode, EsTensor, Operand, author_origin
+from gehost.ir.graph import op_name, split_op
+
+COMMUTATIVE = frozenset(
+    ["Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
+)
+"""ONNX operators whose result does not depend on the order of their operands."""
+
+
+class EsOutputs(tuple[EsTensor, ...]):
+    """Several outputs of one operator; its schema's names for them are attributes."""
+
+    _by_name: dict[str, EsTensor]
+
+    @classmethod
+    def of(cls, tensors: Sequence[EsTensor], names: Sequence[str]) -> EsOutputs:
+        outputs = cls(tensors)
+        outputs._by_name = dict(zip(names, tensors, strict=False))
+        return outputs
+
+    def __getattr__(self, name: str) -> EsTensor:
+        found = self.__dict__.get("_by_name", {}).get(name)
+        if found is None:
+            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self.__dict__.get('_by_name', {}))}")
+        return found
+
+
+class OpFunction:
+    """Adds one operator to the graph of its operands.
+
+    Positional arguments are inputs (None: absent). Keywords are parameters; one that some opset has as an attribute and
+    another as an input (``axes``) is written by keyword and lowered to what the model's opset wants.
+    """
+
+    def __init__(self, *ops: str) -> None:
+        """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
+        self.ops = tuple(op_name(*split_op(op)) for op in ops)
+
+    def __repr__(self) -> str:
+        return f"es.{'|'.join(self.ops)}"
+
+    def __call__(self, *inputs: Operand | None, num_outputs: int | None = None, **params: Any) -> Any:
+        """Returns the output, or a named tuple of several.
+
+        Args:
+            inputs: the operands by position.
+            num_outputs: how many outputs to make where the operator has optional ones or any number.
+            params: attributes, and inputs by name.
+
+        Raises:
+            PatternError: an input or parameter that no version of the operator has.
+        """
+        call = _Call(list(inputs), params)
+        count, names = 1, ()
+        for op in self.ops:
+            domain, op_type = split_op(op)
+            known = schemas.operator(domain, op_type)
+            if known is None:
+                continue
+            call.place_keywords(op, known)
+            count, names = known.default_outputs, () if known.variadic_outputs else known.outputs
+            if op == "Split":
+                count = call.split_count(num_outputs)
+            if num_outputs is not None and not 0 < num_outputs <= known.max_outputs:
+                raise PatternError(f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not {num_outputs}")
+        if num_outputs is not None:
+            count = num_outputs
+        graph = _graph_of(call.operands, self.ops[0])
+        outputs = graph.add_node(self.ops, call.operands, params, count, frozenset(call.open_slots))
+        if len(outputs) == 1:
+            return outputs[0]
+        return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
+
+
+class _Call:
+    """The arguments of one call, sorted into operands and parameters."""
+
+    def __init__(self, operands: list[Operand | None], params: dict[str, Any]) -> None:
+        self.operands = operands
+        self.params = params
+        self.open_slots: set[int] = set()
+        self._given = len(operands)
+
+    def place_keywords(self, op: str, known: schemas.Operator) -> None:
+        """Move keywords that are inputs to their position; check names and numbers.
+
+        A parameter that some opset has as an attribute stays one, unless it is a tensor.
+        """
+        for name in list(self.params):
+            if name in known.attributes and not (name in known.migrating and isinstance(self.params[name], EsTensor)):
+                self._refuse_twice(op, known, name)
+                continue
+            if name not in known.inputs:
+                near = difflib.get_close_matches(name, [*known.attributes, *known.inputs], 1)
+                hint = f'; did you mean "{near[0]}"?' if near else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}" in any opset{hint}')
+            self._refuse_twice(op, known, name)
+            slot = known.inputs.index(name)
+            self.open_slots.update(range(len(self.operands), slot))
+            self.operands.extend([None] * (slot + 1 - len(self.operands)))
+            self.operands[slot] = self.params.pop(name)
+            self.open_slots.discard(slot)
+        if len(self.operands) > known.max_inputs:
+            raise PatternError(f"{author_origin()}: {op} takes at most {known.max_inputs} inputs, got {len(self.operands)}")
+        given = len(self.operands) + sum(name in known.migrating for name in self.params)
+        if given < known.min_inputs:
+            raise PatternError(f"{author_origin()}: {op} takes at least {known.min_inputs} inputs, got {given}")
+
+    def _refuse_twice(self, op: str, known: schemas.Operator, name: str) -> None:
+        if name in known.inputs[: self._given] and self.operands[known.inputs.index(name)] is not None:
+            raise PatternError(f'{author_origin()}: {op} is given "{name}" twice, by position and by name')
+
+    def split_count(self, num_outputs: int | None) -> int:
+        """How many outputs a ``Split`` has, which it keeps among its parameters too."""
+        split = self.params.get("split")
+        if num_outputs is None and split is None:
+            raise PatternError(f"{author_origin()}: Split needs num_outputs= or split=")
+        if num_outputs is None:
+            return len(split or ())
+        if split is not None and len(split) != num_outputs:
+            raise PatternError(f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs")
+        self.params["num_outputs"] = num_outputs
+        return num_outputs
+
+
+def _graph_of(operands: list[Operand | None], op: str) -> EsGraph:
+    for operand in operands:
+        if isinstance(operand, EsTensor):
+            return operand.graph
+    raise PatternError(f"{author_origin()}: {op} needs at least one tensor among its inputs; use CreateConst for constants")
+
+
+def op(name: str) -> OpFunction:
+    """The function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``."""
+    return OpFunction(name)
+
+
+def AnyOf(*names: str) -> OpFunction:
+    """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``."""
+    return OpFunction(*names)
+
+
+def Commutative(tensor: EsTensor) -> EsTensor:
+    """Let the operator that makes ``tensor`` match with its operands in any order; returns ``tensor``.
+
+    Raises:
+        PatternError: the operator is not known to commute.
+    """
+    node = _op_node(tensor, "Commutative")
+    if any(name not in COMMUTATIVE for name in node.ops):
+        raise PatternError(f"{author_origin()}: {'|'.join(node.ops)} is not known to commute")
+    node.commutative = True
+    return tensor
+
+
+def constrain(tensor: EsTensor, **attributes: Any | Callable[[Any], bool]) -> EsTensor:
+    """Require attributes of the operator that makes ``tensor``, whatever the matcher's configuration; returns ``tensor``.
+
+    A value must be equal (an absent attribute counts as its default), None means absent, and a function is given the
+    attribute's value, if there is one.
+
+    Raises:
+        PatternError: a parameter that no version of the operator has.
+    """
+    node = _op_node(tensor, "constrain")
+    for name in attributes:
+        for candidate in node.ops:
+            known = schemas.operator(*split_op(candidate))
+            if known is not None and name not in known.attributes:
+                raise PatternError(f'{author_origin()}: {candidate} has no parameter "{name}" in any opset')
+    node.constraints.update(attributes)
+    return tensor
+
+
+def _op_node(tensor: EsTensor, what: str) -> EsNode:
+    if not isinstance(tensor.producer, EsNode):
+        raise PatternError(f"{author_origin()}: {what} wants the output of an operator")
+    return tensor.producer

@@ -1,0 +1,341 @@
+"""Graphs that authors build: operators, inputs by position and named parameters, without a model or an opset.
+
+An ``EsGraph`` is a pattern, a replacement or an operator's body. It says nothing of versions: it is lowered to the
+opset of the model at hand when it is used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gehost.errors import PatternError
+from gehost.es.literals import as_array, in_dtype
+from gehost.ir.types import DataType, Dim
+
+
+class Origin(NamedTuple):
+    """Where an author wrote something."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def author_origin() -> Origin:
+    """File and line of the nearest caller outside gehost itself."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _is_ours(frame):
+        frame = frame.f_back
+    return Origin("", 0) if frame is None else Origin(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gehost"
+
+
+@dataclass(eq=False)
+class EsInput:
+    """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits its constraints."""
+
+    graph: EsGraph
+    index: int
+    origin: Origin
+    name: str
+    dtype: DataType | None = None
+    rank: int | None = None
+    shape: tuple[Dim, ...] | None = None
+
+
+@dataclass(eq=False)
+class EsConst:
+    """A constant. ``literal`` ones take their partner's dtype and, in a pattern, match by value."""
+
+    graph: EsGraph
+    array: np.ndarray[Any, Any]
+    origin: Origin
+    literal: bool = False
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+@dataclass(eq=False)
+class EsNode:
+    """An operator application; ``ops`` holds more than one name in a pattern that takes any of them."""
+
+    graph: EsGraph
+    ops: tuple[str, ...]
+    inputs: list[EsTensor | None]
+    params: dict[str, Any]
+    origin: Origin
+    open_slots: frozenset[int] = frozenset()
+    """Absent inputs of which the author said nothing, because a later one was given by name."""
+    outputs: list[EsTensor] = field(default_factory=list["EsTensor"])
+    constraints: dict[str, Any] = field(default_factory=dict[str, Any])
+    commutative: bool = False
+
+    def __repr__(self) -> str:
+        return f"<EsNode {'|'.join(self.ops)} at {self.origin}>"
+
+    def GetType(self) -> str:
+        """The operator's type, without its domain."""
+        return self.ops[0].rpartition("::")[2]
+
+
+@dataclass(eq=False)
+class EsTensor:
+    """A tensor of a graph under construction: output ``index`` of its producer. Python arithmetic builds nodes."""
+
+    producer: EsNode | EsInput | EsConst
+    index: int = 0
+
+    __array_ufunc__: Final = None
+    """Keeps numpy from taking the tensor apart in ``array * tensor``."""
+
+    @property
+    def graph(self) -> EsGraph:
+        return self.producer.graph
+
+    def GetProducer(self) -> EsNode | EsInput | EsConst:
+        return self.producer
+
+    def __add__(self, other: Operand) -> EsTensor:
+        return _binary("Add", self, other)
+
+    def __radd__(self, other: Operand) -> EsTensor:
+        return _binary("Add", other, self)
+
+    def __sub__(self, other: Operand) -> EsTensor:
+        return _binary("Sub", self, other)
+
+    def __rsub__(self, other: Operand) -> EsTensor:
+        return _binary("Sub", other, self)
+
+    def __mul__(self, other: Operand) -> EsTensor:
+        return _binary("Mul", self, other)
+
+    def __rmul__(self, other: Operand) -> EsTensor:
+        return _binary("Mul", other, self)
+
+    def __truediv__(self, other: Operand) -> EsTensor:
+        return _binary("Div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> EsTensor:
+        return _binary("Div", other, self)
+
+    def __pow__(self, other: Operand) -> EsTensor:
+        return _binary("Pow", self, other)
+
+    def __matmul__(self, other: Operand) -> EsTensor:
+        return _binary("MatMul", self, other)
+
+    def __neg__(self) -> EsTensor:
+        return self.graph.add_node(("Neg",), [self], {})[0]
+
+
+Literal: TypeAlias = bool | int | float | Sequence[int] | Sequence[float] | np.ndarray[Any, Any] | np.generic
+Operand: TypeAlias = "EsTensor | Literal"
+
+
+def _binary(op: str, left: Operand, right: Operand) -> EsTensor:
+    graph = next(side.graph for side in (left, right) if isinstance(side, EsTensor))
+    return graph.add_node((op,), [left, right], {})[0]
+
+
+class EsGraph:
+    """A built graph: ordered inputs and outputs over a DAG of ``EsNode``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outputs: list[EsTensor] = []
+        self.nodes: list[EsNode] = []
+        self.origin = author_origin()
+        self._inputs: dict[int, EsTensor] = {}
+
+    def __repr__(self) -> str:
+        return f"<EsGraph {self.name}: {len(self.nodes)} nodes>"
+
+    @property
+    def inputs(self) -> list[EsTensor]:
+        """The placeholders by index.
+
+        Raises:
+            PatternError: their indices leave a gap.
+        """
+        indices = sorted(self._inputs)
+        if indices != list(range(len(indices))):
+            raise PatternError(f"{self.origin}: the inputs {indices} of {self.name!r} leave a gap; number them from 0")
+        return [self._inputs[index] for index in indices]
+
+    @property
+    def next_input(self) -> int:
+        """The index behind the last placeholder."""
+        return max(self._inputs, default=-1) + 1
+
+    def add_input(self, producer: EsInput) -> EsTensor:
+        """Add a placeholder at its index.
+
+        Raises:
+            PatternError: there is one already.
+        """
+        if producer.index in self._inputs:
+            raise PatternError(f"{producer.origin}: input {producer.index} of {self.name!r} exists already")
+        self._inputs[producer.index] = EsTensor(producer)
+        return self._inputs[producer.index]
+
+    def add_node(
+        self,
+        ops: tuple[str, ...],
+        inputs: Sequence[Operand | None],
+        params: dict[str, Any],
+        outputs: int = 1,
+        open_slots: frozenset[int] = frozenset(),
+    ) -> list[EsTensor]:
+        """Add an operator; Python numbers and lists among the inputs become literals.
+
+        Raises:
+            PatternError: an input is of another graph, or of no kind that can be an operand.
+        """
+        origin = author_origin()
+        operands: list[EsTensor | None] = []
+        for slot, operand in enumerate(inputs):
+            if isinstance(operand, EsTensor):
+                if operand.graph is not self:
+                    raise PatternError(f"{origin}: input {slot} of {ops[0]} was made by another builder")
+                operands.append(operand)
+            elif operand is None:
+                operands.append(None)
+            else:
+                array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
+                operands.append(EsTensor(EsConst(self, array, origin, literal=True)))
+        node = EsNode(self, ops, operands, params, origin, open_slots)
+        node.outputs = [EsTensor(node, index) for index in range(outputs)]
+        self.nodes.append(node)
+        return node.outputs
+
+    def reachable(self) -> list[EsNode]:
+        """The nodes that an output depends on, in the order in which they were built."""
+        wanted: set[EsNode] = set()
+        stack = [tensor.producer for tensor in self.outputs]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, EsNode) and node not in wanted:
+                wanted.add(node)
+                stack.extend(tensor.producer for tensor in node.inputs if tensor is not None)
+        return [node for node in self.nodes if node in wanted]
+
+
+class EsGraphBuilder:
+    """Builds one ``EsGraph`` after another.
+
+    Example:
+        >>> builder = EsGraphBuilder("pattern")
+        >>> a, b = builder.CreateInputs(2)
+        >>> graph = builder.BuildAndReset([a + b])
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self._graph = EsGraph(name)
+
+    def CreateInput(
+        self,
+        index: int,
+        name: str = "",
+        dtype: DataType | None = None,
+        shape: Sequence[Dim] | None = None,
+        *,
+        rank: int | None = None,
+    ) -> EsTensor:
+        """The placeholder at ``index``; dtype, rank and shape (None for any size) constrain what it matches.
+
+        Raises:
+            PatternError: that input exists already, its index is negative, or rank and shape contradict each other.
+        """
+        origin = author_origin()
+        if index < 0:
+            raise PatternError(f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0")
+        dims = None if shape is None else tuple(shape)
+        if dims is not None:
+            if rank not in (None, len(dims)):
+                raise PatternError(f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}")
+            rank = len(dims)
+        known = None if dtype is None else DataType(dtype)
+        return self._graph.add_input(EsInput(self._graph, index, origin, name or f"input{index}", known, rank, dims))
+
+    def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
+        """The next ``count`` placeholders."""
+        start = self._graph.next_input
+        return tuple(self.CreateInput(start + offset) for offset in range(count))
+
+    def CreateConst(
+        self,
+        value: Any,
+        dtype: DataType | None = None,
+        shape: Sequence[int] | None = None,
+        *,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+    ) -> EsTensor:
+        """A constant tensor. Python floats are float32 and ints int64 unless ``dtype`` says otherwise.
+
+        Args:
+            value: number, nested list or numpy array.
+            dtype: its element type.
+            shape: the value is reshaped to it.
+            rtol: how far a matched constant may be off where constants are matched by value.
+            atol: the same, absolute.
+
+        Raises:
+            PatternError: the value is no number, or does not fit the dtype or the shape.
+        """
+        origin = author_origin()
+        array = as_array(value, f"{origin}: constant")
+        if dtype is not None:
+            cast = in_dtype(array, DataType(dtype).numpy)
+            if cast is None:
+                raise PatternError(f"{origin}: constant: {DataType(dtype).name} cannot hold {value!r}")
+            array = cast
+        elif not isinstance(value, np.ndarray | np.generic):
+            array = array.astype({"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype))
+        if shape is not None:
+            try:
+                array = array.reshape(tuple(shape))
+            except ValueError as error:
+                raise PatternError(f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}") from error
+        return EsTensor(EsConst(self._graph, array, origin, rtol=rtol, atol=atol))
+
+    def CreateScalar(self, value: Any, dtype: DataType | None = None) -> EsTensor:
+        """A constant of rank 0."""
+        return self.CreateConst(value, dtype, shape=())
+
+    def CreateVector(self, values: Any, dtype: DataType | None = None) -> EsTensor:
+        """A constant of rank 1."""
+        return self.CreateConst(values, dtype, shape=(-1,))
+
+    def BuildAndReset(self, outputs: Sequence[EsTensor] | EsTensor) -> EsGraph:
+        """The finished graph with these outputs in order; the builder is empty afterwards.
+
+        Raises:
+            PatternError: no outputs, one that is of another graph, or inputs that leave a gap.
+        """
+        graph, self._graph = self._graph, EsGraph(self.name)
+        listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
+        _ = graph.inputs  # complains of a gap
+        if not listed:
+            raise PatternError(f"{author_origin()}: graph {self.name!r} has no outputs")
+        for position, tensor in enumerate(listed):
+            if not isinstance(tensor, EsTensor):
+                kind = type(tensor).__name__
+                raise PatternError(f"{author_origin()}: output {position} of {self.name!r}: wanted an EsTensor, got {kind}")
+            if tensor.graph is not graph:
+                raise PatternError(f"{author_origin()}: output {position} of {self.name!r} was made by another builder")
+        graph.outputs = listed
+        return graph

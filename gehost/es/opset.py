@@ -1,0 +1,110 @@
+"""What an author's operator is at the opset of the model at hand."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import numpy as np
+
+from gehost.errors import PatternError
+from gehost.es import schemas
+from gehost.es.graph import EsConst, EsNode, EsTensor
+from gehost.ir.graph import op_name, split_op
+from gehost.ops import OpRegistry
+
+
+class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
+    """The model's opset lacks an operator or parameter that the pattern or replacement needs; says which."""
+
+
+def resolve_op(name: str, registry: OpRegistry, where: object) -> str:
+    """The full name of an operator that an author wrote; a bare name that ONNX lacks is looked up among registered ones.
+
+    Raises:
+        PatternError: nobody knows the operator.
+    """
+    if "::" in name:
+        return op_name(*split_op(name))
+    if name in schemas.operator_names():
+        return name
+    found = registry.resolve(name)
+    if found is not None:
+        return found
+    known = [*schemas.operator_names(), *(definition.name for definition in registry)]
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise PatternError(f"{where}: neither ONNX nor a vendor file has an operator {name}{hint}")
+
+
+def signature_at(op: str, version: int | None) -> schemas.Signature:
+    """The signature of an operator that ONNX knows.
+
+    Raises:
+        NotApplicable: the opset has no such operator, or the model imports none of its domain (``version`` None).
+    """
+    if version is None:
+        raise NotApplicable(f"{op} needs a domain that the model does not import")
+    domain, op_type = split_op(op)
+    found = schemas.signature(domain, op_type, version)
+    if found is None:
+        first = schemas.first_version(domain, op_type)
+        if first is not None and first > version:
+            raise NotApplicable(f"{op} needs opset {first}, the model has {version}")
+        raise NotApplicable(f"opset {version} has no {op}")
+    return found
+
+
+def arguments_at(
+    node: EsNode, op: str, signature: schemas.Signature, version: int | None
+) -> tuple[list[EsTensor | None], dict[str, Any]]:
+    """The operands that are inputs at this opset, and the parameters; literals that are attributes here are among these.
+
+    Raises:
+        NotApplicable: the opset lacks an input, or a parameter that is given another value than its default.
+    """
+    operands, params = list(node.inputs), dict(node.params)
+    if op == "Split":
+        params.pop("num_outputs", None)  # said by the outputs themselves
+    domain, op_type = split_op(op)
+    known = schemas.operator(domain, op_type)
+    assert known is not None
+    while len(operands) > len(signature.inputs) and not signature.variadic:
+        tensor = operands.pop()
+        if tensor is None:
+            continue
+        name = known.inputs[len(operands)] if len(operands) < len(known.inputs) else ""
+        producer = tensor.producer
+        if (
+            not isinstance(producer, EsConst)
+            or not producer.literal
+            or name not in known.migrating
+            or signature.attribute_of(name) is None
+            or name in params
+        ):
+            raise NotApplicable(f"{op} of opset {version} has no input {len(operands)}")
+        params[name] = producer.array.tolist()
+    for name, given in list(params.items()):
+        if name not in signature.parameters and signature.attribute_of(name) is None:
+            if given is not None and not same_parameter(given, schemas.newest_default(domain, op_type, name)):
+                raise NotApplicable(f"{op} of opset {version} has no parameter {name}")
+            del params[name]
+    return operands, params
+
+
+def same_parameter(left: Any, right: Any) -> bool:
+    """Equality of parameter values; floats are compared as the float32 that ONNX stores, a single number as a list of it."""
+    if left is None or right is None:
+        return left is right
+    if isinstance(left, str | bytes) or isinstance(right, str | bytes):
+        return left == right
+    try:
+        a, b = np.atleast_1d(left), np.atleast_1d(right)
+    except ValueError:
+        return False
+    if a.shape != b.shape:
+        return False
+    if "f" not in (a.dtype.kind, b.dtype.kind):
+        return bool(np.array_equal(a, b))
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(a.astype(np.float32), b.astype(np.float32), equal_nan=True))

@@ -1,0 +1,201 @@
+"""What ONNX's schemas say to authors: an operator over all its versions, and at one opset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+import onnx
+
+from gehost.ir.attributes import attribute_value
+from gehost.ir.schemas import first_version, history, operator_names, schema_at
+from gehost.ir.types import DataType
+
+__all__ = [
+    "FLATTENING_SOFTMAX",
+    "Operator",
+    "Parameter",
+    "Signature",
+    "axes_rank",
+    "custom_signature",
+    "first_version",
+    "newest_default",
+    "operator",
+    "operator_names",
+    "schema_at",
+    "signature",
+]
+
+_KINDS = {
+    getattr(onnx.defs.OpSchema.AttrType, name): cast("onnx.AttributeProto.AttributeType", number)
+    for name, number in onnx.AttributeProto.AttributeType.items()
+    if name != "UNDEFINED"
+}
+_VECTORS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS})
+_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
+_RENAMED = {"Pad": {"value": "constant_value", "paddings": "pads"}, "TopK": {"k": "K"}}
+"""Attributes that went on as an input of another name: operator → old name → the name authors use."""
+_TYPES = {f"tensor({dtype.name.lower()})": dtype for dtype in DataType}
+
+FLATTENING_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+"""Below opset 13 these work on all axes from ``axis`` on at once, and 1 is its default; since then on one, the last."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An input at one version: its position, the name of its type and the element types that this may be."""
+
+    slot: int
+    type_name: str
+    dtypes: frozenset[DataType]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """An operator at one opset."""
+
+    inputs: tuple[str, ...]
+    required: int
+    variadic: bool
+    variadic_outputs: bool
+    parameters: dict[str, Parameter]
+    migrating: frozenset[str]
+    """Inputs here that other versions hold in an attribute."""
+    attributes: dict[str, Any]
+    """Every attribute with its default (None where it has none)."""
+    kinds: dict[str, onnx.AttributeProto.AttributeType]
+    """Every attribute's ``AttributeProto.type``."""
+    needed: frozenset[str]
+    """Attributes that a node must have."""
+    old_names: dict[str, str]
+    """Author's name → this version's attribute name, where they differ."""
+    flattens: bool
+    """A softmax that works on all axes from ``axis`` on."""
+
+    def parameter_at(self, slot: int) -> Parameter | None:
+        """The input at a position; of a variadic operator any number of positions has the last one."""
+        if slot >= len(self.inputs) and not self.variadic:
+            return None
+        return self.parameters[self.inputs[min(slot, len(self.inputs) - 1)]]
+
+    def attribute_of(self, name: str) -> str | None:
+        """The attribute that an author's parameter is here; None where it is an input, or nothing."""
+        old = self.old_names.get(name, name)
+        return old if old in self.attributes else None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator over all its versions: the union of names that an author may write."""
+
+    inputs: tuple[str, ...]
+    """Input names by position, as the newest version has them."""
+    max_inputs: int
+    min_inputs: int
+    max_outputs: int
+    attributes: frozenset[str]
+    migrating: frozenset[str]
+    """Names that are an attribute in one version and an input in another."""
+    vectors: frozenset[str]
+    """Those of them that are one-dimensional as an input; the others are scalars."""
+    outputs: tuple[str, ...]
+    default_outputs: int
+    variadic_outputs: bool
+
+
+@cache
+def operator(domain: str, op_type: str) -> Operator | None:
+    """The union of an operator's versions; None where ONNX knows no such operator."""
+    versions = history().get((domain, op_type))
+    if versions is None:
+        return None
+    newest = versions[-1]
+    renamed = _RENAMED.get(op_type, {})
+    kinds = {renamed.get(name, name): _KINDS[entry.type] for schema in versions for name, entry in schema.attributes.items()}
+    inputs = {parameter.name for schema in versions for parameter in schema.inputs}
+    migrating = frozenset(kinds.keys() & inputs)
+    return Operator(
+        inputs=tuple(parameter.name for parameter in newest.inputs),
+        max_inputs=max(schema.max_input for schema in versions),
+        min_inputs=min(schema.min_input for schema in versions),
+        max_outputs=max(schema.max_output for schema in versions),
+        attributes=frozenset(kinds),
+        migrating=migrating,
+        vectors=frozenset(name for name in migrating if kinds[name] in _VECTORS or (op_type, name) == ("TopK", "K")),
+        outputs=tuple(parameter.name for parameter in newest.outputs),
+        default_outputs=max(1, newest.min_output),
+        variadic_outputs=_ends_variadic(newest.outputs),
+    )
+
+
+@cache
+def signature(domain: str, op_type: str, version: int) -> Signature | None:
+    """An operator as opset ``version`` has it; None where that opset has no such operator."""
+    schema = schema_at(domain, op_type, version)
+    known = operator(domain, op_type)
+    if schema is None or known is None:
+        return None
+    parameters = {
+        parameter.name: Parameter(slot, parameter.type_str, frozenset(_TYPES[name] for name in parameter.types if name in _TYPES))
+        for slot, parameter in enumerate(schema.inputs)
+    }
+    return Signature(
+        inputs=tuple(parameter.name for parameter in schema.inputs),
+        required=schema.min_input,
+        variadic=_ends_variadic(schema.inputs),
+        variadic_outputs=_ends_variadic(schema.outputs),
+        parameters=parameters,
+        migrating=known.migrating & parameters.keys(),
+        attributes={name: _default(attribute) for name, attribute in schema.attributes.items()},
+        kinds={name: _KINDS[attribute.type] for name, attribute in schema.attributes.items()},
+        needed=frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
+        old_names={new: old for old, new in _RENAMED.get(op_type, {}).items() if old in schema.attributes},
+        flattens=domain == "" and op_type in FLATTENING_SOFTMAX and schema.since_version < 13,
+    )
+
+
+def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
+    """The signature of an operator that a vendor declares; of its inputs only the positions are known."""
+    return Signature(
+        inputs=tuple(inputs),
+        required=0,
+        variadic=False,
+        variadic_outputs=False,
+        parameters={},
+        migrating=frozenset(),
+        attributes=dict(attributes),
+        kinds={},
+        needed=frozenset(),
+        old_names={},
+        flattens=False,
+    )
+
+
+@cache
+def newest_default(domain: str, op_type: str, name: str) -> Any:
+    """The default of a parameter in the newest version that has it as an attribute; None where it has none."""
+    old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
+    for schema in reversed(history().get((domain, op_type), [])):
+        for spelling in (name, old):
+            if spelling in schema.attributes:
+                return _default(schema.attributes[spelling])
+    return None
+
+
+def axes_rank(op: str, rank: int, axes: Any) -> int:
+    """The rank from whose end negative ``axes`` count, for an operator whose first input has ``rank`` dimensions."""
+    if op == "Unsqueeze":
+        return rank + np.size(axes)
+    return rank + 1 if op == "OneHot" else rank
+
+
+def _ends_variadic(parameters: Any) -> bool:
+    return bool(parameters) and parameters[-1].option == _VARIADIC
+
+
+def _default(attribute: onnx.defs.OpSchema.Attribute) -> Any:
+    proto = attribute.default_value
+    return attribute_value(proto) if proto.type else None

@@ -1,0 +1,8 @@
+"""Shape and type inference: of one node as it is added, and of a whole model."""
+
+from __future__ import annotations
+
+from gehost.infer.local import Inferrer
+from gehost.infer.whole import infer_model
+
+__all__ = ["Inferrer", "infer_model"]

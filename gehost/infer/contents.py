@@ -1,0 +1,201 @@
+"""What is known of the elements of small integer tensors: shapes that a model computes, partly numbers, partly symbols.
+
+ONNX's own inference gives up on ``Reshape(x, Concat(Shape(x)[:2], [4, 8]))`` once a size has no name: not even the rank
+is left. Walking back from the shape keeps what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from gehost.ir.graph import Node, Value
+from gehost.ir.types import DataType, Dim, TensorType, ValueType
+
+Elements: TypeAlias = tuple[Dim, ...]
+"""Elements of a vector, or of a scalar as one; a symbol is the size of that name, None is unknown."""
+
+_MOST = 64
+_DEPTH = 32
+_PASSED_ON = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten"})
+_INTEGERS = frozenset({DataType.INT64, DataType.INT32})
+
+
+class Contents:
+    """Elements of the integer tensors of one model, found when asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, Elements | None] = {}
+
+    def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
+        """The elements of an integer vector or scalar; None where not even their number is known."""
+        if value is None or depth == 0 or (value.dtype is not None and value.dtype not in _INTEGERS):
+            return None
+        if value in self._known:
+            return self._known[value]
+        found = self._find(value, depth)
+        if found is None:
+            found = _unknown_elements(value)
+        if found is not None and any(dim is not None for dim in found):
+            self._known[value] = found
+        return found
+
+    def _find(self, value: Value, depth: int) -> Elements | None:
+        if value.is_constant:
+            array = value.array
+            if array is None or array.ndim > 1 or array.size > _MOST or array.dtype.kind != "i":
+                return None
+            return tuple(int(element) for element in array.reshape(-1))
+        node = value.producer
+        if node is None:
+            return None
+        if node.op == "Shape":
+            return _shape(node)
+        first = self.of(node.input(0), depth - 1) if node.op not in ("Concat",) else None
+        if node.op in _PASSED_ON:
+            return first if value.rank in (0, 1) else None
+        if node.op == "Concat":
+            parts = [self.of(part, depth - 1) for part in node.inputs]
+            return None if any(part is None for part in parts) else tuple(dim for part in parts for dim in part or ())
+        if node.op == "Gather" and first is not None:
+            return _gather(node, first, self.of(node.input(1), depth - 1))
+        if node.op == "Slice" and first is not None:
+            bounds = [self.of(node.input(slot), depth - 1) if node.input(slot) is not None else None for slot in range(1, 5)]
+            return _slice(node, first, bounds)
+        if node.op == "Reshape":
+            return first if value.rank in (0, 1) else None
+        return None
+
+
+def _unknown_elements(value: Value) -> Elements | None:
+    shape = value.shape
+    if shape == ():
+        return (None,)
+    if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] <= _MOST:
+        return (None,) * shape[0]
+    return None
+
+
+def _shape(node: Node) -> Elements | None:
+    source = node.input(0)
+    shape = source.shape if source is not None else None
+    if shape is None:
+        return None
+    end = node.attrs.get("end")
+    return shape[node.attrs.get("start", 0) : end] if end is not None else shape[node.attrs.get("start", 0) :]
+
+
+def _gather(node: Node, elements: Elements, indices: Elements | None) -> Elements | None:
+    if node.attrs.get("axis", 0) != 0 or indices is None:
+        return None
+    return tuple(elements[i] if isinstance(i, int) and -len(elements) <= i < len(elements) else None for i in indices)
+
+
+def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) -> Elements | None:
+    if "starts" in node.attrs:
+        starts, ends, steps = node.attrs["starts"], node.attrs["ends"], [1]
+    else:
+        starts, ends, steps = bounds[0], bounds[1], bounds[3] if node.input(4) is not None else (1,)
+    if not starts or not ends or not steps or len(starts) != 1:
+        return None
+    start, end, step = starts[0], ends[0], steps[0]
+    if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int)) or step < 1:
+        return None
+    return elements[start:end:step]
+
+
+def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents) -> ValueType | None:
+    """The type of output 0, where a computed shape tells more than inference did."""
+    if node.op not in ("Reshape", "Expand", "ConstantOfShape") or _complete(inferred):
+        return inferred
+    wanted = contents.of(node.input(0 if node.op == "ConstantOfShape" else 1))
+    source = types[0] if types else None
+    if wanted is None:
+        return inferred
+    if node.op == "Reshape":
+        shape = _reshaped(wanted, source, allow_zero=bool(node.attrs.get("allowzero", 0)))
+    elif node.op == "Expand":
+        shape = _expanded(wanted, source)
+    else:
+        shape = wanted
+    dtype = inferred.dtype if isinstance(inferred, TensorType) else _result_dtype(node, source)
+    if shape is None or not dtype:
+        return inferred
+    return merge_types(inferred, TensorType(dtype, shape))
+
+
+def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType | None:
+    """What both say together; where they disagree ``first`` stands."""
+    if not isinstance(first, TensorType) or not isinstance(second, TensorType):
+        return first if first is not None else second
+    shape = first.shape
+    if shape is None:
+        shape = second.shape
+    elif second.shape is not None and len(shape) == len(second.shape):
+        shape = tuple(a if a is not None else b for a, b in zip(shape, second.shape, strict=True))
+    return TensorType(first.dtype or second.dtype, shape)
+
+
+def _complete(known: ValueType | None) -> bool:
+    return isinstance(known, TensorType) and known.shape is not None and None not in known.shape
+
+
+def _result_dtype(node: Node, source: ValueType | None) -> DataType:
+    if node.op == "ConstantOfShape":
+        return DataType.FLOAT if "value" not in node.attrs else DataType.UNDEFINED
+    return source.dtype if isinstance(source, TensorType) else DataType.UNDEFINED
+
+
+def _reshaped(wanted: Elements, source: ValueType | None, *, allow_zero: bool) -> Elements:
+    shape = source.shape if isinstance(source, TensorType) else None
+    dims: list[Dim] = []
+    for place, dim in enumerate(wanted):
+        if dim == 0 and not allow_zero:
+            dims.append(shape[place] if shape is not None and place < len(shape) else None)
+        else:
+            dims.append(dim)
+    if -1 in dims:
+        rest = [dim for dim in dims if dim != -1]
+        dims[dims.index(-1)] = _left_over(shape, rest)
+    return tuple(dim if not isinstance(dim, int) or dim >= 0 else None for dim in dims)
+
+
+def _left_over(shape: Elements | None, rest: list[Dim]) -> Dim:
+    """The size that -1 stands for: what is left of the source's dimensions when those of the others are taken away."""
+    if shape is None or None in shape or None in rest:
+        return None
+    left = list(shape)
+    over: list[int] = []
+    for dim in rest:
+        if isinstance(dim, int):
+            over.append(dim)
+        elif dim in left:
+            left.remove(dim)
+        else:
+            return None
+    numbers = prod(dim for dim in left if isinstance(dim, int))
+    symbols = [dim for dim in left if isinstance(dim, str)]
+    taken = prod(over)
+    if not symbols:
+        return numbers // taken if taken and numbers % taken == 0 else None
+    return symbols[0] if len(symbols) == 1 and numbers == taken else None
+
+
+def _expanded(wanted: Elements, source: ValueType | None) -> Elements | None:
+    shape = source.shape if isinstance(source, TensorType) else None
+    if shape is None:
+        return None
+    rank = max(len(shape), len(wanted))
+    pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(wanted)) + wanted, strict=True)
+    return tuple(_broadcast(a, b) for a, b in pairs)
+
+
+def _broadcast(left: Dim, right: Dim) -> Dim:
+    if left == 1:
+        return right
+    if right == 1 or left == right:
+        return left
+    if isinstance(left, int):
+        return left
+    return right if isinstance(right, int) else None

@@ -1,0 +1,246 @@
+"""Inference of single nodes, by ONNX's own inference functions; results are kept by operator, attributes and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+
+from gehost.errors import GehostError, VendorError
+from gehost.infer.contents import Contents, refine
+from gehost.ir import tensors
+from gehost.ir.attributes import attribute_value, encode_attribute
+from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
+from gehost.ir.model import Model
+from gehost.ir.schemas import schema_at
+from gehost.ir.types import TensorType, ValueType, decode_type, dtype_from_number, encode_type
+from gehost.ops import OpDef, OpRegistry
+
+_DATA_LIMIT = 1024
+"""Constants of at most this many bytes are shown to inference functions (shapes, axes, pads, scales)."""
+
+
+class InferenceFailed(Exception):  # noqa: N818 - who asks decides whether it is one; a rewrite is refused
+    """ONNX's inference refuses the node: types or shapes that the operator does not take."""
+
+
+class Inferrer:
+    """Infers output types of nodes of one model."""
+
+    def __init__(self, model: Model, registry: OpRegistry) -> None:
+        self._model = model
+        self._registry = registry
+        self._known: dict[tuple[Any, ...], tuple[ValueType | None, ...]] = {}
+        self._bodies: dict[int, onnx.FunctionProto] = {}
+        """Bodies that results depend on, held so that no other one gets their identity."""
+        self._contents = Contents()
+        self._inside: set[str] = set()
+        """Operators whose bodies are being walked."""
+
+    def node(self, node: Node, types: Sequence[ValueType | None] | None = None) -> tuple[ValueType | None, ...]:
+        """The output types of a node, from its inputs' types or from ``types`` in their place.
+
+        Raises:
+            InferenceFailed: the operator does not take these inputs.
+        """
+        if types is None:
+            types = [value.type if value is not None else None for value in node.inputs]
+        found = self.proto(node.op, node.proto, types, [small_array(value) for value in node.inputs])
+        refined = refine(node, types, found[0], self._contents) if len(found) == 1 else None
+        return found if refined is None or refined is found[0] else (refined,)
+
+    def proto(
+        self,
+        op: str,
+        proto: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None] | None = None,
+        opsets: Mapping[str, int] | None = None,
+    ) -> tuple[ValueType | None, ...]:
+        """The same for a protobuf.
+
+        Args:
+            op: the operator's name.
+            proto: its inputs say which are present, whatever their names.
+            types: of its inputs.
+            arrays: the elements of those that are constants.
+            opsets: those of the function that the node is in; None for the model's.
+
+        Raises:
+            InferenceFailed: as above.
+        """
+        small = [None] * len(types) if arrays is None else [_small(array) for array in arrays]
+        opsets = self._model.opsets if opsets is None else opsets
+        body = self._model.function(op)
+        if body is not None:
+            self._bodies[id(body)] = body
+        attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute))
+        data = tuple(None if array is None else (array.dtype.str, array.shape, array.tobytes()) for array in small)
+        present = (tuple(map(bool, proto.input)), tuple(map(bool, proto.output)))
+        key = (op, id(body), opsets.get(split_op(op)[0]), attributes, tuple(types), data, present)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._compute(op, proto, types, small, opsets)
+        return found
+
+    def body(self, op: str) -> onnx.FunctionProto | None:
+        """The body of an operator that has one."""
+        return self._model.function(op)
+
+    def detached(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+        outputs: int,
+    ) -> tuple[ValueType | None, ...]:
+        """The same for an operator that is no node yet."""
+        domain, op_type = split_op(op)
+        proto = onnx.NodeProto(op_type=op_type, domain=domain)
+        present = zip(types, arrays, strict=True)
+        proto.input.extend("" if known is None and array is None else f"i{k}" for k, (known, array) in enumerate(present))
+        proto.output.extend(f"o{k}" for k in range(outputs))
+        proto.attribute.extend(encode_attribute(name, value) for name, value in attributes.items())
+        return self.proto(op, proto, types, arrays)
+
+    def _compute(
+        self,
+        op: str,
+        proto: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+        opsets: Mapping[str, int],
+    ) -> tuple[ValueType | None, ...]:
+        definition = self._registry.get(_original(op, proto))
+        if definition is not None and definition.shape is not None:
+            return _ask_author(definition, proto, types)
+        body = self._model.function(op)
+        if body is not None:
+            return self._through_body(op, body, proto, types, arrays)
+        domain, op_type = split_op(op)
+        version = opsets.get(domain)
+        schema = None if version is None else schema_at(domain, op_type, version)
+        if schema is None:
+            return (None,) * len(proto.output)
+        given_types: dict[str, onnx.TypeProto] = {}
+        given_data: dict[str, onnx.TensorProto] = {}
+        for name, known, array in zip(proto.input, types, arrays, strict=True):
+            if name:
+                given_types[name] = onnx.TypeProto() if known is None else encode_type(known)
+                if array is not None:
+                    given_data[name] = tensors.from_numpy(array, name)
+        imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
+        try:
+            inferred = onnx.shape_inference.infer_node_outputs(schema, proto, given_types, given_data, opset_imports=imports)
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+            unknown = any(name and known is None for name, known in zip(proto.input, types, strict=True))
+            if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
+                return (None,) * len(proto.output)  # it may only miss an input's type, or what a body captures
+            raise InferenceFailed(" ".join(str(error).split())) from error
+        return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+
+    def _through_body(
+        self,
+        op: str,
+        body: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+    ) -> tuple[ValueType | None, ...]:
+        if op in self._inside:
+            return (None,) * len(call.output)  # it calls itself, which ONNX forbids
+        scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
+        data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
+        opsets = opsets_of(body)
+        self._inside.add(op)
+        try:
+            for proto in body_nodes(body, call):
+                array = constant_of(proto)
+                if array is not None:
+                    scope[proto.output[0]], data[proto.output[0]] = array_type(array), array
+                    continue
+                name = op_name(proto.domain, proto.op_type)
+                read = [scope.get(entry) if entry else None for entry in proto.input]
+                constants = [data.get(entry) if entry else None for entry in proto.input]
+                scope.update(zip(proto.output, self.proto(name, proto, read, constants, opsets), strict=True))
+        finally:
+            self._inside.discard(op)
+        return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def _original(op: str, proto: onnx.NodeProto) -> str:
+    """The registered operator that a node stands for, also where its body needed a name of its own."""
+    return next((entry.value for entry in proto.metadata_props if entry.key == "gehost.op"), op)
+
+
+def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+    """What the shape function of a registered operator says."""
+    assert definition.shape is not None
+    attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
+    given = [known if isinstance(known, TensorType) else None for known in types]
+    given += [None] * (len(definition.inputs) - len(given))
+    where = f"{definition.origin}: the shape function of {definition.name}"
+    try:
+        made = tuple(definition.shape(given, {**definition.defaults, **attributes}))
+    except GehostError:
+        raise
+    except Exception as error:  # an author's code may raise anything
+        raise VendorError(f"{where} failed: {type(error).__name__}: {error}") from error
+    if len(made) < len(proto.output):
+        raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
+    return made[: len(proto.output)]
+
+
+# -- bodies ---------------------------------------------------------------------------------------------------------
+
+
+def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in body.opset_import}
+
+
+def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a body, with the caller's attributes where they refer to them."""
+    given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
+    for template in body.node:
+        if not any(entry.ref_attr_name for entry in template.attribute):
+            yield template
+            continue
+        proto = onnx.NodeProto()
+        proto.CopyFrom(template)
+        del proto.attribute[:]
+        for entry in template.attribute:
+            if not entry.ref_attr_name:
+                proto.attribute.append(entry)
+            elif entry.ref_attr_name in given:
+                proto.attribute.append(given[entry.ref_attr_name])
+                proto.attribute[-1].name = entry.name
+        yield proto
+
+
+def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
+    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no tensor attribute."""
+    if proto.op_type != "Constant" or len(proto.attribute) != 1 or proto.attribute[0].name != "value":
+        return None
+    return tensors.to_numpy(proto.attribute[0].t, None)
+
+
+def array_type(array: np.ndarray[Any, Any]) -> TensorType:
+    return TensorType(dtype_from_number(tensors.elem_type(array.dtype)), array.shape)
+
+
+def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
+    """The elements of a small constant; large ones are not read."""
+    if value is None or not value.is_constant:
+        return None
+    known = value.type
+    if isinstance(known, TensorType) and known.size is not None and known.size > 2 * _DATA_LIMIT:
+        return None
+    return _small(value.array)
+
+
+def _small(array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
+    return array if array is not None and array.nbytes <= _DATA_LIMIT and array.dtype != object else None
