@@ -1,0 +1,227 @@
+"""From an author's ``EsGraph`` to a ``SourcePattern`` at the opset of the model at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gehost.errors import PatternError
+from gehost.es import opset, schemas
+from gehost.es.functions import COMMUTATIVE
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.opset import NotApplicable, arguments_at, signature_at
+from gehost.ir.graph import split_op
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.rule import ANY, ConstantPattern, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
+
+__all__ = ["NotApplicable", "build_source", "check_pattern", "resolve_op"]
+
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+
+def check_pattern(graph: EsGraph) -> None:
+    """Check what can be checked without a model.
+
+    Raises:
+        PatternError: no operator, one that reaches no output, an input that none reads, an output that is no operator's.
+    """
+    if not graph.nodes:
+        raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
+    wanted = set(graph.reachable())
+    for node in graph.nodes:
+        if node not in wanted:
+            raise PatternError(f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output")
+        for name in node.ops:
+            if split_op(name)[1] in _CONTROL_FLOW:
+                raise PatternError(f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern")
+    read = {id(tensor.producer) for node in graph.nodes for tensor in node.inputs if tensor is not None}
+    for tensor in graph.inputs:
+        if id(tensor.producer) not in read:
+            raise PatternError(f"{tensor.producer.origin}: no operator of pattern {graph.name!r} reads input {_name(tensor)}")
+    seen: set[tuple[int, int]] = set()
+    for position, tensor in enumerate(graph.outputs):
+        if not isinstance(tensor.producer, EsNode):
+            raise PatternError(f"{graph.origin}: output {position} of pattern {graph.name!r} is not made by an operator")
+        key = (id(tensor.producer), tensor.index)
+        if key in seen:
+            raise PatternError(f"{graph.origin}: output {position} of pattern {graph.name!r} is given twice")
+        seen.add(key)
+
+
+def resolve_op(name: str, model: Model, registry: OpRegistry, where: object) -> str:
+    """``gehost.es.opset.resolve_op``, for callers that give the model too."""
+    del model
+    return opset.resolve_op(name, registry, where)
+
+
+def build_source(
+    graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
+) -> SourcePattern:
+    """Lower a pattern to the model's opset.
+
+    Raises:
+        NotApplicable: the opset lacks one of its operators or parameters.
+        PatternError: an operator that nobody knows.
+    """
+    return _Builder(config, model, registry).build(graph, captures)
+
+
+class _Builder:
+    def __init__(self, config: PatternMatcherConfig, model: Model, registry: OpRegistry) -> None:
+        self._config = config
+        self._model = model
+        self._registry = registry
+        self._tensors: list[TensorPattern] = []
+        self._by_key: dict[tuple[int, int], TensorPattern] = {}
+
+    def build(self, graph: EsGraph, captures: Sequence[EsTensor]) -> SourcePattern:
+        inputs = tuple(self._tensor(tensor).index for tensor in graph.inputs)
+        ops = tuple(self._op(node, index) for index, node in enumerate(graph.nodes))
+        return SourcePattern(
+            name=graph.name,
+            ops=ops,
+            tensors=tuple(self._tensors),
+            inputs=inputs,
+            outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
+            captures=tuple(self._tensor(tensor).index for tensor in captures),
+            origin=graph.origin,
+        )
+
+    def _tensor(self, tensor: EsTensor, node_index: int | None = None) -> TensorPattern:
+        key = (id(tensor.producer), tensor.index)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = _tensor(tensor, len(self._tensors), node_index, self._config)
+            self._tensors.append(found)
+        return found
+
+    def _op(self, node: EsNode, index: int) -> OpPattern:
+        outputs = tuple(self._tensor(tensor, index) for tensor in node.outputs)
+        fits = self._fits(node)
+        operands, params = fits[0].operands, fits[0].params
+        inputs: list[TensorPattern | None] = []
+        for slot, tensor in enumerate(operands):
+            if tensor is not None:
+                inputs.append(self._tensor(tensor))
+            else:
+                inputs.append(ANY if slot in node.open_slots and all(fit.holds_parameter(slot) for fit in fits) else None)
+        constraints = [_constraint(name, wanted) for name, wanted in node.constraints.items()]
+        # A number given by position is matched by value, also where the opset has it in an attribute.
+        constraints.extend(Constraint(name, Kind.EQUALS, params[name]) for name in params if name not in node.params)
+        exact: frozenset[str] | None = None
+        if self._config.ir_attr_match:
+            said = {constraint.name for constraint in constraints}
+            wanted_params, exact = self._all_parameters(fits)
+            constraints.extend(_constraint(name, wanted) for name, wanted in wanted_params.items() if name not in said)
+        return OpPattern(
+            index,
+            {fit.op: fit.signature for fit in fits},
+            tuple(inputs),
+            outputs,
+            tuple(constraints),
+            exact,
+            node.commutative or (self._config.commutative_match and all(fit.op in COMMUTATIVE for fit in fits)),
+            node.origin,
+        )
+
+    def _fits(self, node: EsNode) -> list[_Fit]:
+        """The operators that may stand there and that the opset has; never none."""
+        found: list[_Fit] = []
+        reason: NotApplicable | None = None
+        for name in node.ops:
+            op = opset.resolve_op(name, self._registry, node.origin)
+            if schemas.operator(*split_op(op)) is None:
+                found.append(_Fit(op, self._custom_signature(op), node.inputs, node.params))
+                continue
+            version = self._model.opset(split_op(op)[0])
+            try:
+                signature = signature_at(op, version)
+                operands, params = arguments_at(node, op, signature, version)
+                for constrained in node.constraints:
+                    if constrained not in signature.parameters and signature.attribute_of(constrained) is None:
+                        raise NotApplicable(f"{op} of opset {version} has no parameter {constrained}")
+            except NotApplicable as error:
+                reason = error
+                continue
+            found.append(_Fit(op, signature, operands, params))
+        if not found:
+            assert reason is not None
+            raise reason
+        if any(fit.operands != found[0].operands or fit.params.keys() != found[0].params.keys() for fit in found):
+            raise PatternError(f"{node.origin}: the operators {'|'.join(node.ops)} take different inputs at this opset")
+        return found
+
+    def _custom_signature(self, op: str) -> schemas.Signature | None:
+        definition = self._registry.get(op)
+        if definition is None:
+            return None
+        return schemas.custom_signature(definition.inputs, {**dict.fromkeys(definition.attributes), **definition.defaults})
+
+    def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
+        """Every parameter's wanted value, None for one that must be absent; and the only attributes of unknown operators."""
+        wanted = dict(fits[0].params)
+        exact: frozenset[str] | None = None
+        for fit in fits:
+            if fit.signature is not None:
+                for name, default in _defaults(fit.op, fit.signature, len(fit.operands)).items():
+                    wanted.setdefault(name, default)
+            if schemas.operator(*split_op(fit.op)) is None:
+                exact = frozenset(wanted)
+        return wanted, exact
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """An operator of a pattern at the model's opset; ``signature`` is None where ONNX does not know it."""
+
+    op: str
+    signature: schemas.Signature | None
+    operands: list[EsTensor | None]
+    params: dict[str, Any]
+
+    def holds_parameter(self, slot: int) -> bool:
+        """Whether input ``slot`` is a parameter that other opsets hold in an attribute."""
+        known = self.signature
+        return known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
+
+
+def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
+    """The values of the parameters that an author leaves out, under the author's names."""
+    new_names = {old: new for new, old in signature.old_names.items()}
+    defaults = {new_names.get(name, name): value for name, value in signature.attributes.items()}
+    for name in signature.migrating:
+        if signature.parameters[name].slot >= given:
+            defaults[name] = schemas.newest_default(*split_op(op), name)
+    if op == "Split":
+        defaults.pop("num_outputs", None)  # the pattern's outputs say it
+    if signature.flattens:
+        defaults["axis"] = -1
+    return defaults
+
+
+def _tensor(tensor: EsTensor, index: int, node_index: int | None, config: PatternMatcherConfig) -> TensorPattern:
+    producer = tensor.producer
+    if isinstance(producer, EsInput):
+        return TensorPattern(index, dtype=producer.dtype, rank=producer.rank, shape=producer.shape, name=producer.name)
+    if isinstance(producer, EsConst):
+        if producer.literal:
+            wanted = ConstantPattern(producer.array, by_value=True)
+        elif config.const_value_match or producer.rtol or producer.atol:
+            wanted = ConstantPattern(producer.array, rtol=producer.rtol, atol=producer.atol)
+        else:
+            wanted = ConstantPattern()
+        return TensorPattern(index, constant=wanted)
+    return TensorPattern(index, producer=node_index, slot=tensor.index)
+
+
+def _constraint(name: str, wanted: Any) -> Constraint:
+    if wanted is None:
+        return Constraint(name, Kind.ABSENT)
+    return Constraint(name, Kind.PREDICATE if callable(wanted) else Kind.EQUALS, wanted)
+
+
+def _name(tensor: EsTensor) -> str:
+    return tensor.producer.name if isinstance(tensor.producer, EsInput) else "?"

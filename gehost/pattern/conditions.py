@@ -1,0 +1,144 @@
+"""Whether a node's parameters and a value's type and elements are what a pattern asks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from gehost.es import schemas
+from gehost.es.opset import same_parameter
+from gehost.es.schemas import Signature
+from gehost.ir.graph import Node, Value
+from gehost.pattern.rule import ConstantPattern, Constraint, Kind, TensorPattern
+
+ABSENT: Final = object()
+UNREADABLE: Final = object()
+
+
+def parameter(node: Node, name: str, signature: Signature | None) -> Any:
+    """A parameter's value, from the attribute or the constant input that this opset has.
+
+    ``ABSENT`` when the node does not carry it, ``UNREADABLE`` when it is an input that is no constant.
+    """
+    attribute = name if signature is None else signature.attribute_of(name)
+    if attribute is None and signature is not None and name in signature.parameters:
+        value = node.input(signature.parameters[name].slot)
+        if value is None:
+            return ABSENT
+        array = value.array
+        return UNREADABLE if array is None else array.tolist()
+    return node.attrs.get(attribute or name, ABSENT)
+
+
+def _default(node: Node, name: str, signature: Signature | None) -> Any:
+    """What an absent parameter means; None where the schema does not say."""
+    attribute = None if signature is None else signature.attribute_of(name)
+    if signature is None or attribute is None:
+        return schemas.newest_default(node.domain, node.op_type, name)
+    return signature.attributes[attribute]
+
+
+def parameter_holds(constraint: Constraint, node: Node, signature: Signature | None, bound: dict[str, Any]) -> bool:
+    """Whether a parameter of ``node`` satisfies ``constraint``; BIND writes to ``bound``."""
+    value = parameter(node, constraint.name, signature)
+    if value is UNREADABLE:
+        return False
+    if constraint.kind is Kind.ABSENT:
+        return value is ABSENT
+    if value is ABSENT:
+        value = _default(node, constraint.name, signature)
+    if constraint.name == "axis" and signature is not None and signature.flattens and not _is_last(value, node):
+        return False
+    if constraint.kind is Kind.BIND:
+        return same_parameter(value, bound.setdefault(constraint.wanted, value))
+    if value is None:
+        return False
+    if constraint.kind is Kind.PREDICATE:
+        return bool(constraint.wanted(value))
+    wanted = constraint.wanted
+    if same_parameter(value, wanted):
+        return True
+    return constraint.name in ("axis", "axes") and _same_axes(value, wanted, node)
+
+
+def _is_last(axis: int, node: Node) -> bool:
+    first = node.input(0)
+    rank = first.rank if first is not None else None
+    return bool(rank) and axis % rank == rank - 1
+
+
+def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
+    """Whether axes are the same when they are counted from the front; the order matters but where they are a set."""
+    first = node.input(0)
+    rank = first.rank if first is not None else None
+    if rank is None:
+        return False
+    here, there = (_positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted))
+    if node.op.startswith("Reduce") or node.op in ("Squeeze", "Unsqueeze"):
+        here.sort()
+        there.sort()
+    return here == there
+
+
+def _positive(axes: Any, rank: int) -> list[int]:
+    return [int(axis) + rank if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
+
+
+def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
+    """Whether a value has the dtype, rank, shape and elements that a placeholder or constant asks; unknown does not."""
+    if pattern.constant is not None:
+        return constant_holds(pattern.constant, value)
+    if pattern.dtype is not None and value.dtype != pattern.dtype:
+        return False
+    if pattern.rank is not None and value.rank != pattern.rank:
+        return False
+    if pattern.shape is not None:
+        shape = value.shape
+        return shape is not None and all(want is None or want == got for want, got in zip(pattern.shape, shape, strict=True))
+    return True
+
+
+def constant_holds(wanted: ConstantPattern, value: Value) -> bool:
+    """Whether a value is a constant, and the one that is wanted."""
+    if not value.is_constant:
+        return False
+    if wanted.array is None:
+        return True
+    anywhere = wanted.by_value and wanted.array.ndim == 0
+    if value.rank is not None and not anywhere and wanted.array.shape != value.shape:
+        return False  # without reading what may be large
+    array = value.array
+    if array is None:
+        return False
+    if wanted.by_value:
+        return _equal_by_value(wanted, array)
+    if array.dtype != wanted.array.dtype or array.shape != wanted.array.shape:
+        return False
+    if wanted.rtol or wanted.atol:
+        return bool(np.allclose(_comparable(array), _comparable(wanted.array), rtol=wanted.rtol, atol=wanted.atol))
+    return array.tobytes() == wanted.array.tobytes()
+
+
+def _comparable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
+    """Whether ``array`` holds the literal's values in its own dtype; a single number may stand at every place of it."""
+    if array.size == 0 or array.dtype == object:
+        return False
+    literal = wanted.in_dtype(array.dtype)
+    if literal is None:
+        return False
+    if literal.ndim == 0:
+        # The first one tells nearly always, and large weights are read no further.
+        return _same(array.reshape(-1)[:1], literal) and (array.size == 1 or _same(array, literal))
+    return array.shape == literal.shape and _same(array, literal)
+
+
+def _same(array: np.ndarray[Any, Any], literal: np.ndarray[Any, Any]) -> bool:
+    equal = array == literal
+    if not np.all(equal) and literal.dtype.kind not in "biu":
+        equal |= np.isnan(array) & np.isnan(literal)
+    return bool(np.all(equal))

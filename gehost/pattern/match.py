@@ -1,0 +1,187 @@
+"""What authors meet: ``Pattern``, ``MatchResult`` and ``PatternMatcher``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gehost.errors import PatternError
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
+from gehost.ir.ge import NodeIo
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.model import Model
+from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ops import OpRegistry
+from gehost.pattern.build import build_source, check_pattern
+from gehost.pattern.compile import Binding, CompiledPattern
+from gehost.pattern.config import PatternMatcherConfig
+
+
+class Pattern:
+    """A graph to look for, and the tensors of it that the pass wants to see."""
+
+    def __init__(self, graph: EsGraph) -> None:
+        """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
+        if not isinstance(graph, EsGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PatternError(f"{author_origin()}: Pattern wants what BuildAndReset returns, got {type(graph).__name__}")
+        check_pattern(graph)
+        self.graph = graph
+        self.captures: list[EsTensor] = []
+
+    def CaptureTensor(self, tensor: EsTensor | NodeIo) -> Pattern:
+        """Capture a tensor of the pattern under the next index; returns the pattern.
+
+        Args:
+            tensor: an ``EsTensor``, or ``NodeIo(tensor.GetProducer(), index)``.
+
+        Raises:
+            PatternError: the tensor is not one of this pattern.
+        """
+        captured = _as_tensor(tensor)
+        read = (operand for node in self.graph.nodes for operand in node.inputs if operand is not None)
+        if captured.graph is not self.graph or (
+            isinstance(captured.producer, EsConst) and all(operand.producer is not captured.producer for operand in read)
+        ):
+            raise PatternError(f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}")
+        self.captures.append(captured)
+        return self
+
+
+def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
+    if isinstance(tensor, EsTensor):
+        return tensor
+    producer: Any = tensor.node
+    if isinstance(producer, EsNode):
+        if not 0 <= tensor.index < len(producer.outputs):
+            raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
+        return producer.outputs[tensor.index]
+    if isinstance(producer, EsInput | EsConst):
+        return EsTensor(producer)
+    raise PatternError(f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why ``MeetRequirements`` refused a match; false, so that it can be returned in place of ``False``."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class MatchResult:
+    """One match: the nodes and tensors of the model that stand for those of the pattern."""
+
+    def __init__(self, binding: Binding, compiled: CompiledPattern, pattern: Pattern | None) -> None:
+        self._binding = binding
+        self._source = compiled.source
+        self._pattern = pattern
+        self.attributes = binding.attributes
+        """Values of the attribute variables that the pattern binds."""
+
+    def __repr__(self) -> str:
+        return f"<MatchResult {self._source.name}: {', '.join(node.label for node in self.GetMatchedNodes())}>"
+
+    @property
+    def graph(self) -> Graph:
+        return self._binding.graph
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The tensors at the pattern's inputs, by index."""
+        return [self._value(index) for index in self._source.inputs]
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The tensors at the pattern's outputs, by position."""
+        return [self._value(index) for index in self._source.outputs]
+
+    def _value(self, index: int) -> Value:
+        value = self._binding.values[index]
+        assert value is not None
+        return value
+
+    def GetCapturedTensor(self, index: int) -> NodeIo:
+        """The tensor captured ``index``-th.
+
+        Raises:
+            IndexError: the pattern captured no so many.
+        """
+        captures = self._source.captures
+        if not 0 <= index < len(captures):
+            raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
+        return NodeIo.of(self._value(captures[index]))
+
+    def GetMatchedNodes(self) -> list[Node]:
+        """The matched nodes in topological order; constants are not among them."""
+        return sorted((node for node in self._binding.nodes if node is not None), key=lambda node: node.order)
+
+    def GetMatchedNode(self, node: EsNode | EsTensor | int) -> Node:
+        """The node that stands for an operator of the pattern (given by itself, by its output, or by its position)."""
+        if isinstance(node, int):
+            found = self._binding.nodes[node]
+        else:
+            producer = node.producer if isinstance(node, EsTensor) else node
+            if self._pattern is None or not isinstance(producer, EsNode) or producer.graph is not self._pattern.graph:
+                raise PatternError(f"{author_origin()}: GetMatchedNode wants an operator of the pattern that matched")
+            found = self._binding.nodes[self._pattern.graph.nodes.index(producer)]
+        assert found is not None
+        return found
+
+    def reject(self, reason: str) -> Rejection:
+        """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``; counted by the text before the colon."""
+        return Rejection(reason)
+
+    def region(self) -> Region:
+        return Region(self.graph, self.inputs, self.outputs, self.GetMatchedNodes())
+
+    def ToSubgraphBoundary(self) -> SubgraphBoundary:
+        """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
+        return SubgraphBoundary.of_region(self.region())
+
+
+class PatternMatcher:
+    """Finds a pattern in a graph without rewriting: ``while (match := matcher.MatchNext()) is not None: …``."""
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        graph: Graph | Model,
+        config: PatternMatcherConfig | None = None,
+        registry: OpRegistry | None = None,
+    ) -> None:
+        """Raises ``NotApplicable`` when the model's opset lacks an operator of the pattern."""
+        if isinstance(graph, Model):
+            graph = graph.graph
+        self._graph = graph
+        self._pattern = pattern
+        source = build_source(
+            pattern.graph, pattern.captures, config or PatternMatcherConfig(), graph.model, registry or OpRegistry()
+        )
+        self._compiled = CompiledPattern(source)
+        self._matches = self._find()
+
+    def MatchNext(self) -> MatchResult | None:
+        """The next match in topological order of the node of output 0; None when there are no more."""
+        return next(self._matches, None)
+
+    def __iter__(self) -> Iterator[MatchResult]:
+        return self._matches
+
+    def _find(self) -> Iterator[MatchResult]:
+        for node in self._graph.nodes_of(*self._compiled.anchor_ops):
+            if node.in_graph:
+                binding, _ = self._compiled.match_at(node)
+                if binding is not None:
+                    yield MatchResult(binding, self._compiled, self._pattern)
+
+
+def would_cycle(binding: Binding, outputs: tuple[int, ...]) -> bool:
+    """Whether a match's outputs feed it through nodes outside; ``CompiledPattern`` asks this itself."""
+    if len(outputs) == 1:
+        return False
+    nodes = [node for node in binding.nodes if node is not None]
+    made = [binding.values[index] for index in outputs]
+    return Region(binding.graph, [], [value for value in made if value is not None], nodes).closes_cycle()

@@ -1,0 +1,284 @@
+"""Bodies of custom operators as model-local functions."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.errors import GehostError, VendorError
+from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
+from gehost.infer.local import InferenceFailed, Inferrer, array_type
+from gehost.ir import tensors
+from gehost.ir.attributes import encode_attribute
+from gehost.ir.graph import Node, Value, split_op
+from gehost.ir.model import Model
+from gehost.ir.region import Region
+from gehost.ir.types import TensorType, ValueType
+from gehost.ops import OpDef, OpRegistry
+from gehost.rewrite.lower import Operand, Refused, lower_node
+
+_INLINE_LIMIT = 4096
+"""Constants of a matched sub-graph of at most this many bytes become part of a body made from it."""
+
+
+def op_with_body(
+    op: str,
+    types: Sequence[ValueType | None],
+    attributes: Mapping[str, Any],
+    model: Model,
+    registry: OpRegistry,
+    inferrer: Inferrer,
+    present: Sequence[bool] | None = None,
+) -> str | None:
+    """Write the body of a registered operator into the model; returns the operator name under which it stands.
+
+    Bodies that differ (other attributes, another opset) get names that differ. None when the operator has no body.
+
+    Args:
+        op: the operator.
+        types: of the node's inputs.
+        attributes: of the node.
+        model: where the body is offered.
+        registry: the custom operators.
+        inferrer: tells the types inside the body, which its literals take.
+        present: which inputs are there; None for all.
+
+    Raises:
+        Refused: the opset cannot express the body.
+        VendorError: the body function is wrong.
+    """
+    return _BodyMaker(model, registry, inferrer).op(op, types, [True] * len(types) if present is None else present, attributes)
+
+
+def add_function(op: str, function: onnx.FunctionProto, model: Model, version: int = 1) -> str:
+    """Offer a function under ``op``, or under ``op__<hash>`` when another body has that name; returns the name."""
+    function.domain, function.name = split_op(op)
+    content = function.SerializeToString(deterministic=True)
+    named = op
+    known = model.function(op)
+    if known is not None and known.SerializeToString(deterministic=True) != content:
+        named = f"{op}__{hashlib.sha256(content).hexdigest()[:8]}"
+        function.name = split_op(named)[1]
+    model.offer_function(named, function)
+    model.import_domain(split_op(named)[0], version)
+    return named
+
+
+class _BodyMaker:
+    """Makes bodies of registered operators, and of those that they call."""
+
+    def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
+        self._model = model
+        self._registry = registry
+        self._inferrer = inferrer
+        self._inside: list[str] = []
+
+    def op(
+        self, op: str, types: Sequence[ValueType | None], present: Sequence[bool], attributes: Mapping[str, Any]
+    ) -> str | None:
+        definition = self._registry.get(op)
+        if definition is None or definition.body is None:
+            return None
+        where = f"{definition.origin}: {op}"
+        if op in self._inside:
+            raise VendorError(f"{where} calls itself in its body")
+        unknown = sorted(set(attributes) - set(definition.attributes))
+        if unknown:
+            raise VendorError(f"{where} has no attribute {unknown[0]!r}; it has {sorted(definition.attributes)}")
+        missing = sorted(set(definition.attributes) - set(definition.defaults) - set(attributes))
+        if missing:
+            raise VendorError(f"{where} needs attribute {missing[0]!r}")
+        if not definition.required <= len(types) <= len(definition.inputs):
+            raise VendorError(f"{where} takes {len(definition.inputs)} inputs, got {len(types)}")
+        if not all(present[: definition.required]):
+            raise VendorError(f"{where} needs input {definition.inputs[list(present).index(False)]!r}")
+        self._inside.append(op)
+        try:
+            function = self._function(definition, _call_body(definition, present, attributes), types)
+        finally:
+            self._inside.pop()
+        return add_function(op, function, self._model, definition.version)
+
+    def _function(self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]) -> onnx.FunctionProto:
+        """The body as a function; it does not depend on the input types unless a literal needs a dtype that only they tell."""
+        function = onnx.FunctionProto()
+        function.input.extend(definition.inputs)
+        function.output.extend(definition.outputs)
+        function.attribute.extend(definition.attributes)
+        if definition.body is not None and definition.body.__doc__:
+            function.doc_string = inspect.cleandoc(definition.body.__doc__)
+        names = {_key(tensor): name for tensor, name in zip(graph.inputs, definition.inputs, strict=True)}
+        known = {_key(tensor): found for tensor, found in zip(graph.inputs, types, strict=False)}
+        writer = _BodyWriter(function)
+        domains: dict[str, None] = {"": None}
+
+        def type_of(tensor: EsTensor) -> ValueType | None:
+            if isinstance(tensor.producer, EsConst):
+                return array_type(tensor.producer.array)
+            return known.get(_key(tensor))
+
+        def name_of(operand: Operand) -> str:
+            if operand is None:
+                return ""
+            if isinstance(operand, np.ndarray):
+                return writer.constant(operand)
+            if isinstance(operand.producer, EsConst) and _key(operand) not in names:
+                names[_key(operand)] = writer.constant(operand.producer.array)
+            return names[_key(operand)]
+
+        for node in graph.reachable():
+            lowered = lower_node(node, self._model, self._registry, type_of)
+            inputs = [name_of(operand) for operand in lowered.inputs]
+            arrays = [operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs]
+            read = [
+                type_of(operand) if isinstance(operand, EsTensor) else None if operand is None else array_type(operand)
+                for operand in lowered.inputs
+            ]
+            present = [operand is not None for operand in lowered.inputs]
+            op = self.op(lowered.op, read, present, lowered.attributes) or lowered.op
+            domains.setdefault(split_op(op)[0])
+            outputs = [writer.fresh(split_op(op)[1].lower()) for _ in node.outputs]
+            writer.node(op, inputs, outputs, lowered.attributes, original=lowered.op)
+            made = self._infer(op, function.node[-1], read, arrays)
+            for tensor, name, found in zip(node.outputs, outputs, made, strict=True):
+                names[_key(tensor)] = name
+                known[_key(tensor)] = found
+        for tensor, name in zip(graph.outputs, definition.outputs, strict=True):
+            writer.node("Identity", [name_of(tensor)], [name], {})
+        _import(function, domains, self._model)
+        return function
+
+    def _infer(
+        self,
+        op: str,
+        proto: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+    ) -> Sequence[ValueType | None]:
+        try:
+            return self._inferrer.proto(op, proto, types, arrays)
+        except InferenceFailed as error:
+            raise Refused(f"types: the body of an operator does not take these inputs: {error}") from error
+
+
+def _call_body(definition: OpDef, present: Sequence[bool], attributes: Mapping[str, Any]) -> EsGraph:
+    assert definition.body is not None
+    builder = EsGraphBuilder(definition.name)
+    inputs = builder.CreateInputs(len(definition.inputs))
+    arguments = [tensor if position < len(present) and present[position] else None for position, tensor in enumerate(inputs)]
+    where = f"{definition.origin}: the body of {definition.name}"
+    try:
+        made = definition.body(*arguments, **{**definition.defaults, **attributes})
+        outputs = [made] if isinstance(made, EsTensor) else list(made)
+    except GehostError:
+        raise
+    except Exception as error:  # an author's code may raise anything
+        raise VendorError(f"{where} failed: {type(error).__name__}: {error}") from error
+    if len(outputs) != len(definition.outputs):
+        raise VendorError(f"{where} gives {len(outputs)} of {len(definition.outputs)} outputs")
+    return builder.BuildAndReset(outputs)
+
+
+def _import(function: onnx.FunctionProto, domains: Iterable[str], model: Model) -> None:
+    for domain in domains:
+        function.opset_import.add(domain=domain, version=model.opset(domain) or 1)
+
+
+_Key: TypeAlias = tuple[int, int]
+
+
+def _key(tensor: EsTensor) -> _Key:
+    return id(tensor.producer), tensor.index
+
+
+class _BodyWriter:
+    def __init__(self, function: onnx.FunctionProto) -> None:
+        self._function = function
+        self._used = {*function.input, *function.output}
+
+    def fresh(self, stem: str) -> str:
+        count = 0
+        while (name := f"{stem}_{count}") in self._used:
+            count += 1
+        self._used.add(name)
+        return name
+
+    def node(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], original: str = ""
+    ) -> None:
+        domain, op_type = split_op(op)
+        node = self._function.node.add(op_type=op_type, domain=domain)
+        node.input.extend(inputs)
+        node.output.extend(outputs)
+        node.attribute.extend(encode_attribute(name, value) for name, value in attributes.items())
+        if original not in ("", op):
+            node.metadata_props.add(key="gehost.op", value=original)
+
+    def constant(self, array: np.ndarray[Any, Any]) -> str:
+        name = self.fresh("constant")
+        self.node("Constant", [], [name], {"value": tensors.from_numpy(array, name)})
+        return name
+
+
+def function_of_region(
+    region: Region, inputs: Sequence[Value | None], outputs: Sequence[Value] | None = None, attributes: Iterable[str] = ()
+) -> onnx.FunctionProto:
+    """A matched sub-graph as a function.
+
+    Args:
+        region: the sub-graph.
+        inputs: of the node that calls it, by position; None where one is absent.
+        outputs: of that node, by position; None for the region's.
+        attributes: the names of those that the node carries.
+
+    Raises:
+        Refused: it reads a tensor that is no input, a constant too large to inline, or holds nested graphs.
+    """
+    function = onnx.FunctionProto()
+    names: dict[Value, str] = {}
+    for position, value in enumerate(inputs):
+        function.input.append(f"input_{position}")
+        if value is not None:
+            names.setdefault(value, function.input[-1])
+    given = {value: f"output_{position}" for position, value in enumerate(region.outputs if outputs is None else outputs)}
+    function.output.extend(given.values())
+    function.attribute.extend(attributes)
+    writer = _BodyWriter(function)
+    domains: dict[str, None] = {"": None}
+    for node in region.nodes:
+        if node.bodies:
+            raise Refused(f"needs a function body: {node.label} holds nested graphs")
+        domains.setdefault(node.domain)
+        read = [_name_in_body(value, names, writer) if value is not None else "" for value in node.inputs]
+        for value in node.outputs:
+            if value is not None:
+                names[value] = given.get(value) or writer.fresh("inner")
+        made = [names[value] if value is not None else "" for value in node.outputs]
+        original = original_op(node)
+        writer.node(node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original)
+    _import(function, domains, region.graph.model)
+    return function
+
+
+def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) -> str:
+    if value in names:
+        return names[value]
+    if not value.is_constant:
+        raise Refused(f'needs a function body: the match reads "{value.name}", which the new node does not take')
+    known = value.type
+    too_large = isinstance(known, TensorType) and known.size is not None and known.size > 2 * _INLINE_LIMIT
+    array = None if too_large else value.array
+    if array is None or array.nbytes > _INLINE_LIMIT:
+        raise Refused(f'needs a function body: constant "{value.name}" is too large to become part of one')
+    names[value] = writer.constant(array)
+    return names[value]
+
+
+def original_op(node: Node) -> str:
+    """The operator that a node stands for, also where its body needed a name of its own."""
+    return next((entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op)

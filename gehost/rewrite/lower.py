@@ -1,0 +1,245 @@
+"""From an author's operators to the model's opset: names, parameters as attributes or inputs, literals as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.errors import PatternError
+from gehost.es import schemas
+from gehost.es.graph import EsConst, EsNode, EsTensor
+from gehost.es.literals import in_dtype
+from gehost.es.opset import NotApplicable, arguments_at, resolve_op, same_parameter, signature_at
+from gehost.es.schemas import Parameter, Signature
+from gehost.ir.graph import split_op
+from gehost.ir.model import Model
+from gehost.ir.types import DataType, TensorType, ValueType
+from gehost.ops import OpRegistry
+
+__all__ = ["LoweredNode", "NotApplicable", "Operand", "Refused", "TypeOf", "lower_node"]
+
+_NEGATIVE_AXES_SINCE = 11
+_INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32, DataType.BOOL})
+
+Operand: TypeAlias = EsTensor | np.ndarray[Any, Any] | None
+TypeOf: TypeAlias = Callable[[EsTensor], ValueType | None]
+
+
+class Refused(Exception):  # noqa: N818 - no error: it is counted, and the pass goes on
+    """A rewrite that may not be done here; the graph is as it was. ``key: text``, counted by the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredNode:
+    """An operator as the model's opset has it; constants among the inputs are arrays."""
+
+    op: str
+    inputs: list[Operand]
+    attributes: dict[str, Any]
+
+
+def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
+    """Lower one operator.
+
+    Args:
+        node: of a replacement or a body.
+        model: says which opset.
+        registry: the custom operators.
+        type_of: what is known of a tensor of the graph that ``node`` is in.
+
+    Raises:
+        Refused: the opset lacks the operator or a parameter, or a literal's dtype is not known.
+        PatternError: nobody knows the operator, or it lacks an input or parameter that every opset wants.
+    """
+    if len(node.ops) != 1:
+        raise PatternError(f"{node.origin}: {'|'.join(node.ops)}: only a pattern can leave open which operator it is")
+    op = resolve_op(node.ops[0], registry, node.origin)
+    version = model.opset(split_op(op)[0])
+    try:
+        if schemas.operator(*split_op(op)) is None:
+            return _lower_custom(node, op, registry, type_of)
+        if op == "CastLike" and version is not None and version < 15:
+            return _cast_like(node, type_of)
+        return _Lowering(node, op, version, signature_at(op, version), type_of).lower()
+    except NotApplicable as error:
+        raise Refused(f"not applicable: {error}") from error
+
+
+def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
+    """An operator that ONNX does not know: literals take the dtype of the first tensor beside them."""
+    inputs: list[Operand] = []
+    for tensor in node.inputs:
+        if tensor is None or not isinstance(tensor.producer, EsConst):
+            inputs.append(tensor)
+        elif not tensor.producer.literal:
+            inputs.append(tensor.producer.array)
+        else:
+            partners = [other for other in node.inputs if other is not None and not _is_literal(other)]
+            inputs.append(_cast(tensor.producer.array, [_known_dtype(partners[0], op, type_of)], op, node))
+    definition = registry.get(op)
+    defaults = definition.defaults if definition is not None else {}
+    attributes = {name: value for name, value in node.params.items() if value is not None}
+    for name, value in attributes.items():
+        if isinstance(value, int) and isinstance(defaults.get(name), float):
+            attributes[name] = float(value)
+    return LoweredNode(op, inputs, attributes)
+
+
+def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
+    """``CastLike`` before opset 15: a ``Cast`` to the dtype that is known."""
+    source, like = node.inputs[:2]
+    known = type_of(like) if like is not None else None
+    if not isinstance(known, TensorType) or not known.dtype:
+        raise Refused("dtype: CastLike below opset 15 needs a known dtype to cast to")
+    operand = source.producer.array if source is not None and isinstance(source.producer, EsConst) else source
+    return LoweredNode("Cast", [operand], {"to": int(known.dtype)})
+
+
+class _Lowering:
+    """One operator that ONNX knows, at one opset."""
+
+    def __init__(self, node: EsNode, op: str, version: int | None, signature: Signature, type_of: TypeOf) -> None:
+        self._node = node
+        self._op = op
+        self._version = version
+        self._signature = signature
+        self._type_of = type_of
+        known = schemas.operator(*split_op(op))
+        assert known is not None
+        self._vectors = known.vectors
+
+    def lower(self) -> LoweredNode:
+        node, signature = self._node, self._signature
+        operands, params = arguments_at(node, self._op, signature, self._version)
+        inputs = [self._operand(tensor, signature.parameter_at(slot)) for slot, tensor in enumerate(operands)]
+        attributes: dict[str, Any] = {}
+        for name, given in self._settled(params, len(operands)).items():
+            attribute = signature.attribute_of(name)
+            if attribute is not None:
+                attributes[attribute] = _as_attribute(given, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}")
+                continue
+            parameter = signature.parameters[name]
+            array = np.atleast_1d(given) if name in self._vectors else np.reshape(given, ())
+            inputs.extend([None] * (parameter.slot + 1 - len(inputs)))
+            inputs[parameter.slot] = self._literal(array, parameter)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        self._refuse_missing(inputs, attributes)
+        return LoweredNode(self._op, inputs, attributes)
+
+    def _settled(self, given: dict[str, Any], operands: int) -> dict[str, Any]:
+        """The parameters with what this opset wants said otherwise, or said at all."""
+        signature = self._signature
+        params = {name: value for name, value in given.items() if value is not None}
+        if self._op == "Split" and "num_outputs" in signature.attributes and "split" not in params and operands < 2:
+            params["num_outputs"] = len(self._node.outputs)
+        if signature.flattens:
+            rank = self._rank()
+            if not rank or params.get("axis", -1) % rank != rank - 1:
+                raise Refused(f"softmax: {self._op} below opset 13 flattens; only the last axis of a known rank means the same")
+            params["axis"] = rank - 1
+        if split_op(self._op)[0] == "" and self._version is not None and self._version < _NEGATIVE_AXES_SINCE:
+            for name in ("axis", "axes"):
+                if name in params and not same_parameter(params[name], signature.attributes.get(name)):
+                    params[name] = self._positive(params[name])
+        return params
+
+    def _positive(self, axes: Any) -> Any:
+        listed = np.atleast_1d(axes)
+        if (listed >= 0).all():
+            return axes
+        rank = self._rank()
+        if rank is None:
+            raise Refused(f"axes: {self._op} of opset {self._version} takes no negative axes, and the rank is unknown")
+        rank = schemas.axes_rank(self._op, rank, axes)
+        positive = [int(axis) % rank for axis in listed]
+        return positive[0] if np.ndim(axes) == 0 else positive
+
+    def _rank(self) -> int | None:
+        first = self._node.inputs[0] if self._node.inputs else None
+        known = self._type_of(first) if first is not None else None
+        return known.rank if isinstance(known, TensorType) else None
+
+    def _refuse_missing(self, inputs: list[Operand], attributes: dict[str, Any]) -> None:
+        signature, node = self._signature, self._node
+        missing = [name for name in sorted(signature.needed) if name not in attributes]
+        for slot in range(signature.required):
+            if slot >= len(inputs) or inputs[slot] is None:
+                missing.append(signature.inputs[min(slot, len(signature.inputs) - 1)])
+        if missing:
+            raise PatternError(f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}")
+
+    def _operand(self, tensor: EsTensor | None, parameter: Parameter | None) -> Operand:
+        if tensor is None or not isinstance(tensor.producer, EsConst):
+            return tensor
+        producer = tensor.producer
+        return self._literal(producer.array, parameter) if producer.literal else producer.array
+
+    def _literal(self, literal: np.ndarray[Any, Any], parameter: Parameter | None) -> np.ndarray[Any, Any]:
+        """A literal in the dtype that its input fixes, else in its partner's: a tensor of the same type, or the first one."""
+        assert parameter is not None
+        allowed = parameter.dtypes
+        if len(allowed) == 1:
+            return _cast(literal, list(allowed), self._op, self._node)
+        partners = [
+            (self._signature.parameter_at(slot), tensor)
+            for slot, tensor in enumerate(self._node.inputs)
+            if tensor is not None and not _is_literal(tensor)
+        ]
+        for beside, tensor in partners:
+            if beside is not None and beside.type_name == parameter.type_name:
+                return _cast(literal, [_known_dtype(tensor, self._op, self._type_of)], self._op, self._node)
+        candidates = [DataType.INT64, DataType.INT32, DataType.BOOL]
+        if not allowed <= _INDEX_TYPES:
+            candidates = [_known_dtype(partners[0][1], self._op, self._type_of), DataType.FLOAT, *candidates]
+        return _cast(literal, [dtype for dtype in candidates if dtype in allowed], self._op, self._node)
+
+
+def _is_literal(tensor: EsTensor) -> bool:
+    return isinstance(tensor.producer, EsConst) and tensor.producer.literal
+
+
+def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
+    known = type_of(partner)
+    if isinstance(known, TensorType) and known.dtype:
+        return known.dtype
+    raise Refused(f"literal: the dtype of the partner of a literal of {op} is unknown")
+
+
+def _cast(literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode) -> np.ndarray[Any, Any]:
+    """A literal in the first of these dtypes that can hold its value (0.5 is no integer)."""
+    for dtype in dtypes:
+        array = in_dtype(literal, dtype.numpy)
+        if array is not None:
+            return array
+    wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "tensor that this input takes"
+    raise Refused(f"literal: {literal.tolist()} of {op} at {node.origin} is no {wanted}")
+
+
+_INTEGERS = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.INTS})
+_LISTS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS})
+_NUMBERS = _INTEGERS | _LISTS | {onnx.AttributeProto.FLOAT}
+
+
+def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
+    """A parameter as its attribute's kind has it: Python's ``1`` for a float is a float, a tuple or array is a list."""
+    if kind not in _NUMBERS:
+        return given
+    wrong = PatternError(f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {given!r}")
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise wrong from error
+    if array.dtype.kind not in "biuf" or (kind not in _LISTS and array.size != 1):
+        raise wrong
+    converted = in_dtype(array, np.dtype(np.int64 if kind in _INTEGERS else np.float64))
+    if converted is None:
+        raise wrong
+    listed = converted.ravel().tolist()
+    if kind not in _LISTS:
+        return listed[0]
+    return listed or onnx.AttributeProto(type=kind)

@@ -1,0 +1,361 @@
+"""The one transaction that changes a graph on behalf of a rule: build, infer, compare, commit, or leave all as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from gehost.errors import PassError
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.infer.local import InferenceFailed, Inferrer, array_type
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.model import Model
+from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ir.types import ValueType
+from gehost.ops import OpRegistry
+from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
+from gehost.rewrite.lower import LoweredNode, Refused, lower_node
+from gehost.rewrite.proof import Step, TypeProof
+
+MAX_GENERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """On whose behalf a rewrite is done: names the new nodes and goes into their provenance."""
+
+    name: str
+    vendor: str = ""
+
+
+class Rewriter:
+    """Replaces parts of one model's graphs."""
+
+    def __init__(self, model: Model, registry: OpRegistry, author: Author, inferrer: Inferrer | None = None) -> None:
+        self.model = model
+        self.registry = registry
+        self.author = author
+        self.shape_proven = False
+        """The rule at hand vouches for output sizes that cannot be compared."""
+        self.inferrer = inferrer or Inferrer(model, registry)
+        self.replaced = 0
+
+    def replace_boundary(self, boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
+        """Replace what lies inside ``boundary``; returns the new nodes.
+
+        Raises:
+            PassError: the boundary is not closed, or the rewrite may not be done; the graph is as it was.
+        """
+        try:
+            region = boundary.region()
+            if len(region.outputs) > 1 and region.closes_cycle():
+                raise Refused("cycle: the replacement would make one")
+            return self.replace(region, replacement)
+        except Refused as refusal:
+            raise PassError(f"SubgraphRewriter.Replace: {refusal}") from refusal
+
+    def replace(self, region: Region, replacement: EsGraph) -> list[Node]:
+        """Replace a region that is closed and makes no cycle; returns the new nodes.
+
+        Raises:
+            Refused: types that disagree or cannot be proven, an operator that the opset lacks, …; nothing was changed.
+            PassError: the replacement does not fit the region, or rewrites feed each other without end.
+        """
+        if len(replacement.outputs) != len(region.outputs):
+            raise PassError(f"the replacement has {len(replacement.outputs)} outputs, the pattern {len(region.outputs)}")
+        if len(replacement.inputs) > len(region.inputs):
+            raise PassError(f"the replacement has {len(replacement.inputs)} inputs, the pattern {len(region.inputs)}")
+        mark = self.model.mark()
+        try:
+            made = _Transaction(self, region, replacement).run()
+        except BaseException:
+            self.model.undo(mark)
+            raise
+        self.replaced += 1
+        return made
+
+
+class _Transaction:
+    def __init__(self, rewriter: Rewriter, region: Region, replacement: EsGraph) -> None:
+        self.rewriter = rewriter
+        self.model = rewriter.model
+        self.region = region
+        self.graph: Graph = region.graph
+        self.replacement = replacement
+        self.values: dict[_Key, Value] = {
+            _key(tensor): value for tensor, value in zip(replacement.inputs, region.inputs, strict=False) if value is not None
+        }
+        self.taken: dict[_Key, Value] = {}
+        """Which replaced value a new tensor becomes."""
+        self.new_types: dict[Value, ValueType | None] = {}
+        """Types of the new tensors that became replaced values, which keep their old type until it is settled."""
+        self.kept = _still_needed(region)
+        """Matched nodes that stay, because another output of theirs is read outside."""
+        self.made: list[Node] = []
+        self.position: Node | None = None
+        self.metadata = _provenance(rewriter.author, region.nodes)
+        self.generation = max((node.generation for node in region.nodes), default=0) + 1
+
+    def run(self) -> list[Node]:
+        if self.generation > MAX_GENERATIONS:
+            last = self.region.nodes[-1]
+            depth = f"{last.label} ({last.op}) is {self.generation} generations deep"
+            raise PassError(f"rewrites feed each other without end: {depth}")
+        rewriter = self.rewriter
+        old = [Step.of(node) for node in self.region.nodes]
+        proof = TypeProof(self.region.inputs, old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
+        self._make_room()
+        self._choose_outputs()
+        for node in self.replacement.reachable():
+            self._build(node)
+        built = [Step.of(node) for node in self.made]
+        for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
+            new = self._value(tensor)
+            self.graph.set_type(value, proof.settle(value, value.type, new, self._value_type(new), built))
+            if new is not value:
+                self._forward(new, value)
+        if self._nothing_changed(old):
+            raise Refused("no change: the replacement equals what it replaces")
+        for node in reversed(self.region.nodes):
+            if node not in self.kept:
+                self.graph.remove_node(node)
+        return self.made
+
+    # -- where the new nodes go -------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
+        last = max(self.region.nodes, key=lambda node: node.order)
+        behind = last
+        for reader in self.region.readers_before(last.order + 1):
+            if reader in self.region.nodes:
+                raise Refused("cycle: the replacement would make one")
+            self.graph.move_after(reader, behind)
+            behind = reader
+        self.position = last
+
+    # -- building ---------------------------------------------------------------------------------------------------
+
+    def _choose_outputs(self) -> None:
+        """Decide which new tensors take over a replaced value, and take those from matched nodes that stay."""
+        for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
+            if isinstance(tensor.producer, EsNode):
+                self.taken.setdefault(_key(tensor), value)
+        for value in self.taken.values():
+            self._take_over(value)
+
+    def _take_over(self, value: Value) -> None:
+        """Free a replaced value for a new producer; matched nodes that stay go on reading what the old one makes."""
+        if value.producer not in self.kept:
+            return
+        readers = [(reader, slot) for reader, slot in value.uses if self.graph.reading_node(reader) in self.kept]
+        spare = self.graph.release(value)
+        for reader, slot in readers:
+            if not isinstance(reader, Node):
+                raise Refused(f'nested: a body of a matched node that stays hands on "{value.name}"')
+            self.graph.set_input(reader, slot, spare)
+
+    def _build(self, node: EsNode) -> None:
+        rewriter = self.rewriter
+        lowered = lower_node(node, self.model, rewriter.registry, self._type_of)
+        stem = f"{rewriter.author.name}_{lowered.op.rpartition('::')[2]}"
+        inputs: list[Value | None] = []
+        for operand in lowered.inputs:
+            if operand is None:
+                inputs.append(None)
+            elif isinstance(operand, EsTensor):
+                inputs.append(self._value(operand))
+            else:
+                inputs.append(self._constant(operand))
+        types = [None if value is None else self._value_type(value) for value in inputs]
+        op, metadata = self._with_body(node, lowered, inputs, types)
+        name = self.model.fresh_name(stem)
+        outputs: list[Value | str | None] = []
+        for position, tensor in enumerate(node.outputs):
+            old = self.taken.get(_key(tensor))
+            outputs.append(old if old is not None else name if position == 0 else self.model.fresh_name(stem))
+        made = self.graph.add_node(op, inputs, outputs, lowered.attributes, name=name, after=self.position, metadata=metadata)
+        made.generation = self.generation
+        self.position = made
+        self.made.append(made)
+        try:
+            inferred = rewriter.inferrer.node(made, types)
+        except InferenceFailed as error:
+            raise Refused(f"types: {error}") from error
+        for tensor, value, known in zip(node.outputs, made.outputs, inferred, strict=True):
+            assert value is not None
+            self.values[_key(tensor)] = value
+            if _key(tensor) in self.taken:
+                self.new_types[value] = known
+            else:
+                self.graph.set_type(value, known)
+
+    def _with_body(
+        self, node: EsNode, lowered: LoweredNode, inputs: Sequence[Value | None], types: Sequence[ValueType | None]
+    ) -> tuple[str, dict[str, str]]:
+        """The operator name to write and the node's metadata; offers the body of a custom operator to the model."""
+        op, attributes = lowered.op, lowered.attributes
+        model, rewriter = self.model, self.rewriter
+        if op.startswith("ai.onnx.") or "::" not in op:
+            return op, self.metadata
+        present = [value is not None for value in inputs]
+        named = op_with_body(op, types, attributes, model, rewriter.registry, rewriter.inferrer, present)
+        came = op in model.original_ops or (op in model.functions and op not in model.new_functions)
+        if named is None and not came:
+            function = function_of_region(self.region, inputs, self._outputs_of(node, op), attributes)
+            named = add_function(op, function, model)
+        if named is None or named == op:
+            return op, self.metadata
+        return named, {**self.metadata, "gehost.op": op}
+
+    def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
+        """The replaced values by position of the outputs of ``node``, which alone stands for the whole match."""
+        if len(self.replacement.reachable()) > 1:
+            raise Refused(f"needs a function body: {op} has none, and the replacement is more than this node")
+        delivered = {_key(t): value for t, value in zip(self.replacement.outputs, self.region.outputs, strict=True)}
+        outputs = [delivered.get(_key(tensor)) for tensor in node.outputs]
+        found = [value for value in outputs if value is not None]
+        if len(found) < len(outputs) or len(found) < len(self.region.outputs):
+            raise Refused(f"needs a function body: {op} has none, and its outputs are not those of the match")
+        return found
+
+    def _value(self, tensor: EsTensor) -> Value:
+        """What a tensor of the replacement is in the model: an input, a constant, or what a new node makes."""
+        found = self.values.get(_key(tensor))
+        if found is None:
+            producer = tensor.producer
+            if isinstance(producer, EsInput):
+                raise PassError(f"{producer.origin}: the replacement uses input {producer.index}, which is absent here")
+            if not isinstance(producer, EsConst):
+                raise PassError(f"{producer.origin}: the replacement uses a tensor that it does not make")
+            found = self.values[_key(tensor)] = self._constant(producer.array)
+        return found
+
+    def _constant(self, array: np.ndarray[Any, Any]) -> Value:
+        return self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
+
+    def _value_type(self, value: Value) -> ValueType | None:
+        return self.new_types.get(value, value.type)
+
+    def _type_of(self, tensor: EsTensor) -> ValueType | None:
+        value = self.values.get(_key(tensor))
+        if value is not None:
+            return self._value_type(value)
+        return array_type(tensor.producer.array) if isinstance(tensor.producer, EsConst) else None
+
+    # -- delivering -------------------------------------------------------------------------------------------------
+
+    def _forward(self, source: Value, value: Value) -> None:
+        """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an ``Identity``."""
+        if not value.is_graph_output:
+            for reader, slot in list(value.uses):
+                if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
+                    self.graph.set_input(reader, slot, source)
+            return
+        self._take_over(value)
+        name = self.model.fresh_name(f"{self.rewriter.author.name}_Identity")
+        node = self.graph.add_node("Identity", [source], [value], name=name, after=self.position, metadata=self.metadata)
+        node.generation = self.generation
+        self.made.append(node)
+
+    # -- finishing --------------------------------------------------------------------------------------------------
+
+    def _nothing_changed(self, old: Sequence[Step]) -> bool:
+        """Whether the outputs are computed by the same nodes again, one for one."""
+        new = [Step.of(node) for node in self.made]
+        if len(old) != len(new):
+            return False
+        comparison = _Comparison(old, new)
+        pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
+        return all(comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs) and comparison.covers(old)
+
+    def _delivered(self, value: Value, tensor: EsTensor) -> Value:
+        """What now stands for a replaced value: itself when a new node makes it, else what was forwarded."""
+        return value if value.producer in self.made else self._value(tensor)
+
+
+class _Comparison:
+    """Compares what was computed with what is, node by node from the outputs up."""
+
+    def __init__(self, old: Sequence[Step], new: Sequence[Step]) -> None:
+        self._old = {value: (step, slot) for step in old for slot, value in enumerate(step.outputs) if value is not None}
+        self._new = {value: (step, slot) for step in new for slot, value in enumerate(step.outputs) if value is not None}
+        self._pairs: dict[Node, Node] = {}
+
+    def covers(self, steps: Sequence[Step]) -> bool:
+        """Whether every node of ``steps`` has a counterpart of its own."""
+        return len(self._pairs) == len(steps) == len(set(self._pairs.values()))
+
+    def equal(self, old: Value | None, new: Value | None) -> bool:
+        if old is None or new is None:
+            return old is new
+        before, after = self._old.get(old), self._new.get(new)
+        if before is None or after is None:
+            return before is after and (old is new or _equal_constants(old, new))
+        (ours, slot), (theirs, other_slot) = before, after
+        if ours.node in self._pairs:
+            return slot == other_slot and self._pairs[ours.node] is theirs.node
+        if slot != other_slot or ours.node.op != theirs.node.op or len(ours.outputs) != len(theirs.outputs):
+            return False
+        if len(ours.inputs) != len(theirs.inputs) or ours.node.attrs.serialized() != theirs.node.attrs.serialized():
+            return False
+        self._pairs[ours.node] = theirs.node
+        return all(self.equal(a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True))
+
+
+def _still_needed(region: Region) -> set[Node]:
+    """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
+    kept: set[Node] = set()
+    for node in reversed(region.nodes):
+        for value in node.outputs:
+            if value is None:
+                continue
+            readers = [region.graph.reading_node(reader) for reader, _ in value.uses]
+            outside = value in region.inputs or any(reader is None or reader not in region.nodes for reader in readers)
+            if any(reader in kept for reader in readers) or (outside and value not in region.outputs):
+                kept.add(node)
+    return kept
+
+
+_Key: TypeAlias = tuple[int, int]
+
+
+def _key(tensor: EsTensor) -> _Key:
+    """One key for all ``EsTensor`` objects of one output."""
+    return id(tensor.producer), tensor.index
+
+
+def _equal_constants(left: Value, right: Value) -> bool:
+    if not (left.is_constant and right.is_constant) or left.type != right.type:
+        return False
+    a, b = left.array, right.array
+    return a is not None and b is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
+    """``metadata_props`` of the new nodes; nodes that were made by passes give the origins that they carry."""
+    names: dict[str, None] = {}
+    types: dict[str, None] = {}
+    for node in nodes:
+        carried = node.metadata if node.proto.metadata_props else {}
+        names.update(dict.fromkeys(_carried(carried, "gehost.origin_nodes", node.label)))
+        types.update(dict.fromkeys(_carried(carried, "gehost.origin_types", node.op)))
+    metadata = {"gehost.pass": author.name, "gehost.vendor": author.vendor} if author.vendor else {"gehost.pass": author.name}
+    metadata["gehost.origin_nodes"] = json.dumps(list(names), ensure_ascii=False)
+    metadata["gehost.origin_types"] = json.dumps(list(types), ensure_ascii=False)
+    return metadata
+
+
+def _carried(metadata: Mapping[str, str], key: str, own: str) -> list[str]:
+    """The list under ``key``; ``own`` where there is none, or something that gehost did not write."""
+    try:
+        listed: Any = json.loads(metadata.get(key, ""))
+    except ValueError:
+        return [own]
+    if not isinstance(listed, list):
+        return [own]
+    return [str(entry) for entry in cast("list[Any]", listed)]
