@@ -1,0 +1,1 @@
+"""Pass classes, their registration, and the engine that runs rules."""

@@ -1,0 +1,129 @@
+"""The classes that pass authors derive from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import ClassVar, Self
+
+from gehost.errors import VendorError
+from gehost.es.graph import EsGraph, author_origin
+from gehost.ir.graph import Graph, Node
+from gehost.passes import engine
+from gehost.passes.context import CustomPassContext
+from gehost.passes.mark import check_stage, mark_of
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import MatchResult, Pattern, Rejection
+from gehost.stages import CustomPassStage
+
+
+class Status(Enum):
+    """What ``Run`` may return, besides None and True (success) and False (failure)."""
+
+    SUCCESS = 0
+    FAILED = 1
+    NOT_CHANGED = 2
+
+
+SUCCESS, FAILED, NOT_CHANGED = Status.SUCCESS, Status.FAILED, Status.NOT_CHANGED
+
+
+class FusionBasePass:
+    """A pass that looks at the whole graph and changes it by ``SubgraphRewriter`` or ``Graph`` methods."""
+
+    kind: ClassVar[str] = "fusion"
+    hooks: ClassVar[tuple[str, ...]] = ("Run",)
+    """What a subclass must define."""
+    shape_proven: ClassVar[bool] = False
+    """The construction proves output sizes that the host cannot compare; rewrites are not refused for these."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        """Called for the root graph and then for every nested body."""
+        raise NotImplementedError
+
+    @classmethod
+    def Stage(cls, stage: CustomPassStage) -> type[Self]:
+        """Set the stage of a registered class: ``REG_FUSION_PASS(Cls).Stage(CustomPassStage.kAfterInferShape)``.
+
+        Raises:
+            VendorError: the class was not marked, or fusion passes cannot run at the stage.
+        """
+        origin = str(author_origin())
+        mark = mark_of(cls)
+        if mark is None:
+            raise VendorError(f"{origin}: {cls.__name__}.Stage() wants a class that REG_FUSION_PASS or REG_DECOMPOSE_PASS marked")
+        check_stage(stage, origin, mark.name)
+        mark.stage = stage
+        return cls
+
+
+class PatternFusionPass(FusionBasePass):
+    """Replaces each match of its patterns by a graph.
+
+    A subclass gives ``Patterns`` and ``Replacement`` and, where structure alone does not prove the rewrite right,
+    ``MeetRequirements``. ``shape_proven = True`` on the class says that ``MeetRequirements`` or the construction proves
+    output sizes that the host cannot compare.
+    """
+
+    kind: ClassVar[str] = "pattern"
+    hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
+    shape_proven: ClassVar[bool] = False
+    _config: PatternMatcherConfig = PatternMatcherConfig()
+    _rules: engine.PatternRules | None = None
+
+    def __init__(self, config: PatternMatcherConfig | None = None) -> None:
+        if config is not None:
+            self._config = config
+
+    def Patterns(self) -> Sequence[Pattern]:
+        """The patterns, tried in this order; called once a compile."""
+        raise NotImplementedError
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+        """Whether a match may be replaced; return ``match.reject("key: text")`` to say why not."""
+        del match
+        return True
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        """What stands in place of a match: same outputs, and inputs by index."""
+        raise NotImplementedError
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        if self._rules is None:
+            self._rules = engine.PatternRules(self, self._config, context)
+        return SUCCESS if self._rules.apply(graph) else NOT_CHANGED
+
+
+class DecomposePass(FusionBasePass):
+    """Replaces single nodes of given operators by graphs; new nodes are not visited again."""
+
+    kind: ClassVar[str] = "decompose"
+    hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
+    shape_proven: ClassVar[bool] = False
+    op_types: Sequence[str] = ()
+    """Operators to be replaced; those that the registration names unless the class or its constructor says otherwise."""
+
+    def __init__(self, op_types: Sequence[str] = ()) -> None:
+        if op_types:
+            self.op_types = op_types
+
+    def MeetRequirements(self, node: Node) -> bool | Rejection:
+        """Whether a node may be replaced; ``Rejection("key: text")`` says why not."""
+        del node
+        return True
+
+    def Replacement(self, node: Node) -> EsGraph:
+        """What stands in place of the node: its inputs and outputs by position."""
+        raise NotImplementedError
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        mark = mark_of(type(self))
+        op_types = self.op_types or (mark.op_types if mark is not None else ())
+        return SUCCESS if engine.decompose(self, op_types, graph, context) else NOT_CHANGED
+
+
+def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
+    """The hooks that a pass class must define and does not."""
+    styles = (PatternFusionPass, DecomposePass)
+    style = next((base for base in styles if issubclass(cls, base)), FusionBasePass)
+    return [name for name in style.hooks if getattr(cls, name) is getattr(style, name)]

@@ -1,0 +1,5 @@
+"""The built-in clean-up: dead nodes, identities, constants that can be computed now, common sub-expressions."""
+
+from gehost.passes.cleanup.cleaner import CleanUpResult, clean_up
+
+__all__ = ["CleanUpResult", "clean_up"]

@@ -1,0 +1,86 @@
+"""One operator applied to constants: what a kernel is given, and the two ways in which it declines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gehost.ir.graph import Node
+from gehost.passes.cleanup.constants import Array, bytes_at_most
+
+
+class DeclinedError(Exception):
+    """A kernel does not compute this: the operator's definition does not fix the result, or the node is not valid."""
+
+
+class TooLargeError(Exception):
+    """The result takes more bytes than there is room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A node whose inputs are all known; ``room`` is the number of bytes that its results may take."""
+
+    node: Node
+    version: int
+    inputs: Sequence[Array | None]
+    room: int
+
+    def array(self, slot: int) -> Array:
+        found = self.optional(slot)
+        if found is None:
+            raise DeclinedError
+        return found
+
+    def optional(self, slot: int) -> Array | None:
+        return self.inputs[slot] if slot < len(self.inputs) else None
+
+    def same_type(self) -> list[Array]:
+        """All inputs, which have one element type."""
+        arrays = [self.array(slot) for slot in range(len(self.inputs))]
+        if any(array.dtype != arrays[0].dtype for array in arrays):
+            raise DeclinedError
+        return arrays
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        return self.node.attrs.get(name, default)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        number = self.attribute(name, default)
+        if not isinstance(number, int):
+            raise DeclinedError
+        return number
+
+    def integers(self, name: str, slot: int, since: int) -> list[int] | None:
+        """A list of numbers that opset ``since`` made input ``slot`` and that was an attribute before; None where absent."""
+        if self.version < since:
+            return self.attribute(name)
+        array = self.optional(slot)
+        return None if array is None else whole_numbers(array)
+
+    def claim(self, shape: Sequence[int], like: Array) -> None:
+        """Ask for room for a result of this shape with elements such as those of ``like``, before it is made.
+
+        Raises:
+            TooLargeError: there is not enough.
+        """
+        if any(dim < 0 for dim in shape):
+            raise DeclinedError
+        if bytes_at_most(math.prod(shape), like) > self.room:
+            raise TooLargeError
+
+
+def whole_numbers(array: Array) -> list[int]:
+    """The entries of a scalar or vector of 32-bit or 64-bit integers."""
+    if array.dtype.kind != "i" or array.ndim > 1:
+        raise DeclinedError
+    return [int(entry) for entry in array.reshape(-1)]
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise DeclinedError
+    return axis % rank

@@ -1,0 +1,91 @@
+"""Constants: their size without reading them, their elements, and a key under which equal ones are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.errors import ModelError
+from gehost.ir import tensors
+from gehost.ir.external import element_bits, is_external
+from gehost.ir.graph import Value
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+SMALL = 4096
+"""Constants of at most this many bytes are compared by content."""
+
+
+def tensor_of(value: Value) -> onnx.TensorProto | None:
+    """The tensor that holds a constant; None where this is no constant, a sparse one or a ``Constant`` of plain numbers."""
+    if not value.is_constant:
+        return None
+    if value.initializer is not None:
+        return value.initializer if isinstance(value.initializer, onnx.TensorProto) else None
+    assert value.producer is not None
+    for attribute in value.producer.proto.attribute:
+        if attribute.name == "value" and attribute.type == onnx.AttributeProto.TENSOR:
+            return attribute.t
+    return None
+
+
+def stored_bytes(value: Value) -> int | None:
+    """Bytes of data that a constant holds, from its dimensions; None where this is no constant that can be read."""
+    tensor = tensor_of(value)
+    if tensor is None:
+        array = elements(value) if value.is_constant and value.initializer is None else None
+        return None if array is None else bytes_of(array)
+    try:
+        return tensors.nbytes(tensor)
+    except ModelError:
+        return None
+
+
+def external_bytes(value: Value) -> int:
+    """Bytes that would be read from another file for this constant."""
+    tensor = tensor_of(value)
+    return (stored_bytes(value) or 0) if tensor is not None and is_external(tensor) else 0
+
+
+def elements(value: Value) -> Array | None:
+    """The constant's elements; None where this is no constant, or one that this host cannot read."""
+    try:
+        return value.array
+    except ModelError:
+        return None
+
+
+def bytes_of(array: Array) -> int:
+    """Bytes of data, as ``stored_bytes`` counts them."""
+    return sum(map(_length, array.flat)) if array.dtype == object else bytes_for(array.size, array.dtype)
+
+
+def bytes_for(count: int, dtype: np.dtype[Any]) -> int:
+    """Bytes that this many elements take in a file, where sub-byte ones are packed."""
+    return (count * element_bits(tensors.elem_type(dtype)) + 7) // 8
+
+
+def bytes_at_most(count: int, like: Array) -> int:
+    """Bytes that this many elements from ``like`` may take."""
+    if like.dtype == object:
+        return count * max(map(_length, like.flat), default=0)
+    return bytes_for(count, like.dtype)
+
+
+def _length(text: str | bytes) -> int:
+    return len(text.encode()) if isinstance(text, str) else len(text)
+
+
+def content(value: Value) -> Hashable:
+    """A key that two constants share only if element type, shape and every bit are equal; None where it is not small."""
+    size = stored_bytes(value)
+    if size is None or size > SMALL:
+        return None
+    array = elements(value)
+    if array is None:
+        return None
+    bits = tuple(array.flat) if array.dtype == object else array.tobytes()
+    return (tensors.elem_type(array.dtype), array.shape, bits)

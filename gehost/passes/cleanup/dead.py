@@ -1,0 +1,85 @@
+"""Remove what nobody reads.
+
+1. A node whose every output is unread goes; so does what only it read, and so on upwards.
+2. An unread initializer goes.
+Refused: nodes that are not understood (``purity``), outputs that annotations name, graph inputs, initializers that are
+graph inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gehost.ir.graph import Graph, Node, Value
+from gehost.passes.cleanup.purity import Trust
+from gehost.passes.cleanup.state import State
+
+
+def sweep(state: State) -> None:
+    """Remove everything dead, readers before what they read."""
+    for node in reversed(state.initial):
+        if state.alive(node) and _is_dead(state, node):
+            state.counts.dead_nodes += 1
+            _remove(state, node)
+    for graph in state.all_graphs:
+        if graph in state.open:
+            for value in list(graph.values.values()):
+                _remove_initializer(state, value)
+
+
+def retire(state: State, node: Node) -> None:
+    """Remove a node whose outputs are unread, for a reason that the caller counts, and what is dead without it."""
+    reap(state, _remove(state, node))
+
+
+def reap(state: State, lost: Iterable[Value]) -> None:
+    """Remove what is dead among values that lost a reader, and whatever dies with it."""
+    waiting = list(lost)
+    while waiting:
+        value = waiting.pop()
+        if value.graph not in state.open:
+            continue
+        if len(value.uses) == 1 and value.is_constant:
+            state.touch_readers(value, stale=False)  # folding the last reader of a constant frees it
+        producer = value.producer
+        if value.uses or producer is None:
+            _remove_initializer(state, value)
+        elif state.alive(producer):
+            if _is_dead(state, producer):
+                state.counts.dead_nodes += value not in state.made
+                waiting.extend(_remove(state, producer))
+            else:
+                state.push(producer)  # a Dropout whose mask is no longer read, say
+
+
+def _is_dead(state: State, node: Node) -> bool:
+    for value in node.outputs:
+        if value is not None and (value.uses or value.name in state.protected):
+            return False
+    return state.purity.of(node) is not Trust.OPAQUE
+
+
+def _remove(state: State, node: Node) -> list[Value]:
+    """Remove one node with its bodies; returns the values that lost a reader, each once."""
+    lost = [value for value in node.inputs if value is not None]
+    for body in node.bodies:
+        inside = [body, *body.subgraphs()]
+        state.open.difference_update(inside)
+        for graph in inside:
+            lost.extend(_read_in(graph))
+    node.graph.remove_node(node)
+    return [value for value in dict.fromkeys(lost) if value.graph in state.open]
+
+
+def _read_in(graph: Graph) -> Iterable[Value]:
+    for node in graph.nodes:
+        yield from (value for value in node.inputs if value is not None)
+    yield from graph.outputs
+
+
+def _remove_initializer(state: State, value: Value) -> None:
+    if value.initializer is None or value.is_input or value.uses or value.name in state.protected:
+        return
+    if value.graph.values.get(value.name) is value:
+        value.graph.remove_initializer(value)
+        state.counts.dead_initializers += value not in state.made

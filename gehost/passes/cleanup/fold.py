@@ -1,0 +1,226 @@
+"""Compute at compile time what depends on constants only.
+
+1. A node of an operator with a kernel (``movement``, ``arithmetic``) whose inputs are all constants.
+2. ``Shape(x)`` and ``Size(x)`` where the dimensions asked for are known, whatever x is; ``Gather(Shape(x), i)`` alike.
+3. ``CastLike(c, x)`` with a constant c where the element type of x is known.
+Keeps: the name of each result, which becomes an initializer (below IR version 4, a ``Constant``).
+Refused: results that are graph outputs; what a kernel declines; results that contradict what the model says of them;
+growth. A result grows the model by its bytes less those of the constants that nobody else reads. All growth together
+is at most ``growth_limit``; what grows more than 4 KiB waits until all else is done. Nothing is computed before it is known
+to fit. Of external data at most 64 MiB are read, as what is computed from it goes into the model file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from gehost.errors import ModelError
+from gehost.ir import tensors
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.types import DataType, Dim, TensorType
+from gehost.passes.cleanup.arithmetic import ARITHMETIC, convert
+from gehost.passes.cleanup.call import Call, DeclinedError, TooLargeError
+from gehost.passes.cleanup.constants import Array, bytes_for, bytes_of, elements, external_bytes, stored_bytes
+from gehost.passes.cleanup.dead import reap
+from gehost.passes.cleanup.movement import MOVEMENT, Kernel
+from gehost.passes.cleanup.state import ContradictionError, State, join
+
+EAGER_LIMIT = 4096
+EXTERNAL_LIMIT = 64 << 20
+
+_KERNELS: Mapping[str, tuple[int, Kernel]] = MappingProxyType({**MOVEMENT, **ARITHMETIC})
+
+
+class Folded(NamedTuple):
+    """A constant in a node's place, and the bytes by which it grew the model."""
+
+    value: Value
+    growth: int
+
+
+class Folder:
+    """Folds nodes within one budget of growth."""
+
+    def __init__(self, state: State, growth_limit: int) -> None:
+        self._state = state
+        self._version = state.model.opset() or 0
+        self._growth_left = growth_limit
+        self._external_left = EXTERNAL_LIMIT
+        self._waiting: dict[Node, None] = {}
+        """Nodes whose results would grow the model by more than a little."""
+
+    def fold(self, node: Node) -> Sequence[Folded]:
+        """Replace a node by its results; returns them, none where it stays."""
+        return self._fold(node, min(EAGER_LIMIT, self._growth_left))
+
+    def fold_waiting(self) -> Sequence[Folded] | None:
+        """Fold the next node that had to wait for its size; None where no more are waiting."""
+        while self._waiting:
+            node = next(iter(self._waiting))
+            del self._waiting[node]
+            if self._state.alive(node):
+                made = self._fold(node, self._growth_left)
+                self._waiting.pop(node, None)
+                return made
+        return None
+
+    def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
+        if not self._state.purity.is_builtin(node.op):
+            return ()
+        known = _from_dimensions(node, self._version)
+        operands = self._operands(node) if known is None else []
+        results = [value for value in node.outputs if value is not None and value.uses]
+        if operands is None or not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
+            return ()
+        freed = sum(stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node))
+        external = sum(map(external_bytes, operands))
+        if external > self._external_left:
+            return ()
+        room = freed + allowance
+        try:
+            if sum(map(_declared_bytes, results)) > room:
+                raise TooLargeError
+            with np.errstate(all="ignore"):
+                outputs = [known] if known is not None else self._compute(node, room)
+            arrays = [outputs[value.index] for value in results]
+            size = sum(map(bytes_of, arrays))
+            if size > room:
+                raise TooLargeError
+            for value, array in zip(results, arrays, strict=True):
+                join(value.type, TensorType(DataType(tensors.elem_type(array.dtype)), array.shape))
+        except TooLargeError:
+            self._waiting[node] = None
+            return ()
+        except (DeclinedError, ContradictionError, ModelError, ValueError, IndexError, TypeError, OverflowError):
+            return ()
+        growth = max(0, size - freed)
+        self._grow(growth)
+        self._external_left -= external
+        made: list[Folded] = []
+        for value, array in zip(self._replace(node, results, arrays), arrays, strict=True):
+            made.append(Folded(value, min(growth, bytes_of(array))))
+            growth -= made[-1].growth
+        return made
+
+    def give_back(self, folded: Folded) -> None:
+        """Note that a result was there already, and so did not grow the model."""
+        self._grow(-folded.growth)
+
+    def _grow(self, growth: int) -> None:
+        self._growth_left -= growth
+        self._state.counts.grown += growth
+
+    def _operands(self, node: Node) -> list[Value] | None:
+        """The constants that the node's kernel reads; None where it has no kernel, or reads what is no constant."""
+        if node.op == "CastLike":
+            source, like = node.input(0), node.input(1)
+            return [source] if source is not None and source.is_constant and like is not None and like.dtype else None
+        first, _ = _KERNELS.get(node.op, (None, None))
+        if first is None or first > self._version:
+            return None
+        for value in node.inputs:
+            if value is not None and not value.is_constant:
+                return None
+        return _inputs(node) or None
+
+    def _compute(self, node: Node, room: int) -> list[Array]:
+        if node.op == "CastLike":
+            source, like = node.inputs
+            assert source is not None
+            assert like is not None
+            assert like.dtype is not None
+            call = Call(node, self._version, [elements(source)], room)
+            return [convert(call, call.array(0), like.dtype)]
+        arrays = [None if value is None else elements(value) for value in node.inputs]
+        if any(value is not None and array is None for value, array in zip(node.inputs, arrays, strict=True)):
+            raise DeclinedError
+        return _KERNELS[node.op][1](Call(node, self._version, arrays, room))
+
+    def _goes_with(self, value: Value, node: Node) -> bool:
+        """Whether a constant is gone once the node is."""
+        if not value.is_constant or value.is_input or value.name in self._state.protected or value.graph not in self._state.open:
+            return False
+        return all(reader is node for reader, _ in value.uses)
+
+    def _replace(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> list[Value]:
+        graph, lost = node.graph, _inputs(node)
+        moved = [(value.name, list(value.uses)) for value in results]
+        for _, readers in moved:
+            _read(graph, readers, None)
+        graph.remove_node(node)
+        made: list[Value] = []
+        for (name, readers), array in zip(moved, arrays, strict=True):
+            value = graph.add_initializer(array, name)
+            _read(graph, readers, value)
+            self._state.touch_readers(value, stale=True)
+            made.append(value)
+        self._state.made.update(made)
+        self._state.counts.folded += 1
+        reap(self._state, lost)
+        return made
+
+
+def _inputs(node: Node) -> list[Value]:
+    """The values that a node reads, each once."""
+    return [value for value in dict.fromkeys(node.inputs) if value is not None]
+
+
+def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Value | None) -> None:
+    for reader, slot in readers:
+        assert isinstance(reader, Node)
+        graph.set_input(reader, slot, value)
+
+
+def _hides_another(value: Value) -> bool:
+    """Whether the value's name means something else outside of its graph: it cannot be given to a new value."""
+    owner = value.graph.owner
+    return owner is not None and owner.graph.find(value.name) is not None
+
+
+def _declared_bytes(value: Value) -> int:
+    """Bytes that a value takes by its type; 0 where that does not say."""
+    known = value.type
+    if not isinstance(known, TensorType) or known.size is None or known.dtype in (DataType.UNDEFINED, DataType.STRING):
+        return 0
+    return bytes_for(known.size, known.dtype.numpy)
+
+
+def _from_dimensions(node: Node, version: int) -> Array | None:
+    """What a node makes of dimensions that are known; None where it is no such node, or they are not."""
+    if node.op == "Shape":
+        return _vector(_dimensions(node, version))
+    if node.op == "Size":
+        known = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+        size = known.size if isinstance(known, TensorType) else None
+        return None if size is None else np.array(size, np.int64)
+    if node.op != "Gather" or node.input(0) is None or node.attrs.get("axis", 0) not in (0, -1):
+        return None
+    source, indices = node.inputs
+    if source is None or source.producer is None or source.producer.op != "Shape" or indices is None:
+        return None
+    dimensions, wanted = _dimensions(source.producer, version), elements(indices) if indices.is_constant else None
+    if dimensions is None or wanted is None or wanted.dtype.kind != "i":
+        return None
+    positions = [int(index) for index in wanted.flat]
+    if not all(-len(dimensions) <= position < len(dimensions) for position in positions):
+        return None
+    found = _vector([dimensions[position] for position in positions])
+    return None if found is None else found.reshape(wanted.shape)
+
+
+def _dimensions(shape: Node, version: int) -> Sequence[Dim] | None:
+    """The dimensions that a ``Shape`` asks for."""
+    source = shape.input(0)
+    if source is None or source.shape is None:
+        return None
+    return source.shape if version < 15 else source.shape[shape.attrs.get("start", 0) : shape.attrs.get("end")]
+
+
+def _vector(dimensions: Sequence[Dim] | None) -> Array | None:
+    if dimensions is None or not all(isinstance(dim, int) for dim in dimensions):
+        return None
+    return np.array(dimensions, np.int64)

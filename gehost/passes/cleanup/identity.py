@@ -1,0 +1,114 @@
+"""Remove nodes that give back their first input.
+
+1. ``Identity(x)``                                   ==>   x
+2. ``Cast(x, to=dtype of x)``, ``CastLike`` alike    ==>   x
+3. ``Transpose(x, perm=[0, 1, …])``                  ==>   x
+4. ``Reshape(x, s)``: every entry of the constant s keeps its dimension: it is 0 (without ``allowzero``) or the known size,
+   or the only -1 beside known, positive sizes       ==>   x
+5. ``Expand(x, s)``: s has no more entries than x dimensions, each 1 or the known size   ==>   x
+6. ``Dropout(x)`` in inference mode, its mask unread ==>   x
+7. ``Concat(x)``                                     ==>   x
+Keeps: what is known of the output's type is then known of x.
+Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or what the model says
+of the types of x and the result is contradictory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from gehost.ir.graph import Node, Value
+from gehost.ir.types import Dim
+from gehost.passes.cleanup.constants import SMALL, elements, stored_bytes
+from gehost.passes.cleanup.dead import retire
+from gehost.passes.cleanup.state import State
+
+
+def eliminate(state: State, node: Node) -> bool:
+    """Remove a node that gives back its input; False where it does not, or must stay."""
+    gives_back = _FORMS.get(node.op)
+    if gives_back is None or not state.purity.is_builtin(node.op):
+        return False
+    source, result = node.input(0), node.outputs[0] if node.outputs else None
+    if source is None or result is None or not gives_back(state, node, source):
+        return False
+    if any(value is not None and (value.uses or value.name in state.protected) for value in node.outputs[1:]):
+        return False
+    if not state.can_forward(result, source):
+        return False
+    state.forward(result, source)
+    state.counts.identities += 1
+    retire(state, node)
+    return True
+
+
+def _always(_state: State, _node: Node, _source: Value) -> bool:
+    return True
+
+
+def _keeps_dtype(_state: State, node: Node, source: Value) -> bool:
+    if node.op == "Cast":
+        return source.dtype is not None and node.attrs.get("to") == int(source.dtype)
+    like = node.input(1)
+    return source.dtype is not None and like is not None and like.dtype == source.dtype
+
+
+def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
+    order = node.attrs.get("perm")
+    return bool(order) and order == list(range(len(order)))
+
+
+def _keeps_shape(state: State, node: Node, source: Value) -> bool:
+    target = _target(node.input(1))
+    if target is None or source.shape is None or len(target) != len(source.shape) or (state.model.opset() or 0) < 5:
+        return False
+    copies_zero = not node.attrs.get("allowzero", 0)
+    inferred = 0
+    for wanted, dim in zip(target, source.shape, strict=True):
+        if wanted == -1:
+            inferred += 1
+        elif not (wanted == 0 and copies_zero) and wanted != dim:
+            return False
+    return inferred == 0 or (inferred == 1 and all(_is_positive(d) for w, d in zip(target, source.shape, strict=True) if w != -1))
+
+
+def _is_positive(dim: Dim) -> bool:
+    return isinstance(dim, int) and dim > 0
+
+
+def _widens_nothing(_state: State, node: Node, source: Value) -> bool:
+    target = _target(node.input(1))
+    if target is None or source.shape is None or len(target) > len(source.shape):
+        return False
+    return all(wanted in (1, dim) for wanted, dim in zip(reversed(target), reversed(source.shape), strict=False))
+
+
+def _target(shape: Value | None) -> list[int] | None:
+    """A constant shape's entries."""
+    if shape is None or not shape.is_constant or (stored_bytes(shape) or 0) > SMALL:
+        return None
+    array = elements(shape)
+    return None if array is None or array.ndim != 1 or array.dtype.kind != "i" else [int(entry) for entry in array]
+
+
+def _drops_nothing(state: State, node: Node, _source: Value) -> bool:
+    return state.purity.drops_nothing(node)
+
+
+def _joins_one(_state: State, node: Node, _source: Value) -> bool:
+    return len(node.inputs) == 1
+
+
+_FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
+    {
+        "Identity": _always,
+        "Cast": _keeps_dtype,
+        "CastLike": _keeps_dtype,
+        "Transpose": _keeps_order,
+        "Reshape": _keeps_shape,
+        "Expand": _widens_nothing,
+        "Dropout": _drops_nothing,
+        "Concat": _joins_one,
+    }
+)

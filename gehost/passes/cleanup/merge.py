@@ -1,0 +1,126 @@
+"""Let equal things be computed, and kept, once.
+
+1. Two nodes of one graph with the same operator, attributes and inputs: the readers of the second read the first, which
+   stands before it. Constants of at most 4 KiB are the same input when their contents are.
+2. Two constants of one graph, at most 4 KiB, with the same content: one stays.
+Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second whose output is a
+graph output (which keeps its name), constants that are graph inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias
+
+from gehost.ir.graph import Node, Value
+from gehost.passes.cleanup.constants import content
+from gehost.passes.cleanup.dead import retire
+from gehost.passes.cleanup.state import State
+
+_Key: TypeAlias = tuple[Hashable, ...]
+
+
+class Merger:
+    """Remembers what has been seen, to recognise it when it comes again."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._contents: dict[Value, Hashable] = {}
+        """What stands for a value in a key: its content if it is a small constant, else itself."""
+        self._constants: dict[_Key, Value] = {}
+        self._seen: dict[_Key, Node] = {}
+        """The first node of each operator and inputs: most have no second, and their attributes are never read."""
+        self._exact: dict[_Key, Node] = {}
+
+    def merge_initializers(self) -> None:
+        for graph in self._state.all_graphs:
+            if graph in self._state.open:
+                for value in list(graph.values.values()):
+                    if value.initializer is not None:
+                        self.merge_constant(value)
+
+    def merge_constant(self, value: Value) -> bool:
+        """Merge an initializer or the output of a ``Constant`` with an equal one of its graph."""
+        known = self._content(value)
+        if known is value or value.is_input or value.graph.values.get(value.name) is not value:
+            return False
+        key = (value.graph, known)
+        other = self._constants.get(key)
+        if other is None or other is value or other.graph.values.get(other.name) is not other:
+            self._constants[key] = value
+            return False
+        # The one that was there first stays, where it can: it has the more readers.
+        kept, dropped = (other, value) if _precedes_readers(other, value) else (value, other)
+        if kept.producer is dropped.producer is None and not self._state.may_leave(dropped):
+            kept, dropped = dropped, kept  # of two initializers either may stay
+        if not self._state.can_forward(dropped, kept):
+            return False
+        self._constants[key] = kept
+        self._state.forward(dropped, kept)
+        self._state.counts.merged += dropped not in self._state.made
+        if dropped.producer is not None:
+            retire(self._state, dropped.producer)
+        else:
+            dropped.graph.remove_initializer(dropped)
+        return True
+
+    def merge(self, node: Node) -> bool:
+        """Merge a node with an equal one that was seen before."""
+        if node.op == "Constant":
+            return node.outputs[0] is not None and self.merge_constant(node.outputs[0])
+        if node.bodies:
+            return False
+        key = self._key(node)
+        first = self._seen.setdefault(key, node)
+        if first is node:
+            return False
+        if self._still(first, key):
+            self._exact.setdefault((key, first.attrs.serialized()), first)
+        else:
+            self._seen[key] = node
+        exact = (key, node.attrs.serialized())
+        other = self._exact.get(exact)
+        if other is None or other is node or not self._still(other, key):
+            self._exact[exact] = node
+            return False
+        kept, dropped = (other, node) if other.order < node.order else (node, other)
+        outputs = zip(dropped.outputs, kept.outputs, strict=True)
+        pairs = [(old, new) for old, new in outputs if old is not None and new is not None]
+        if not all(self._state.can_forward(old, new) for old, new in pairs):
+            return False
+        self._exact[exact] = kept
+        for old, new in pairs:
+            self._state.forward(old, new)
+        self._state.counts.merged += 1
+        retire(self._state, dropped)
+        return True
+
+    def _key(self, node: Node) -> _Key:
+        contents = self._contents
+        inputs: list[Hashable] = []
+        for value in node.inputs:
+            if value is None:
+                inputs.append(None)
+            else:
+                known = contents.get(value)
+                inputs.append(self._content(value) if known is None else known)
+        present = tuple(value is not None for value in node.outputs)
+        return (node.graph, node.op, node.proto.overload, tuple(inputs), present)
+
+    def _content(self, value: Value) -> Hashable:
+        known = self._contents.get(value)
+        if known is None:
+            known = self._contents[value] = (content(value) if value.is_constant else None) or value
+        return known
+
+    def _still(self, node: Node, key: _Key) -> bool:
+        """Whether a node is still there, with the inputs that it had."""
+        return self._state.alive(node) and self._key(node) == key
+
+
+def _precedes_readers(constant: Value, other: Value) -> bool:
+    """Whether a constant stands before every node that reads another one of its graph; initializers always do."""
+    producer, graph = constant.producer, constant.graph
+    if producer is None:
+        return True
+    return all(graph.level_of(reader).order > producer.order for reader, _ in other.uses if isinstance(reader, Node))

@@ -1,0 +1,127 @@
+"""Which nodes the clean-up understands well enough to touch."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import onnx
+
+from gehost.es.schemas import schema_at
+from gehost.ir.graph import Node, op_name, split_op
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.passes.cleanup.constants import elements
+
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+"""Operators whose bodies run when and as the node runs; a graph attribute of any other operator may mean anything."""
+
+_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+_TRAITS = frozenset({"stateful", "random"})
+
+
+class Trust(IntEnum):
+    """What may be done to a node; the minimum over all its parts counts."""
+
+    OPAQUE = 0
+    """Nothing: unknown operators, registered ones that are stateful or random."""
+    RANDOM = 1
+    """It may go when nobody reads it; two of them are never one, and none is a constant."""
+    PURE = 2
+    """Equal inputs give equal outputs, and that is all it does."""
+
+
+class Purity:
+    """Tells how far each node of one model can be trusted."""
+
+    def __init__(self, model: Model, registry: OpRegistry) -> None:
+        self._model = model
+        self._registry = registry
+        self._functions: dict[str, list[onnx.FunctionProto]] = {}
+        for function in (*model.proto.functions, *model.new_functions.values()):
+            self._functions.setdefault(op_name(function.domain, function.name), []).append(function)
+        self._operators: dict[tuple[str, int | None], Trust] = {}
+        self._nodes: dict[str, Trust] = {}
+        self._owners: dict[Node, Trust] = {}
+        self._placed = bool(model.proto.configuration)
+
+    def of(self, node: Node) -> Trust:
+        op = node.op
+        trust = self._nodes.get(op)
+        if trust is None:
+            trust = self._nodes[op] = self._operator(op, self._model.opset(split_op(op)[0]))
+        if node.bodies:
+            return min(trust, self._bodies(node))
+        if op == "Dropout" and not self.drops_nothing(node):
+            return min(trust, Trust.RANDOM)
+        if "::" in op and self._has_traits(node.metadata.get("gehost.op", op)):
+            return Trust.OPAQUE
+        return Trust.OPAQUE if self._placed and node.proto.device_configurations else trust
+
+    def is_builtin(self, op: str) -> bool:
+        """Whether an operator is ONNX's own, and no function of the model stands in its place."""
+        return "::" not in op and op not in self._functions
+
+    def has_open_bodies(self, node: Node) -> bool:
+        return node.op in _CONTROL_FLOW and self.is_builtin(node.op)
+
+    def drops_nothing(self, node: Node) -> bool:
+        """Whether a ``Dropout`` is in inference mode: always at opsets 7 to 11, from 12 on unless it is told otherwise."""
+        version = self._model.opset() or 0
+        mode = node.input(2)
+        if version < 12 or mode is None:
+            return version >= 7
+        array = elements(mode)
+        return array is not None and array.size == 1 and not array.item()
+
+    def _has_traits(self, op: str) -> bool:
+        definition = self._registry.get(op)
+        return definition is not None and not _TRAITS.isdisjoint(definition.traits)
+
+    def _bodies(self, owner: Node) -> Trust:
+        if not self.has_open_bodies(owner):
+            return Trust.OPAQUE
+        trust = self._owners.get(owner)
+        if trust is None:
+            inside = (self.of(node) for body in owner.bodies for node in body.nodes)
+            trust = self._owners[owner] = min(inside, default=Trust.PURE)
+        return trust
+
+    def _operator(self, op: str, version: int | None) -> Trust:
+        """How far an operator is trusted, its nodes' inputs and bodies left aside."""
+        key = (op, version)
+        trust = self._operators.get(key)
+        if trust is None:
+            self._operators[key] = Trust.OPAQUE  # what a function that calls itself is
+            trust = self._operators[key] = self._judge(op, version)
+        return trust
+
+    def _judge(self, op: str, version: int | None) -> Trust:
+        if self._has_traits(op):
+            return Trust.OPAQUE
+        functions = self._functions.get(op)
+        if functions is not None:
+            return min(map(self._function, functions))
+        if self._registry.get(op) is not None:
+            return Trust.PURE
+        domain, op_type = split_op(op)
+        if version is None or schema_at(domain, op_type, version) is None:
+            return Trust.OPAQUE
+        return Trust.RANDOM if op in _RANDOM else Trust.PURE
+
+    def _function(self, function: onnx.FunctionProto) -> Trust:
+        versions = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in function.opset_import}
+        trust = Trust.PURE
+        waiting = list(function.node)
+        while waiting:
+            node = waiting.pop()
+            op = op_name(node.domain, node.op_type)
+            version = versions.get(split_op(op)[0])
+            trust = min(trust, self._operator(op, version))
+            if op == "Dropout" and ((version or 0) < 7 or len(node.input) > 2):
+                trust = min(trust, Trust.RANDOM)
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH and op in _CONTROL_FLOW:
+                    waiting.extend(attribute.g.node)
+                elif attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+                    trust = Trust.OPAQUE
+        return trust

@@ -1,0 +1,170 @@
+"""One clean-up at work: its worklist, its counts, and the two edits that everything here is made of."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gehost.infer.local import Inferrer
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.model import Model
+from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType
+from gehost.ops import OpRegistry
+from gehost.passes.cleanup.purity import Purity, Trust
+
+
+@dataclass(slots=True)
+class Counts:
+    dead_nodes: int = 0
+    dead_initializers: int = 0
+    identities: int = 0
+    folded: int = 0
+    merged: int = 0
+    grown: int = 0
+
+
+class ContradictionError(Exception):
+    """Two types that are said of one value exclude each other."""
+
+
+class State:
+    """What the parts of a clean-up share.
+
+    Only *open* graphs are edited: the root, and the bodies of ONNX's control flow in open graphs. Names in ``protected``
+    are referred to from where edits do not reach (quantization annotations, device configurations).
+    """
+
+    def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
+        self.model = model
+        self.inferrer = inferrer
+        self.purity = Purity(model, registry)
+        self.counts = Counts()
+        self.open: set[Graph] = set()
+        self.all_graphs: list[Graph] = []
+        nodes = list(self._open(model.graph))
+        self.protected = frozenset(_names_elsewhere(model))
+        self.initial = nodes
+        self._place = {node: place for place, node in enumerate(nodes)}
+        self._queue: list[tuple[int, Node]] = []
+        self._queued: set[Node] = set()
+        self.made: set[Value] = set()
+        """Constants that stand in the place of folded nodes; what else becomes of them is not counted."""
+        self.stale: set[Node] = set()
+        """Nodes whose inputs are known better than when their outputs were inferred."""
+
+    def _open(self, graph: Graph) -> Iterator[Node]:
+        """Open a graph and its bodies; gives all nodes, each before those in its bodies and after those it reads."""
+        self.open.add(graph)
+        self.all_graphs.append(graph)
+        for node in graph.nodes:
+            yield node
+            if node.bodies and self.purity.has_open_bodies(node):
+                for body in node.bodies:
+                    yield from self._open(body)
+
+    # -- worklist ---------------------------------------------------------------------------------------------------
+
+    def push(self, node: Node) -> None:
+        """Have a node looked at; whatever the order in which nodes are pushed, they come in that of the graph."""
+        if node not in self._queued:
+            self._queued.add(node)
+            heapq.heappush(self._queue, (self._place.setdefault(node, len(self._place)), node))
+
+    def pop(self) -> Node | None:
+        """The next node that is still there; None when all is done."""
+        while self._queue:
+            _, node = heapq.heappop(self._queue)
+            self._queued.discard(node)
+            if self.alive(node):
+                return node
+        return None
+
+    def alive(self, node: Node) -> bool:
+        return node.graph in self.open and node.in_graph
+
+    def touch_readers(self, value: Value, *, stale: bool) -> None:
+        """Look at the readers of a value again; ``stale``: they know more of it than before."""
+        for reader, _ in value.uses:
+            if isinstance(reader, Node) and reader.graph in self.open:
+                self.push(reader)
+                if stale:
+                    self.stale.add(reader)
+
+    # -- judging ----------------------------------------------------------------------------------------------------
+
+    def is_pure(self, node: Node) -> bool:
+        return self.purity.of(node) is Trust.PURE
+
+    def may_leave(self, value: Value) -> bool:
+        """Whether all readers of a value can be given another one: none is a graph output, none in a closed body."""
+        return value.name not in self.protected and all(
+            isinstance(reader, Node) and reader.graph in self.open for reader, _ in value.uses
+        )
+
+    def can_forward(self, old: Value, new: Value) -> bool:
+        """Whether every reader of ``old`` may read ``new`` instead, as far as names and types go."""
+        if not self.may_leave(old):
+            return False
+        for reader, _ in old.uses:
+            graph = reader.graph if isinstance(reader, Node) else reader
+            if graph is not new.graph and graph.find(new.name) is not new:
+                return False
+        try:
+            join(new.type, old.type)
+        except ContradictionError:
+            return False
+        return True
+
+    # -- editing ----------------------------------------------------------------------------------------------------
+
+    def forward(self, old: Value, new: Value) -> None:
+        """Give the readers of ``old`` the equal value ``new``, and ``new`` what is known of ``old``; see ``can_forward``."""
+        before = old.type
+        joined = join(new.type, before)
+        if joined != new.type:
+            new.graph.set_type(new, joined)
+            self.touch_readers(new, stale=True)
+        better = joined != before or (new.is_constant and not old.is_constant)
+        self.touch_readers(old, stale=better)
+        old.graph.redirect(old, new)
+
+
+def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
+    """What two statements about one value say together; names of ``known`` win over those of ``other``.
+
+    Raises:
+        ContradictionError: they cannot both be true.
+    """
+    if known is None or other is None or known == other:
+        return known if known is not None else other
+    if isinstance(known, OtherType) or isinstance(other, OtherType):
+        raise ContradictionError
+    if known.dtype and other.dtype and known.dtype != other.dtype:
+        raise ContradictionError
+    dtype: DataType = known.dtype or other.dtype
+    if known.shape is None or other.shape is None:
+        return TensorType(dtype, known.shape if known.shape is not None else other.shape)
+    if len(known.shape) != len(other.shape):
+        raise ContradictionError
+    return TensorType(dtype, tuple(map(_join_dims, known.shape, other.shape)))
+
+
+def _join_dims(known: Dim, other: Dim) -> Dim:
+    if isinstance(known, int) and isinstance(other, int) and known != other:
+        raise ContradictionError
+    return known if isinstance(known, int) or other is None or (known is not None and isinstance(other, str)) else other
+
+
+def _names_elsewhere(model: Model) -> Iterator[str]:
+    """Names of tensors that quantization annotations and sharding specifications refer to."""
+    for graph in model.graphs:
+        for annotation in graph.proto.quantization_annotation:
+            yield annotation.tensor_name
+            for entry in annotation.quant_parameter_tensor_names:
+                yield entry.value
+        if model.proto.configuration:
+            for node in graph.nodes:
+                for configuration in node.proto.device_configurations:
+                    for spec in configuration.sharding_spec:
+                        yield spec.tensor_name

@@ -1,0 +1,158 @@
+"""What a pass sees of its run, and what the run notes down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from gehost.errors import PassError
+from gehost.es.graph import EsGraph
+from gehost.infer import Inferrer
+from gehost.ir.graph import Node
+from gehost.ir.model import Model
+from gehost.ir.region import SubgraphBoundary
+from gehost.ops import OpRegistry
+from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.stages import CustomPassStage
+
+
+@dataclass
+class PassRecord:
+    """What one pass did in one compile."""
+
+    name: str
+    stage: str
+    origin: str
+    kind: str
+    vendor: str = ""
+    status: str = "done"
+    """``done``, ``not changed``, ``not applicable``, ``failed``, ``disabled``."""
+    matched: int = 0
+    replaced: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+    seconds: float = 0.0
+    message: str = ""
+    """Why the pass failed, or which of its patterns do not apply and why."""
+
+    def reject(self, reason: str) -> None:
+        """Count a refusal under the text before the first colon."""
+        self.rejected[reason.partition(":")[0].strip() or "unspecified"] += 1
+
+
+@dataclass
+class RewriteLimit:
+    """How many more rewrites this compile may do; None for any number."""
+
+    left: int | None = None
+
+    @property
+    def reached(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+    def count(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+
+
+class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
+    """Ends a pass that asks for one more rewrite than the compile may do; what it did so far stays."""
+
+
+def _nobody_objects(node: Node) -> tuple[bool, str]:
+    del node
+    return True, ""
+
+
+class CustomPassContext:
+    """Given to ``Run``: the pass's name, options and the way to report an error, under GE's names."""
+
+    def __init__(
+        self,
+        model: Model,
+        registry: OpRegistry,
+        inferrer: Inferrer,
+        stage: CustomPassStage,
+        record: PassRecord,
+        *,
+        limit: RewriteLimit | None = None,
+        node_support: Callable[[Node], tuple[bool, str]] | None = None,
+    ) -> None:
+        self.model = model
+        self.registry = registry
+        self.stage = stage
+        self.record = record
+        self.limit = limit or RewriteLimit()
+        self.rewriter = Rewriter(model, registry, Author(record.name, record.vendor), inferrer)
+        self.node_support = node_support or _nobody_objects
+        self._made: list[Node] = []
+        self._error = ""
+
+    @property
+    def pass_name(self) -> str:
+        return self.record.name
+
+    def GetPassName(self) -> str:
+        return self.record.name
+
+    def count_rewrite(self, made: Sequence[Node]) -> None:
+        """Note a rewrite and the nodes that it made."""
+        self.record.replaced += 1
+        self.limit.count()
+        self._made.extend(made)
+
+    def forget_generations(self) -> None:
+        """Rewrites of the next pass start anew: only those that feed each other in one pass may go on without end."""
+        for node in self._made:
+            node.generation = 0
+        self._made.clear()
+
+    def SetErrorMessage(self, message: str) -> None:
+        """What a ``Run`` that returns FAILED wants to say."""
+        self._error = message
+
+    def GetErrorMessage(self) -> str:
+        return self._error
+
+
+_current: ContextVar[CustomPassContext | None] = ContextVar("gehost_current_pass", default=None)
+
+
+@contextmanager
+def running(context: CustomPassContext) -> Generator[None]:
+    """Make ``context`` the one that GE's static functions work for."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+        context.forget_generations()
+
+
+def current_context() -> CustomPassContext | None:
+    return _current.get()
+
+
+class SubgraphRewriter:
+    """Replaces a part of the graph that a pass marked out by hand."""
+
+    @staticmethod
+    def Replace(boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
+        """Replace what lies inside ``boundary``; returns the new nodes.
+
+        Raises:
+            PassError: no pass is running, the boundary is not closed, or the rewrite may not be done (types that
+                disagree or cannot be proven, a cycle); the graph is as it was.
+            LimitReached: the compile has done as many rewrites as it may; not to be caught by a pass.
+        """
+        context = current_context()
+        if context is None:
+            raise PassError("SubgraphRewriter.Replace works inside a pass; elsewhere use gehost.rewrite.Rewriter(model, …)")
+        if context.limit.reached:
+            raise LimitReached
+        made = context.rewriter.replace_boundary(boundary, replacement)
+        context.record.matched += 1
+        context.count_rewrite(made)
+        return made

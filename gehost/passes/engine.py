@@ -1,0 +1,313 @@
+"""Runs rules on the live graph: candidates in topological order, one match each, refusals counted, cost bounded."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from gehost.errors import PassError, PatternError, deepest_line, described
+from gehost.es.graph import EsGraph, EsTensor, Origin
+from gehost.ir.graph import Graph, Node, Value, op_name, split_op
+from gehost.ir.region import Region
+from gehost.passes.context import CustomPassContext
+from gehost.pattern.build import NotApplicable, build_source, resolve_op
+from gehost.pattern.compile import CompiledPattern
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import MatchResult, Pattern, Rejection, would_cycle
+from gehost.pattern.rule import Rule
+from gehost.rewrite.lower import Refused
+
+if TYPE_CHECKING:
+    from gehost.passes.base import DecomposePass, PatternFusionPass
+
+_Matched = TypeVar("_Matched", MatchResult, Node)
+
+
+class PatternRules:
+    """A ``PatternFusionPass`` as rules at one model's opset."""
+
+    def __init__(self, owner: PatternFusionPass, config: PatternMatcherConfig, context: CustomPassContext) -> None:
+        """Raises ``PassError`` when ``Patterns`` fails or returns nonsense."""
+        self._context = context
+        self._runners: list[_RuleRunner] = []
+        with author_code(context, "Patterns"), _looking_only(context):
+            reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
+        context.record.message = "; ".join(reasons)
+        if not self._runners:
+            context.record.status = "not applicable"
+
+    def _build(self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig) -> list[str]:
+        """Make the rules that the opset can express; returns why it cannot express the others."""
+        context = self._context
+        reasons: dict[str, None] = {}
+        for pattern in patterns:
+            try:
+                source = build_source(pattern.graph, pattern.captures, config, context.model, context.registry)
+            except NotApplicable as error:
+                reasons[str(error)] = None
+                continue
+            rule = Rule(
+                context.record.name,
+                (source,),
+                owner.MeetRequirements,
+                owner.Replacement,
+                Origin(*_split_origin(context.record.origin)),
+                shape_proven=owner.shape_proven,
+            )
+            self._runners.append(_RuleRunner(rule, pattern, context))
+        return list(reasons)
+
+    def apply(self, graph: Graph) -> int:
+        """Apply the rules in order to one graph; returns the number of rewrites.
+
+        Raises:
+            PassError: an author's hook failed, or more than 10 rewrites a node (and 1000) were done.
+        """
+        bound = _Bound(10 * len(graph) + 1000)
+        return sum(runner.apply(graph, bound) for runner in self._runners)
+
+
+def _as_patterns(returned: Any) -> list[Pattern]:
+    if isinstance(returned, Pattern):
+        return [returned]
+    listed = list(cast("Iterable[Any]", returned)) if isinstance(returned, Iterable) else []
+    if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
+        raise PatternError(f"it must return a list of Pattern, got {returned!r}")
+    return listed
+
+
+class _Bound:
+    """How many rewrites one pass may do on one graph."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._done = 0
+
+    def count(self, node: Node) -> None:
+        self._done += 1
+        if self._done > self._most:
+            raise PassError(f"stopped after {self._most} rewrites at {node.label} ({node.op}): they feed each other without end")
+
+
+class _RuleRunner:
+    """One rule of one pattern: finds, asks, replaces."""
+
+    def __init__(self, rule: Rule, pattern: Pattern | None, context: CustomPassContext) -> None:
+        self._rule = rule
+        self._pattern = pattern
+        self._context = context
+        (source,) = rule.sources
+        self._compiled = CompiledPattern(source, accept=lambda binding: not would_cycle(binding, source.outputs))
+
+    def apply(self, graph: Graph, bound: _Bound) -> int:
+        compiled, context = self._compiled, self._context
+        if any(not any(graph.by_op.get(op) for op in ops) for ops in compiled.needs):
+            return 0
+        context.rewriter.shape_proven = self._rule.shape_proven
+        worklist = _Worklist(graph, compiled.anchor_ops)
+        blocked: dict[Value, list[Node]] = {}
+        count = 0
+        for node in worklist:
+            if context.limit.reached:
+                break
+            binding, blocking = compiled.match_at(node)
+            if binding is None:
+                if blocking is not None:
+                    blocked.setdefault(blocking, []).append(node)
+                continue
+            match = MatchResult(binding, compiled, self._pattern)
+            read = {value for matched in match.GetMatchedNodes() for value in matched.inputs if value is not None}
+            made = self._replace(match, node)
+            if made is None:
+                continue
+            count += 1
+            bound.count(node)
+            for new in made:
+                worklist.add(new)
+            for value in read & blocked.keys():
+                for waiting in blocked.pop(value):
+                    worklist.add(waiting)
+        return count
+
+    def _replace(self, match: MatchResult, node: Node) -> list[Node] | None:
+        """Ask the author and replace; None when the match was refused."""
+        replacement = _ask(self._context, self._rule.condition, self._rule.replacement, match, node)
+        return None if replacement is None else _commit(self._context, match.region(), replacement, node)
+
+
+def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext) -> int:
+    """Replace the nodes of some operators, as they are at the start; returns the number of rewrites.
+
+    Raises:
+        PassError: an author's hook failed, or the operators are none or not known.
+    """
+    count = 0
+    context.rewriter.shape_proven = owner.shape_proven
+    for node in graph.nodes_of(*_full_names(op_types, context)):
+        if context.limit.reached:
+            break
+        replacement = _ask(context, owner.MeetRequirements, owner.Replacement, node, node)
+        if replacement is not None and _commit(context, *_at_node(node, replacement), node) is not None:
+            count += 1
+    return count
+
+
+def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str]:
+    listed = [op_types] if isinstance(op_types, str) else list(op_types)
+    with author_code(context, "op_types"):
+        if not listed:
+            raise PassError(
+                'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the constructor'
+            )
+        return [resolve_op(op_name(*split_op(op)), context.model, context.registry, context.record.origin) for op in listed]
+
+
+def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
+    """The node as a region, and the replacement without the outputs that are absent on the node.
+
+    Inputs past the node's last are absent ones, so that the replacement may declare them.
+    """
+    inputs: list[Value | None] = [*node.inputs, *[None] * (len(replacement.inputs) - len(node.inputs))]
+    outputs = [value for value in node.outputs if value is not None]
+    if len(outputs) < len(node.outputs) == len(replacement.outputs):
+        replacement = copy.copy(replacement)
+        replacement.outputs = [
+            tensor for tensor, value in zip(replacement.outputs, node.outputs, strict=True) if value is not None
+        ]
+    return Region(node.graph, inputs, outputs, [node]), replacement
+
+
+# -- asking authors -------------------------------------------------------------------------------------------------
+
+
+def _ask(
+    context: CustomPassContext,
+    condition: Callable[[_Matched], Any],
+    replacement: Callable[[_Matched], Any],
+    matched: _Matched,
+    node: Node,
+) -> EsGraph | None:
+    """Offer a match to its author; the replacement, or None when the match was refused."""
+    record = context.record
+    record.matched += 1
+    with author_code(context, "MeetRequirements", node), _looking_only(context):
+        refusal = _refusal(condition(matched))
+    if refusal:
+        record.reject(refusal)
+        return None
+    with author_code(context, "Replacement", node), _looking_only(context):
+        return as_graph(replacement(matched))
+
+
+def _refusal(answer: Any) -> str:
+    """Why a match is refused, "" when it is not."""
+    if isinstance(answer, Rejection):
+        return answer.reason or "unspecified"
+    if answer is None:
+        return "MeetRequirements returned None"
+    if not isinstance(answer, int | np.bool_):
+        raise PassError(f"it must return True, False or match.reject(reason), got {answer!r}")
+    return "" if answer else "MeetRequirements"
+
+
+def as_graph(made: Any) -> EsGraph:
+    """What ``Replacement`` returned as a graph; tensors are taken as the outputs of the graph that they are in.
+
+    Raises:
+        PatternError: it returned something else.
+    """
+    if isinstance(made, EsGraph):
+        return made
+    listed = [made] if isinstance(made, EsTensor) else list(cast("Iterable[Any]", made)) if isinstance(made, Iterable) else []
+    tensors = [tensor for tensor in listed if isinstance(tensor, EsTensor)]
+    if not tensors or len(tensors) < len(listed) or any(tensor.graph is not tensors[0].graph for tensor in tensors):
+        raise PatternError(f"it must return what BuildAndReset gives, or tensors of one builder; got {made!r}")
+    graph = tensors[0].graph
+    graph.outputs = tensors
+    return graph
+
+
+def _commit(context: CustomPassContext, region: Region, replacement: EsGraph, node: Node) -> list[Node] | None:
+    """Replace a region; a refusal is counted and gives None."""
+    with author_code(context, "Replacement", node):
+        try:
+            made = context.rewriter.replace(region, replacement)
+        except Refused as refusal:
+            context.record.reject(str(refusal))
+            return None
+    context.count_rewrite(made)
+    return made
+
+
+@contextmanager
+def _looking_only(context: CustomPassContext) -> Generator[None]:
+    """Hold an author to editing the graph by what ``Replacement`` returns alone; the rest of a rule pass is not checked."""
+    mark = context.model.mark()
+    yield
+    if context.model.mark() != mark:
+        raise PassError("it edited the graph; only what Replacement returns may change it")
+
+
+@contextmanager
+def author_code(context: CustomPassContext, hook: str, node: Node | None = None) -> Generator[None]:
+    """Turn whatever an author's hook raises into one ``PassError`` with pass, file and line, and the node at hand.
+
+    Raises:
+        PassError: for any exception; interrupts go through.
+    """
+    at = f' at node "{node.label}" ({node.op})' if node is not None else ""
+    record = context.record
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, PassError) and error.named:
+            raise
+        where = deepest_line(error, _split_origin(record.origin)[0]) or record.origin
+        told = described(error).removeprefix(f"{where}: ")
+        failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
+        failure.named = True
+        raise failure from error
+
+
+def _split_origin(origin: str) -> tuple[str, int]:
+    path, _, line = origin.rpartition(":")
+    return path, int(line) if line.isdigit() else 0
+
+
+# -- candidates -----------------------------------------------------------------------------------------------------
+
+
+class _Worklist:
+    """Candidates in topological order; new ones may join while it is walked, removed ones are passed over."""
+
+    def __init__(self, graph: Graph, ops: Sequence[str]) -> None:
+        self._ops = frozenset(ops)
+        self._graph = graph
+        self._initial = iter(graph.nodes_of(*ops))
+        self._added: list[tuple[int, int, Node]] = []
+        self._serial = 0
+        self._renumbered = graph.model.renumbered
+
+    def add(self, node: Node) -> None:
+        if node.op in self._ops:
+            self._serial += 1
+            heapq.heappush(self._added, (node.order, self._serial, node))
+
+    def __iter__(self) -> Iterator[Node]:
+        pending = next(self._initial, None)
+        while pending is not None or self._added:
+            if self._renumbered != self._graph.model.renumbered:
+                self._added = [(node.order, serial, node) for _, serial, node in self._added]
+                heapq.heapify(self._added)
+                self._renumbered = self._graph.model.renumbered
+            if pending is None or (self._added and self._added[0][0] < pending.order):
+                node = heapq.heappop(self._added)[2]
+            else:
+                node, pending = pending, next(self._initial, None)
+            if node.in_graph:
+                yield node

@@ -1,0 +1,45 @@
+"""The mark that registration leaves on a class; reading it registers nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gehost.errors import VendorError
+from gehost.stages import RUN_STAGES, CustomPassStage
+
+MARK = "__gehost_pass__"
+
+
+@dataclass
+class PassMark:
+    """How a class is registered, and where."""
+
+    name: str
+    stage: CustomPassStage
+    module: str
+    path: str
+    line: int
+    min_opset: int | None = None
+    max_opset: int | None = None
+    op_types: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def mark_of(cls: type) -> PassMark | None:
+    """A class's own mark; one that it would inherit does not count."""
+    return cls.__dict__.get(MARK)
+
+
+def check_stage(stage: object, origin: str, name: str) -> None:
+    """Refuse what is no stage, and the one at which graphs are fixed.
+
+    Raises:
+        VendorError: names ``origin`` and ``name``.
+    """
+    if stage not in RUN_STAGES:
+        named = stage.name if isinstance(stage, CustomPassStage) else repr(stage)
+        wanted = ", ".join(stage.name for stage in RUN_STAGES)
+        raise VendorError(f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}")

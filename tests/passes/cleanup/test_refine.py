@@ -1,0 +1,52 @@
+"""What becomes known on the way is used on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost.infer import Inferrer
+from gehost.infer.local import InferenceFailed
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.passes.cleanup import clean_up
+
+# ONNX's own inference does not see through Where and ConstantOfShape: the size of e is known once they are folded.
+EXPAND = (
+    "g (float[2, 1] x) => (float[P, Q] y) <int64[2] wanted = {-1, 4}, int64[2] minus = {-1, -1}> "
+    "{ s = Shape(x)  z = Shape(s)  o = ConstantOfShape <value = int64[1] {1}> (z)  m = Mul(o, minus)  c = Equal(wanted, m)  "
+    "t = Where(c, s, wanted)  e = Expand(x, t)  n = Shape(e)  k = Cast <to = 1> (n)  "
+    "q = ReduceMax <keepdims = 0> (k)  y = Mul(e, q) }"
+)
+
+
+def test_a_folded_shape_is_inferred_from(clean: Any) -> None:
+    cleaned = clean(EXPAND)
+    assert [node.op for node in cleaned.model.graph.nodes] == ["Expand", "ReduceMax", "Mul"]
+    assert cleaned.model.graph.values["e"].shape == (2, 4)
+    assert cleaned.array("k").tolist() == [2, 4]
+
+
+def test_without_it_the_clean_up_stops_half_way(clean: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gehost.passes.cleanup.cleaner.refine", lambda state, node: None)
+    assert "Shape" in clean(EXPAND).ops
+
+
+def test_symbols_are_kept_where_inference_knows_less(clean: Any) -> None:
+    cleaned = clean(
+        "g (float[N, 4] x) => (float[N, 2, 2] y) <int64[1] a = {2}> "
+        "{ s = Shape <end = 1> (x)  t = Concat <axis = 0> (a, a)  u = Concat <axis = 0> (s, t)  r = Reshape(x, u)  y = Relu(r) }",
+    )
+    assert cleaned.model.graph.values["r"].shape == ("N", 2, 2)
+
+
+def test_what_inference_refuses_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise InferenceFailed
+
+    monkeypatch.setattr(Inferrer, "node", refuse)
+    model = Model(onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]>' + EXPAND))
+    assert clean_up(model, OpRegistry(), Inferrer(model, OpRegistry())).total
+    model.check()
