@@ -1,0 +1,330 @@
+"""Compare two models number by number: run both on the same inputs and look at every element.
+
+Two elements agree if both are NaN, both the same infinity, or ``|a - b| <= atol + rtol * |a|``; by dtype of the output:
+
+| dtype | rtol | atol |
+|---|---|---|
+| float64, complex128 | 1e-7 | 1e-9 |
+| float32, complex64 | 1e-4 | 1e-5 |
+| float16 | 1e-2 | 1e-3 |
+| bfloat16 | 5e-2 | 1e-2 |
+| float8 and smaller | 2.5e-1 | 1e-1 |
+| integers, bool, string | equal | equal |
+
+Names, order, dtypes and shapes of the outputs have to be the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from gehost.errors import ModelError, UsageError
+from gehost.verify.feeds import FeedMaker
+from gehost.verify.run import Runner
+from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
+
+if TYPE_CHECKING:
+    import os
+
+    import onnx
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Feeds = Mapping[str, Array]
+    Outputs = dict[str, Array]
+
+_TOLERANCES = MappingProxyType(
+    {
+        "float64": (1e-7, 1e-9),
+        "complex128": (1e-7, 1e-9),
+        "float32": (1e-4, 1e-5),
+        "complex64": (1e-4, 1e-5),
+        "float16": (1e-2, 1e-3),
+        "bfloat16": (5e-2, 1e-2),
+    }
+)
+_MAX_TRIES = 250
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputDifference:
+    """How one output compares on one feed.
+
+    ``index``, ``a``, ``b`` and ``max_abs`` are of the element with the largest ``|a - b|`` among those outside the
+    tolerance, or among all where all are inside. Distances to or between NaN and infinity, and between two strings,
+    count as infinite. ``max_rel`` is the largest ``|a - b| / |a|`` of the same elements, where ``a`` is not 0.
+    ``telling`` is false where ``a`` has no finite element, or the same value in all of several: almost any model would
+    agree. ``reason`` says what kept the values from being compared: another name, dtype or shape.
+    """
+
+    output: str
+    feed: int
+    equal: bool
+    rtol: float = 0.0
+    atol: float = 0.0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    index: tuple[int, ...] | None = None
+    a: Any = None
+    b: Any = None
+    telling: bool = False
+    reason: str = ""
+
+    @property
+    def place(self) -> str:
+        """The worst element as text: ``logits[0,3,17]``."""
+        return f"{self.output}[{','.join(map(str, self.index))}]" if self.index else self.output
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What a comparison found: one ``OutputDifference`` for each output of each feed, and an error if ``b`` failed.
+
+    ``rtol`` and ``atol`` are what the caller gave, None for those of the dtype. ``engine`` is what both models ran
+    on, or both names where that differs.
+    """
+
+    equal: bool
+    feeds: int
+    outputs: tuple[OutputDifference, ...]
+    seed: int
+    rtol: float | None = None
+    atol: float | None = None
+    engine: str = ""
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the fields, and the summary, as JSON can carry them: NaN and infinity as text."""
+        return {**_plain(dataclasses.asdict(self)), "summary": self.summary()}
+
+    def summary(self) -> str:
+        """Say it in one line."""
+        if self.error is not None:
+            return f"differ: {self.error}"
+        worst = max(self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
+        if worst is not None and not worst.equal:
+            values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
+            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:g})"
+            wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
+            return f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} comparisons differ"
+        names = {output.output for output in self.outputs}
+        dull = sorted(names - {output.output for output in self.outputs if output.telling})
+        return (
+            f"equal: {_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, "
+            + (f"worst |a-b| {worst.max_abs:.2g} at {worst.place}" if worst and worst.max_abs else "no difference")
+            + (f"; proves little: {', '.join(dull)} (no finite value, or one throughout)" if dull else "")
+        )
+
+
+def tolerance(dtype: np.dtype[Any], rtol: float | None = None, atol: float | None = None) -> tuple[float, float]:
+    """Give rtol and atol for a dtype; what the caller gave counts for floating point only."""
+    smaller = (2.5e-1, 1e-1) if dtype.name.startswith("float") else None
+    default = _TOLERANCES.get(dtype.name, smaller)
+    if default is None:
+        return 0.0, 0.0
+    return default[0] if rtol is None else rtol, default[1] if atol is None else atol
+
+
+def compare(
+    a: Runner | onnx.ModelProto | str | os.PathLike[str],
+    b: Runner | onnx.ModelProto | str | os.PathLike[str],
+    feeds: Sequence[Feeds] | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Run two models on the same inputs and compare their outputs.
+
+    Args:
+        a: The model that is right: a path, a model in memory, or a ``Runner`` that holds it.
+        b: The model in question. If it does not load or run, that is a difference.
+        feeds: Inputs by name, any number of times; made by ``find_feeds`` if not given.
+        rtol: Instead of the default of each floating-point dtype.
+        atol: Instead of the default of each floating-point dtype.
+        seed: Of the inputs that are made.
+
+    Raises:
+        ModelError: ``a`` does not load or run.
+        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it.
+    """
+    first = a if isinstance(a, Runner) else Runner(a)
+    if feeds is None:
+        runs = find_feeds(first, seed)
+    elif feeds:
+        runs = [(given, first.run(given)) for given in feeds]
+    else:
+        raise UsageError("no feeds to compare on: give at least one, or None to have them made")
+    outputs: list[OutputDifference] = []
+    engine, error = first.engine, None
+    try:
+        second = b if isinstance(b, Runner) else Runner(b)
+        if second.engine != engine:  # they round differently, so a small difference may be theirs
+            engine = f"{engine}, {second.engine}"
+        for number, (given, expected) in enumerate(runs):
+            outputs += compare_outputs(expected, second.run(given), feed=number, rtol=rtol, atol=atol)
+    except (ModelError, UsageError) as failure:
+        error = str(failure)
+    equal = error is None and all(output.equal for output in outputs)
+    return Verification(equal, len(runs), tuple(outputs), seed, rtol, atol, engine, error)
+
+
+def compare_outputs(
+    expected: Mapping[str, Array],
+    actual: Mapping[str, Array],
+    *,
+    feed: int = 0,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> list[OutputDifference]:
+    """Compare the outputs of two runs, in order; ``feed`` is only noted."""
+    found: list[OutputDifference] = []
+    for number, (name, other) in enumerate(itertools.zip_longest(expected, actual)):
+        if name != other:
+            reason = f"output {number} is {other!r}, wanted {name!r}"
+            found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
+        else:
+            relative, absolute = tolerance(expected[name].dtype, rtol, atol)
+            blank = OutputDifference(name, feed, equal=False, rtol=relative, atol=absolute)
+            found.append(_compare_arrays(expected[name], actual[name], blank))
+    return found
+
+
+def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
+    """Make up to three inputs that a model runs on, of different sizes, and give them with the outputs.
+
+    A signature may hide that two dimensions have to agree, or how large one has to be. So sizes and equalities
+    are tried, at most 250, until the model runs and computes something finite.
+
+    Raises:
+        ModelError: The model runs on none of them.
+        UsageError: Inputs cannot be made for the model.
+    """
+    maker = FeedMaker(model.proto())
+    blank: tuple[Ties, int, Feeds, Outputs] | None = None
+    first_error = None
+    for ties, variant in itertools.islice(_attempts(maker.shapes), _MAX_TRIES):
+        feeds = maker.make(seed, variant, ties)
+        try:
+            outputs = model.run(feeds)
+        except ModelError as error:
+            first_error = first_error or error
+            continue
+        found = ties, variant, feeds, outputs
+        if not outputs or any(_finite(array).any() for array in outputs.values()):
+            break
+        blank = blank or found
+    else:
+        if blank is None:
+            raise ModelError(f"{first_error} (on the inputs that were made for it; give --feeds)") from first_error
+        found = blank
+    ties, variant, feeds, outputs = found
+    runs = {variant: (feeds, outputs)}
+    start = variant - variant % 3
+    for other in range(start, start + 3 if maker.shapes else start):
+        if other == variant:
+            continue
+        feeds = maker.make(seed, other, ties)
+        try:
+            runs[other] = feeds, model.run(feeds)
+        except ModelError:  # too small, or a value that the model refuses: the others have to do
+            continue
+    return [runs[number] for number in sorted(runs)]
+
+
+def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
+    """Combine ties with sizes, the likely first; where no dimension is symbolic only the values differ."""
+    likely = list(tie_plans(shapes, changes=1))
+    yield from ((ties, 3 * scale) for scale in range(len(UNITS)) for ties in likely)
+    yield from (({}, variant) for variant in (1, 2))
+    yield from ((ties, 0) for ties in tie_plans(shapes, changes=2) if ties not in likely)
+
+
+def _compare_arrays(a: Array, b: Array, blank: OutputDifference) -> OutputDifference:
+    """Fill in what two arrays show; the names and tolerances are those of ``blank``."""
+    if a.dtype != b.dtype:
+        return dataclasses.replace(blank, reason=f"dtype {b.dtype}, wanted {a.dtype}")
+    if a.shape != b.shape:
+        return dataclasses.replace(blank, reason=f"shape {list(b.shape)}, wanted {list(a.shape)}")
+    if a.size == 0:
+        return dataclasses.replace(blank, equal=True)
+    wide_a, wide_b = _widened(a), _widened(b)
+    finite = _finite(a) & _finite(b)
+    same, distance, magnitude = _distances(wide_a, wide_b)
+    with np.errstate(invalid="ignore"):  # infinity times an rtol of 0
+        agrees = same | (finite & (distance <= blank.atol + blank.rtol * magnitude))
+    equal = bool(agrees.all())
+    considered = agrees if equal else ~agrees
+    worst = np.unravel_index(int(np.argmax(np.where(considered, distance, -1.0))), a.shape)
+    divisible = considered & finite & (magnitude > 0)
+    return dataclasses.replace(
+        blank,
+        equal=equal,
+        max_abs=float(distance[worst]),
+        max_rel=float(np.max(distance[divisible] / magnitude[divisible], initial=0.0)),
+        index=tuple(int(i) for i in worst),
+        a=wide_a[worst] if wide_a.dtype.kind == "O" else wide_a[worst].item(),
+        b=wide_b[worst] if wide_b.dtype.kind == "O" else wide_b[worst].item(),
+        telling=_telling(a),
+    )
+
+
+def _widened(array: Array) -> Array:
+    """Convert to the widest type of its kind, where distances are exact or nearly so."""
+    if array.dtype.kind in "OUS":
+        return array.astype(object)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    if "float" in array.dtype.name:
+        return array.astype(np.float64)
+    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64)
+
+
+def _finite(array: Array) -> NDArray[np.bool_]:
+    wide = _widened(array)
+    return np.isfinite(wide) if wide.dtype.kind in "fc" else np.ones(wide.shape, np.bool_)
+
+
+def _telling(array: Array) -> bool:
+    values = array[_finite(array)]
+    return bool(values.size == array.size == 1 or (values.size and np.any(values != values[0])))
+
+
+def _distances(a: Array, b: Array) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    """Give, for each element of two widened arrays: the same value or both NaN; ``|a - b|``; ``|a|``."""
+    same = np.asarray(a == b, np.bool_)
+    if a.dtype.kind == "O":
+        return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)
+    if a.dtype.kind in "iu":  # modulo 2**64, so it cannot overflow
+        gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
+        return same, gap.astype(np.float64), np.abs(a.astype(np.float64))
+    same |= np.isnan(a) & np.isnan(b)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(a - b)
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    return same, np.where(same, 0.0, gap), np.abs(a)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple | list):
+        return [_plain(element) for element in cast("list[Any]", value)]
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else repr(value)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,261 @@
+"""Make inputs for a model from its signature: seeded, of consistent sizes, and inside what its tables hold.
+
+Values, by what the input is used for:
+
+| input | values |
+|---|---|
+| floating point | standard normal |
+| "mask" in its name, or only compared, cast to bool, or subtracted from 1 | 0 and 1, the first of each row 1 |
+| an index into a table | below the table's size |
+| other integers | 0 to 3; of 8 bits: 0 to 127 |
+| bool | both |
+| string | "a" to "f" |
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+
+from gehost.errors import UsageError
+from gehost.verify.sizes import Dims, Sizes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+_TENSOR = onnx.TensorProto
+_INTEGERS = frozenset(value for name, value in _TENSOR.DataType.items() if re.fullmatch(r"U?INT\d+", name))
+_NO_NUMBER = (_TENSOR.UNDEFINED, _TENSOR.STRING)
+# Operator: slot of the indices → slot of the table.
+_TABLES = MappingProxyType(
+    {
+        "Gather": {1: 0},
+        "GatherElements": {1: 0},
+        "GatherND": {1: 0},
+        "ScatterElements": {1: 0},
+        "ScatterND": {1: 0},
+        "EmbedLayerNormalization": {0: 2, 1: 4},
+    }
+)
+_SAME_VALUES = frozenset(("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")).union(
+    ("Expand", "Tile", "Slice", "Split", "Gather")
+)
+_SAME_VALUES_FROM_ANY = frozenset(("Concat", "Where"))
+_ONLY_TYPE_OR_SHAPE = frozenset(("Shape", "Size", "CastLike"))
+_TESTS = frozenset(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor"])
+# Initializers of more elements than this say nothing about shapes.
+_SMALL = 64
+
+
+class FeedMaker:
+    """Makes inputs for one model, of as many sizes as wanted; the model's weights need not be loaded.
+
+    Raises:
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has to give the inputs.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._inputs = _inputs(model)
+        readers = _Readers(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
+        self._uses = {i.name: readers.use(i.name) for i in self._inputs if i.element in _INTEGERS} if readers else {}
+
+    @property
+    def shapes(self) -> list[Dims]:
+        """The dimensions of each input; an unnamed one is a symbol of its own."""
+        return [spec.dims for spec in self._inputs]
+
+    def make(self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None) -> dict[str, Array]:
+        """Make a value for every input that has no initializer; the arguments are those of ``Sizes``."""
+        sizes = Sizes(self.shapes, variant, ties or {})
+        feeds: dict[str, Array] = {}
+        for spec in self._inputs:
+            # By name: a model with one input more, or in another order, gets the same values for the others.
+            rng = np.random.default_rng([seed, variant, zlib.crc32(spec.name.encode())])
+            use = self._uses.get(spec.name, _Use())
+            bound = min(sizes.known(use.tables), default=None)
+            feeds[spec.name] = _values(spec, tuple(sizes[dim] for dim in spec.dims), bound, use, rng)
+        return feeds
+
+
+def make_feeds(model: onnx.ModelProto, seed: int = 0, variant: int = 0) -> dict[str, Array]:
+    """Make a value for every input that has no initializer.
+
+    Args:
+        model: The model; its weights need not be loaded.
+        seed: Of the random numbers.
+        variant: Which sizes: 0, 1, 2 small ones (in 1 the batch is 1), from 3 on larger ones.
+
+    Raises:
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has to give the inputs.
+    """
+    return FeedMaker(model).make(seed, variant)
+
+
+def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Read inputs by name from an ``.npz`` file.
+
+    Raises:
+        UsageError: The file cannot be read, is no ``.npz``, or holds pickled objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{os.fspath(path)} is not an .npz file with one array for each input: {error}") from error
+
+
+class _Input(NamedTuple):
+    name: str
+    element: int
+    dims: Dims
+
+
+class _Use(NamedTuple):
+    """What an integer input is good for: the sizes of the tables it indexes; ``tested`` if only 0 or not matters."""
+
+    tables: Dims = ()
+    tested: bool = False
+
+
+class _Readers:
+    """Who reads what in a model, with functions inlined and shapes inferred."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        self._shapes: dict[str, Dims] = {}
+        self._ones: set[str] = set()
+        self._index(_without_weights(model).graph)
+
+    def use(self, name: str) -> _Use:
+        """Follow an input to where its values matter."""
+        pending, seen = [name], {name}
+        tables: list[int | str] = []
+        tests = others = 0
+        while pending:
+            for node, slot in self._readers.get(pending.pop(), ()):
+                if slot in (indexed := _TABLES.get(node.op_type, {})):
+                    tables += self._table_sizes(node, indexed[slot])
+                    others += 1
+                elif self._is_test(node, slot):
+                    tests += 1
+                elif node.op_type in (_SAME_VALUES if slot == 0 else _SAME_VALUES_FROM_ANY):
+                    pending += [output for output in node.output if output not in seen]
+                    seen.update(node.output)
+                elif node.op_type not in _ONLY_TYPE_OR_SHAPE:
+                    others += 1
+        return _Use(tuple(tables), tests > 0 == others)
+
+    def _index(self, graph: onnx.GraphProto) -> None:
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            self._shapes[value.name] = _dims(value)
+        self._ones.update(tensor.name for tensor in graph.initializer if _is_one(tensor))
+        for node in graph.node:
+            for slot, name in enumerate(node.input):
+                self._readers[name].append((node, slot))
+            for attribute in node.attribute:
+                if node.op_type == "Constant" and (attribute.f == 1 or attribute.i == 1 or _is_one(attribute.t)):
+                    self._ones.update(node.output)
+                for body in (attribute.g, *attribute.graphs):
+                    self._index(body)
+
+    def _table_sizes(self, node: onnx.NodeProto, table: int) -> Dims:
+        """The size of the table's axis; for tuples of indices those of all axes."""
+        dims = self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
+        if node.op_type.endswith("ND"):
+            return dims
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        return dims[axis : axis + 1 or None]
+
+    def _is_test(self, node: onnx.NodeProto, slot: int) -> bool:
+        if node.op_type == "Cast":
+            return any(a.name == "to" and a.i == _TENSOR.BOOL for a in node.attribute)
+        if node.op_type == "Sub":
+            return slot == 1 and node.input[0] in self._ones
+        return node.op_type in _TESTS or (node.op_type == "Where" and slot == 0)
+
+
+def _inputs(model: onnx.ModelProto) -> list[_Input]:
+    """List the inputs that have no initializer."""
+    initialized = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
+    found: list[_Input] = []
+    for value in model.graph.input:
+        if value.name in initialized:
+            continue
+        kind = value.type.WhichOneof("value") or "value of unknown type"
+        if kind != "tensor_type":
+            raise UsageError(f"input {value.name!r} is a {kind.removesuffix('_type')}; give --feeds")
+        if not value.type.tensor_type.HasField("shape"):
+            raise UsageError(f"input {value.name!r} has no declared rank; give --feeds")
+        found.append(_Input(value.name, value.type.tensor_type.elem_type, _dims(value)))
+    return found
+
+
+def _values(spec: _Input, shape: tuple[int, ...], bound: int | None, use: _Use, rng: np.random.Generator) -> Array:
+    if spec.element == _TENSOR.STRING:
+        return rng.choice(np.array(list("abcdef"), dtype=object), shape)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(spec.element)
+    if "mask" in spec.name.lower() or (use.tested and bound is None):
+        mask = rng.integers(0, 2, shape)
+        if shape:  # a row without any 1 gives nothing but NaN after a softmax
+            mask[..., :1] = 1
+        return mask.astype(dtype)
+    if spec.element == _TENSOR.BOOL:
+        return rng.integers(0, 2, shape).astype(dtype)
+    if spec.element in _INTEGERS:
+        default = 128 if spec.element in (_TENSOR.INT8, _TENSOR.UINT8) else 4
+        return rng.integers(0, default if bound is None else max(bound, 1), shape).astype(dtype)
+    values = rng.standard_normal(shape)
+    return (values + 1j * rng.standard_normal(shape) if dtype.kind == "c" else values).astype(dtype)
+
+
+def _dims(value: onnx.ValueInfoProto) -> Dims:
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or f"{value.name}:{axis}"
+        for axis, d in enumerate(value.type.tensor_type.shape.dim)
+    )
+
+
+def _is_one(tensor: onnx.TensorProto) -> bool:
+    if math.prod(tensor.dims) != 1 or tensor.data_location == _TENSOR.EXTERNAL or tensor.data_type in _NO_NUMBER:
+        return False
+    return bool(np.all(onnx.numpy_helper.to_array(tensor) == 1))
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy a model with functions inlined and shapes inferred; large initializers become mere inputs."""
+    import onnx.inliner
+    import onnx.shape_inference
+
+    graph = model.graph
+    lean = onnx.ModelProto(ir_version=max(model.ir_version, 4), opset_import=model.opset_import, functions=model.functions)
+    lean.graph.name = graph.name
+    lean.graph.node.extend(graph.node)
+    lean.graph.input.extend(graph.input)
+    lean.graph.output.extend(graph.output)
+    lean.graph.value_info.extend(graph.value_info)
+    declared = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        if math.prod(tensor.dims) <= _SMALL and tensor.data_location != _TENSOR.EXTERNAL:
+            lean.graph.initializer.append(tensor)
+        if tensor.name not in declared:
+            lean.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    if lean.functions:
+        lean = onnx.inliner.inline_local_functions(lean)
+    try:
+        return onnx.shape_inference.infer_shapes(lean, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        return lean  # fewer tables have a known size

@@ -1,0 +1,195 @@
+"""Run a model as it is written: ONNX Runtime without optimizations, or the reference evaluator without it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import onnx
+import onnx.external_data_helper
+
+from gehost.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+# What ONNX Runtime says when the fault is in the inputs that it was given.
+_BAD_INPUT = ("Unexpected input data type", "Invalid rank for input", "Got invalid dimensions for input")
+
+
+class Runner:
+    """One model, loaded once, that runs on as many inputs as wanted.
+
+    The engine is ``onnxruntime`` with one thread and every optimization off. It is ``reference``
+    (``onnx.reference``, functions inlined) where ONNX Runtime is not installed or cannot run the types of
+    the model. Changes made to a ``ModelProto`` afterwards are not seen.
+
+    Args:
+        model: A path, or a model in memory.
+        base_dir: The directory of the external data of a model in memory.
+
+    Raises:
+        ModelError: No engine can load the model.
+    """
+
+    def __init__(self, model: onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | Path | None = None) -> None:
+        self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
+        self._name = str(self._source) if isinstance(self._source, Path) else f"model {self._source.graph.name!r}"
+        directory = None if base_dir is None else Path(base_dir)
+        self._engine: _OnnxRuntime | _Reference
+        try:
+            try:
+                self._engine = _OnnxRuntime(self._source, directory)
+            except (ImportError, _UnsupportedError):
+                if isinstance(self._source, Path):
+                    directory = self._source.parent
+                self._engine = _Reference(self.proto(), directory)
+        except ModelError:
+            raise
+        except Exception as error:  # both engines raise whatever they like
+            cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
+            raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
+
+    @property
+    def name(self) -> str:
+        """The path, or the name of the graph."""
+        return self._name
+
+    @property
+    def engine(self) -> str:
+        """``onnxruntime`` or ``reference``."""
+        return self._engine.name
+
+    def proto(self) -> onnx.ModelProto:
+        """The model, without external data."""
+        if isinstance(self._source, onnx.ModelProto):
+            return self._source
+        try:
+            return onnx.ModelProto.FromString(self._source.read_bytes())
+        except Exception as error:  # protobuf's own, and OSError
+            raise ModelError(f"{self._name} does not load: {_one_line(error)}") from error
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Compute the outputs, by name and in the model's order.
+
+        A sequence or map is given by element (``scores[0]``), an optional value that is absent not at all.
+
+        Raises:
+            UsageError: An input is missing, unknown, or not of the declared type or shape.
+            ModelError: The model fails while it runs.
+        """
+        required, optional = self._engine.inputs
+        wrong = [name for name in feeds if name not in required and name not in optional]
+        missing = [name for name in required if name not in feeds]
+        if wrong or missing:
+            what = f"has no input {wrong[0]!r}" if wrong else f"needs a value for input {missing[0]!r}"
+            raise UsageError(f"{self._name} {what}; its inputs are {', '.join(map(repr, required)) or 'none'}")
+        try:
+            values = self._engine.run(feeds)
+        except Exception as error:  # as above
+            text = _one_line(error)
+            if text.startswith(_BAD_INPUT):
+                raise UsageError(f"{self._name}: {text}") from error
+            raise ModelError(f"{self._name} does not run: {text}") from error
+        return dict(item for name, value in values.items() for item in _tensors(name, value))
+
+
+class _UnsupportedError(Exception):
+    """ONNX Runtime cannot run a model that may well be right: a kernel is missing, or a type has no numpy type."""
+
+
+class _OnnxRuntime:
+    name = "onnxruntime"
+
+    def __init__(self, source: onnx.ModelProto | Path, directory: Path | None) -> None:
+        self._runtime: Any = importlib.import_module("onnxruntime")
+        options = self._runtime.SessionOptions()
+        options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        content = str(source) if isinstance(source, Path) else _serialized(_with_weights(source, directory))
+        try:
+            self._session: Any = self._runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            if type(error).__name__ == "NotImplemented":
+                raise _UnsupportedError(_one_line(error)) from error
+            raise
+        for value in (*self._session.get_inputs(), *self._session.get_outputs()):
+            if re.search(r"\((bfloat16|float8|float4)", value.type):
+                raise _UnsupportedError(f"{value.name} is a {value.type}")
+        self.inputs: tuple[list[str], list[str]] = (
+            [value.name for value in self._session.get_inputs()],
+            [value.name for value in self._session.get_overridable_initializers()],
+        )
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+        options = self._runtime.RunOptions()
+        options.log_severity_level = 4
+        names = [value.name for value in self._session.get_outputs()]
+        return dict(zip(names, self._session.run(names, dict(feeds), options), strict=True))
+
+
+class _Reference:
+    name = "reference"
+
+    def __init__(self, model: onnx.ModelProto, directory: Path | None) -> None:
+        from onnx.inliner import inline_local_functions
+        from onnx.reference import ReferenceEvaluator
+
+        if model.functions:
+            model = inline_local_functions(model)
+        model = _with_weights(model, directory)
+        self._evaluator: Any = ReferenceEvaluator(model)
+        initialized = {tensor.name for tensor in model.graph.initializer}
+        names = [value.name for value in model.graph.input]
+        self.inputs = ([n for n in names if n not in initialized], [n for n in names if n in initialized])
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
+        with np.errstate(all="ignore"):
+            values = self._evaluator.run(None, dict(feeds))
+        return dict(zip(self._evaluator.output_names, values, strict=True))
+
+
+def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
+    """Give the model itself if all its weights are in it, else a copy that holds them."""
+    if not any(onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer):
+        return model
+    if directory is None:
+        raise ModelError(f"the weights of model {model.graph.name!r} are in another file: give the path of the model")
+    full = onnx.ModelProto()
+    full.CopyFrom(model)
+    onnx.external_data_helper.load_external_data_for_model(full, str(directory))
+    return full
+
+
+def _serialized(model: onnx.ModelProto) -> bytes:
+    try:
+        return model.SerializeToString()
+    except Exception as error:  # protobuf's own, or ValueError, by version
+        raise ModelError(f"model {model.graph.name!r} is too large to run from memory: give its path") from error
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    """Give the tensors of an output, with the names of their places in it."""
+    if isinstance(value, Mapping):
+        for key, element in cast("Mapping[Any, Any]", value).items():
+            yield from _tensors(f"{name}[{key}]", element)
+    elif isinstance(value, list | tuple):
+        for number, element in enumerate(cast("list[Any]", value)):
+            yield from _tensors(f"{name}[{number}]", element)
+    elif value is not None:
+        array: Array = np.asarray(value)
+        yield name, array.astype(object) if array.dtype.kind in "US" else array
+
+
+def _one_line(error: BaseException) -> str:
+    """The first line of an error, without ONNX Runtime's own prefix."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", lines[0])

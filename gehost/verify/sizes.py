@@ -1,0 +1,119 @@
+"""Give the symbolic dimensions of a signature sizes.
+
+A symbol has one size wherever it stands and two symbols never the same, so that mixed-up axes show. Sums and products
+of symbols (``past + seq``, ``2*s0``) are computed; any other text is a symbol as it stands.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+Dims = tuple[int | str, ...]
+Ties = dict[str, tuple[str, ...]]
+
+# Three variants of small sizes, then three each where all but the leading dimensions are multiples of these.
+UNITS = (1, 8, 32, 224)
+_EXPRESSION = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
+
+
+class Sizes:
+    """The size of every symbol in one variant.
+
+    Args:
+        shapes: Of all inputs, in order.
+        variant: 0, 1, 2: small sizes, in 1 the first symbol (the batch, as a rule) is 1; from 3 on larger ones.
+        ties: Sizes that the signature hides: symbol → the symbols that it is the sum of.
+    """
+
+    def __init__(self, shapes: Sequence[Dims], variant: int, ties: Mapping[str, Sequence[str]]) -> None:
+        self._ties = ties
+        scale, choice = divmod(variant, 3)
+        unit = UNITS[min(scale, len(UNITS) - 1)]
+        leading = {symbol for dims in shapes for symbol in _symbols(*dims[:1])}
+        fixed = {dim for dims in shapes for dim in dims}
+        # Primes, so that a Reshape does not fit by chance; and not the sizes of fixed dimensions.
+        start = (2, 5, 3)[choice]
+        small = (n for n in itertools.count(start) if n not in fixed and all(n % k for k in range(2, n)))
+        large = (n for n in itertools.count(unit * (1 + choice), unit) if n not in fixed)
+        symbols = list(dict.fromkeys(symbol for dims in shapes for symbol in _symbols(*dims)))
+        self._sizes = {s: next(small if unit == 1 or s in leading else large) for s in symbols}
+        if choice == 1 and symbols:
+            self._sizes[symbols[0]] = 1
+
+    def __getitem__(self, dim: int | str) -> int:
+        if isinstance(dim, int):
+            return dim
+        if dim in self._ties:
+            return sum(self[symbol] for symbol in self._ties[dim])
+        if dim in self._sizes:
+            return self._sizes[dim]
+        if dim.isdecimal():
+            return int(dim)
+        for sign, combine in (("+", sum), ("*", math.prod)):
+            if sign in dim and _EXPRESSION.fullmatch(dim):
+                return combine(self[part.strip()] for part in dim.split(sign))
+        raise KeyError(dim)
+
+    def known(self, dims: Dims) -> list[int]:
+        """Evaluate the dimensions that name no symbol from elsewhere, such as one that shape inference made up."""
+        found: list[int] = []
+        for dim in dims:
+            try:
+                found.append(self[dim])
+            except KeyError:
+                continue
+        return found
+
+
+def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
+    """Guess the equalities and sums between symbols that a model may need and its signature does not tell.
+
+    First none; then symbols on one axis of inputs of one rank are equal; then that with up to ``changes`` symbols
+    free, equal to another symbol or to the sum of two others. Never circular: only free symbols are named.
+    """
+    aligned = _aligned(shapes)
+    yield {}
+    if aligned:
+        yield aligned
+    order = list(dict.fromkeys(symbol for dims in shapes for symbol in _symbols(*dims)))
+    free = [symbol for symbol in order if symbol not in aligned]
+    moves: list[tuple[str, tuple[str, ...]]] = []
+    for symbol in reversed(order):
+        others = [f for f in free if f != symbol]
+        targets = [(), *((f,) for f in others), *itertools.combinations(others, 2)]
+        moves += [(symbol, target) for target in targets if target != aligned.get(symbol, ())]
+    for count in range(1, changes + 1):
+        for chosen in itertools.combinations(moves, count):
+            changed = dict(chosen)
+            ties = {symbol: target for symbol, target in {**aligned, **changed}.items() if target}
+            if len(changed) == count and not any(part in ties for target in ties.values() for part in target):
+                yield ties
+
+
+def _aligned(shapes: Sequence[Dims]) -> Ties:
+    """Tie each symbol to the first one on the same axis of an input of the same rank."""
+    order = list(dict.fromkeys(symbol for dims in shapes for symbol in _symbols(*dims)))
+    leaders: dict[tuple[int, int], str] = {}
+    earlier: dict[str, str] = {}
+    for dims in shapes:
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, str) and dim in order:
+                leader = leaders.setdefault((len(dims), axis), dim)
+                if order.index(leader) < order.index(dim):
+                    earlier.setdefault(dim, leader)
+    aligned: Ties = {}
+    for symbol in order:  # what it is tied to comes earlier
+        if symbol in earlier:
+            aligned[symbol] = aligned.get(earlier[symbol], (earlier[symbol],))
+    return aligned
+
+
+def _symbols(*dims: int | str) -> Iterator[str]:
+    """The symbols of dimensions: the parts of sums and products, else the text as it stands."""
+    for dim in dims:
+        if isinstance(dim, str):
+            parts = re.split(r"\s*[+*]\s*", dim) if _EXPRESSION.fullmatch(dim) else [dim]
+            yield from (part for part in parts if not part.isdecimal())
