@@ -200,6 +200,7 @@ class Model:
                 value.producer = None
             graph.values.clear()
             graph.by_op.clear()
+            graph.inputs, graph.outputs = [], []
             graph.head = graph.tail = None
         self.journal.commit()
 

@@ -1,0 +1,55 @@
+"""What tests of matching share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost.es.graph import EsGraphBuilder, EsTensor
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import MatchResult, Pattern, PatternMatcher
+
+Make = Callable[..., EsTensor | Sequence[EsTensor]]
+
+
+class Finder:
+    """Finds what a function builds from placeholders in graphs of ONNX text.
+
+    Attributes:
+        model: the model that was searched last.
+    """
+
+    model: Model
+
+    def load(self, text: str, opset: int = 17, ir: int = 10) -> Model:
+        self.model = Model(onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> {text}'))
+        return self.model
+
+    @staticmethod
+    def pattern(make: Make, inputs: int = 1) -> Pattern:
+        builder = EsGraphBuilder("pattern")
+        return Pattern(builder.BuildAndReset(make(*builder.CreateInputs(inputs))))
+
+    def matches(
+        self, text: str, make: Make, inputs: int = 1, *, opset: int = 17, ir: int = 10, registry: OpRegistry | None = None, **config: bool
+    ) -> list[MatchResult]:
+        model = self.load(text, opset, ir)
+        return list(PatternMatcher(self.pattern(make, inputs), model, PatternMatcherConfig(**config), registry))
+
+    def outputs(self, text: str, make: Make, inputs: int = 1, **options: Any) -> list[list[str]]:
+        """The names of the matched outputs, match by match."""
+        return [[value.name for value in match.outputs] for match in self.matches(text, make, inputs, **options)]
+
+    def bound(self, text: str, make: Make, inputs: int = 1, **options: Any) -> list[list[str]]:
+        """The names of what the placeholders stand for, match by match."""
+        return [[value.name for value in match.inputs] for match in self.matches(text, make, inputs, **options)]
+
+
+@pytest.fixture
+def find() -> Finder:
+    return Finder()

@@ -1,0 +1,205 @@
+"""From an author's graph to a source pattern at the model's opset, and why that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from gehost import es, ops
+from gehost.errors import PatternError
+from gehost.es.graph import EsGraphBuilder
+from gehost.ops import OpRegistry
+from gehost.pattern.build import NotApplicable, build_source, check_pattern, resolve_op
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.rule import ANY, Kind, SourcePattern
+
+EMPTY = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+STRICT = PatternMatcherConfig(ir_attr_match=True)
+
+
+@pytest.fixture
+def source(find):
+    def build(make, opset: int = 17, inputs: int = 1, config: PatternMatcherConfig | None = None, registry=None) -> SourcePattern:
+        builder = EsGraphBuilder("pattern")
+        graph = builder.BuildAndReset(make(*builder.CreateInputs(inputs)))
+        return build_source(graph, [], config or PatternMatcherConfig(), find.load(EMPTY, opset), registry or OpRegistry())
+
+    return build
+
+
+def asked(pattern: SourcePattern) -> dict[str, object]:
+    """What the first operator's constraints ask, by parameter; ``absent`` where it must be absent."""
+    return {c.name: "absent" if c.kind is Kind.ABSENT else c.wanted for c in pattern.ops[0].constraints}
+
+
+@pytest.fixture
+def registry() -> OpRegistry:
+    namespace = {"ops": ops}
+    exec("ops.register('ge::GEMM', inputs=['a', 'b'], attributes={'alpha': 1.0, 'beta': 0.5})", namespace)
+    made = OpRegistry()
+    made.add_marked(namespace)
+    return made
+
+
+# -- what is no pattern ---------------------------------------------------------------------------------------------
+
+
+def unread(a, b):
+    return es.Relu(a)
+
+
+def loose(a, b):
+    es.Neg(b)
+    return es.Relu(a) + b
+
+
+def twice(a, b):
+    made = es.Relu(a + b)
+    return [made, made]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda a, b: a, "has no operator"),
+        (unread, "no operator of pattern 'pattern' reads input input1"),
+        (loose, "Neg of pattern 'pattern' reaches no output"),
+        (lambda a, b: [es.Add(a, b), a], "output 1 of pattern 'pattern' is not made by an operator"),
+        (twice, "output 1 of pattern 'pattern' is given twice"),
+        (lambda a, b: es.If(a + b, num_outputs=1), "If holds nested graphs and cannot stand in a pattern"),
+        (lambda a, b: es.AnyOf("Add", "Loop")(a, b, a), "Loop holds nested graphs"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_its_line(make, message):
+    builder = EsGraphBuilder("pattern")
+    graph = builder.BuildAndReset(make(*builder.CreateInputs(2)))
+    with pytest.raises(PatternError, match=message) as caught:
+        check_pattern(graph)
+    assert str(caught.value).startswith(f"{__file__}:")
+
+
+def test_operators_that_nobody_knows_are_named(source, registry, find):
+    with pytest.raises(PatternError, match=r"test_build.py:\d+: neither ONNX nor a vendor file has an operator Relux; did you mean Relu\?"):
+        source(es.Relux)
+    with pytest.raises(PatternError, match="has an operator GEMM"):
+        source(es.GEMM, inputs=2)
+    assert list(source(es.GEMM, inputs=2, registry=registry).ops[0].ops) == ["ge::GEMM"]
+    model = find.load(EMPTY)
+    assert resolve_op("GEMM", model, registry, "here") == "ge::GEMM"
+    assert resolve_op("ai.onnx::Relu", model, registry, "here") == "Relu"
+    assert resolve_op("acme::X", model, registry, "here") == "acme::X"
+
+
+# -- what this opset lacks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "opset", "reason"),
+    [
+        (es.Gelu, 19, "Gelu needs opset 20, the model has 19"),
+        (lambda x: es.Upsample(x, mode="nearest"), 10, "opset 10 has no Upsample"),
+        (es.op("ai.onnx.ml::Scaler"), 17, "ai.onnx.ml::Scaler needs a domain that the model does not import"),
+        (lambda x: es.ReduceMean(x, noop_with_empty_axes=1), 17, "ReduceMean of opset 17 has no parameter noop_with_empty_axes"),
+        (lambda x: es.constrain(es.Relu(es.Reshape(x, x)), ), 4, "Reshape of opset 4 has no input 1"),
+        (lambda x: es.constrain(es.Softmax(x), axis=1), 17, None),
+        (lambda x: es.constrain(es.Split(x, num_outputs=2)[0], num_outputs=2), 13, "Split of opset 13 has no parameter num_outputs"),
+        (lambda x: es.Clip(x, x), 10, "Clip of opset 10 has no input 1"),
+        (es.AnyOf("Gelu", "Mish"), 17, "Mish needs opset 18, the model has 17"),
+    ],
+)
+def test_what_the_opset_lacks_makes_a_pattern_not_applicable(source, make, opset, reason):
+    if reason is None:
+        assert source(make, opset)
+        return
+    with pytest.raises(NotApplicable) as caught:
+        source(make, opset)
+    assert str(caught.value) == reason
+
+
+def test_a_parameter_that_is_given_its_default_is_not_needed(source):
+    assert source(lambda x: es.ReduceMean(x, noop_with_empty_axes=0), 17).ops
+    assert source(lambda x: es.BatchNormalization(x, x, x, x, x, training_mode=0), 9).ops
+
+
+def test_of_several_operators_those_that_the_opset_has_remain(source):
+    assert list(source(es.AnyOf("Gelu", "Relu", "ge::Gelu"), 17).ops[0].ops) == ["Relu", "ge::Gelu"]
+    assert list(source(es.AnyOf("Gelu", "Relu", "ge::Gelu"), 20).ops[0].ops) == ["Gelu", "Relu", "ge::Gelu"]
+
+
+# -- parameters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 17, 18, 20])
+def test_parameters_are_not_asked_about_unless_they_are_constrained(source, opset):
+    assert asked(source(lambda x: es.ReduceMean(x, axes=[1], keepdims=0), opset)) == {}
+    made = source(lambda x: es.constrain(es.ReduceMean(x), axes=[1], keepdims=None), opset)
+    assert asked(made) == {"axes": [1], "keepdims": "absent"}
+    assert len(made.ops[0].inputs) == 1
+
+
+def test_a_number_by_position_is_asked_about_at_every_opset(source):
+    old, new = (source(lambda x: es.Clip(x, None, 6.0), opset) for opset in (10, 11))
+    assert (asked(old), len(old.ops[0].inputs)) == ({"max": 6.0}, 1)
+    low, high = new.ops[0].inputs[1:]
+    assert (asked(new), low) == ({}, None)
+    assert high.constant.by_value
+    assert asked(source(lambda x: es.Pad(x, [1, 1]), 10)) == {"pads": [1, 1]}
+
+
+def test_an_input_of_which_nothing_was_said_is_open_only_where_it_is_a_parameter(source):
+    pad = source(lambda x, v: es.Pad(x, constant_value=v), 17, 2).ops[0]
+    assert [pad.inputs[1] is ANY, pad.inputs[1] is None] == [True, False]
+    pad = source(lambda x, v: es.Pad(x, None, v), 17, 2).ops[0]
+    assert pad.inputs[1] is None
+    resize = source(lambda x, s: es.Resize(x, sizes=s), 17, 2).ops[0]
+    assert resize.inputs[1:3] == (None, None)
+
+
+def test_strict_parameters_are_those_of_the_opset_with_their_defaults(source):
+    assert asked(source(lambda x: es.ReduceMean(x, axes=[-1]), 13, config=STRICT)) == {"axes": [-1], "keepdims": 1}
+    assert asked(source(lambda x: es.ReduceMean(x, axes=[-1]), 18, config=STRICT)) == {
+        "axes": [-1], "keepdims": 1, "noop_with_empty_axes": 0
+    }  # fmt: skip
+    assert asked(source(lambda x: es.ReduceMean(x), 18, config=STRICT))["axes"] == "absent"
+    assert asked(source(lambda x: es.Dropout(x), 13, config=STRICT)) == {"ratio": 0.5, "seed": "absent"}
+    assert asked(source(lambda x: es.Pad(x, pads=[1, 1]), 10, config=STRICT)) == {"pads": [1, 1], "constant_value": 0.0, "mode": "constant"}
+    assert asked(source(lambda x: es.Split(x, num_outputs=2)[0], 18, config=STRICT)) == {"axis": 0, "split": "absent"}
+    assert asked(source(lambda x: es.Softmax(x), 11, config=STRICT)) == {"axis": -1}
+    assert asked(source(lambda x: es.Softmax(x), 13, config=STRICT)) == {"axis": -1}
+    made = source(lambda x: es.constrain(es.Gemm(x, x, alpha=2.0), transB=1), 13, config=STRICT)
+    assert asked(made) == {"transB": 1, "alpha": 2.0, "beta": 1.0, "transA": 0}
+    assert made.ops[0].exact_attributes is None
+
+
+def test_an_operator_without_schema_carries_no_other_attributes(source, registry):
+    made = source(lambda x: es.op("acme::F")(x, a=1), config=STRICT)
+    assert (asked(made), made.ops[0].exact_attributes) == ({"a": 1}, {"a"})
+    made = source(lambda x: es.GEMM(x, x, beta=2.0), config=STRICT, registry=registry)
+    assert (asked(made), made.ops[0].exact_attributes) == ({"alpha": 1.0, "beta": 2.0}, {"alpha", "beta"})
+    assert source(lambda x: es.op("acme::F")(x, a=1)).ops[0].exact_attributes is None
+
+
+# -- tensors --------------------------------------------------------------------------------------------------------
+
+
+def test_constants_ask_what_the_configuration_says(find):
+    builder = EsGraphBuilder("pattern")
+    x = builder.CreateInput(0)
+    graph = builder.BuildAndReset((x + builder.CreateScalar(1.0)) * 2.0 - builder.CreateConst(3.0, rtol=0.1))
+    for strict in (False, True):
+        config = PatternMatcherConfig(const_value_match=strict)
+        made = build_source(graph, [], config, find.load(EMPTY), OpRegistry())
+        constants = [tensor.constant for tensor in made.tensors if tensor.constant is not None]
+        exact, literal, near = sorted(constants, key=lambda c: (c.array is not None) * c.array.item() if c.array is not None else 1.0)
+        assert (exact.array is not None, exact.by_value) == (strict, False)
+        assert (literal.by_value, literal.array.item()) == (True, 2.0)
+        assert (near.by_value, near.rtol, near.array.item()) == (False, 0.1, 3.0)
+
+
+def test_tensors_are_numbered_once(source):
+    made = source(lambda a, b: es.Add(es.MatMul(a, b), a), inputs=2)
+    assert [tensor.index for tensor in made.tensors] == [0, 1, 2, 3]
+    assert (made.inputs, made.outputs, made.inner) == ((0, 1), (3,), (2,))
+    assert [t.index for t in made.ops[1].inputs] == [2, 0]
+    assert made.needed == {0, 1, 2, 3}
+    top = source(lambda x: es.TopK(x, K=1)[1])
+    assert top.needed == {0, 2}

@@ -1,0 +1,289 @@
+"""Structure: positions, identity of tensors and nodes, operands in any order, several outputs, what may be read outside."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from gehost import es
+from gehost.es.graph import EsGraphBuilder
+from gehost.ops import OpRegistry
+from gehost.pattern.build import build_source
+from gehost.pattern.compile import CompiledPattern
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import Pattern, PatternMatcher
+from gehost.pattern.rule import ANY
+
+
+def matmul_add(a, b, c):
+    return es.Add(es.MatMul(a, b), c)
+
+
+# -- positions ------------------------------------------------------------------------------------------------------
+
+
+def test_operands_match_by_position(find):
+    text = "g (float[2, 2] p, float[2, 2] q, float[2, 2] r) => (float[2, 2] y, float[2, 2] z) { t = MatMul(p, q) y = Add(t, r) s = MatMul(p, q) z = Add(r, s) }"
+    assert find.outputs(text, matmul_add, 3) == [["y"]]
+    assert find.bound(text, lambda a, b, c: es.Add(c, es.MatMul(a, b)), 3) == [["p", "q", "r"]]
+
+
+def test_a_placeholder_takes_any_tensor(find):
+    text = """g (float[2] p, float[2] g = {1, 2}) => (float[2] y) <float[2] w = {1, 2}> {
+        k = Constant<value = float[2] {1, 1}>() a = Add(p, g) b = Add(a, w) y = Add(b, k) }"""
+    assert find.bound(text, es.Add, 2) == [["p", "g"], ["a", "w"], ["b", "k"]]
+
+
+def test_an_absent_input_matches_an_absent_input_only(find):
+    text = """g (float[2] x, float l, float h) => (float[2] a, float[2] b, float[2] c, float[2] d, float[2] e) {
+        a = Clip(x, l, h) b = Clip(x, , h) c = Clip(x, l) d = Clip(x) e = Clip(x, l, ) }"""
+    assert find.outputs(text, lambda x, h: es.Clip(x, None, h), 2) == [["b"]]
+    assert find.outputs(text, lambda x, low, high: es.Clip(x, low, high), 3) == [["a"]]
+    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x, ) }", lambda x: es.op("ge::F")(x)) == [["y"]]
+    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x) }", lambda x: es.op("ge::F")(x, None)) == [["y"]]
+    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x, x) }", lambda x: es.op("ge::F")(x)) == []
+    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(, x) }", lambda x: es.op("ge::F")(x)) == []
+
+
+def test_a_parameter_in_an_input_is_not_asked_about(find):
+    text = "g (float[2] x, int64[1] t) => (float a, float b) <int64[1] w = {0}> { a = ReduceMean(x, w) b = ReduceMean(x, t) }"
+    assert find.outputs(text, es.ReduceMean, opset=18) == [["a"], ["b"]]
+    assert find.outputs("g (float[2] x) => (float a) { a = ReduceMean<axes = [0]>(x) }", es.ReduceMean) == [["a"]]
+    pads = "g (float[2] x, int64[2] p, float v) => (float[4] y, float[4] z) { y = Pad(x, p, v) z = Pad(x, p) }"
+    assert find.outputs(pads, lambda x, v: es.Pad(x, constant_value=v), 2) == [["y"]]
+    assert find.outputs(pads, lambda x, p: es.Pad(x, p), 2) == [["y"], ["z"]]
+    assert find.outputs(pads, lambda x, p: es.Pad(x, p, None), 2) == [["z"]], "None says that it is absent"
+    train = "g (float[2] x, float r, bool t) => (float[2] y, float[2] z) { y = Dropout(x, r, t) z = Dropout(x, r) }"
+    assert find.outputs(train, es.Dropout) == [["z"]], "training_mode is an input in every opset"
+
+
+def test_a_variadic_operator_has_the_count_that_is_written(find):
+    text = "g (float[2] p, float[2] q, float[2] r) => (float[4] y, float[6] z) { y = Concat<axis = 0>(p, q) z = Concat<axis = 0>(p, q, r) }"
+    assert find.outputs(text, lambda a, b: es.Concat(a, b, axis=0), 2) == [["y"]]
+    assert find.outputs(text, lambda a, b, c: es.Concat(a, b, c, axis=0), 3) == [["z"]]
+    split = "g (float[6] x) => (float[3] a, float[2] c) { a, b = Split(x) c, d, e = Split(x) }"
+    for opset in (11, 17):
+        assert find.outputs(split, lambda x: es.Split(x, num_outputs=2)[0], opset=opset) == [["a"]]
+        assert find.outputs(split, lambda x: es.Split(x, num_outputs=3)[0], opset=opset) == [["c"]]
+
+
+def test_operators_are_told_apart_by_domain(find):
+    text = "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = ge.Relu(x) }"
+    assert find.outputs(text, es.Relu) == [["y"]]
+    assert find.outputs(text, es.op("ge::Relu")) == [["z"]]
+    assert find.outputs(text, es.AnyOf("ge::Relu", "Relu")) == [["y"], ["z"]]
+    assert find.outputs(text.replace("y = Relu", "y = ai.onnx.Relu"), es.op("ai.onnx::Relu")) == [["y"]]
+
+
+# -- identity -------------------------------------------------------------------------------------------------------
+
+
+def test_one_placeholder_is_one_tensor(find):
+    text = "g (float[2] p, float[2] q) => (float[2] y, float[2] z) { y = Mul(p, p) z = Mul(p, q) }"
+    assert find.outputs(text, lambda a: es.Mul(a, a)) == [["y"]]
+    assert find.outputs(text, es.Mul, 2) == [["y"], ["z"]], "two placeholders may be one tensor"
+    deep = "g (float[4] p, float[4] q) => (float[4] y, float[4] z) { a = Relu(p) b = Neg(a) y = Add(b, p) c = Relu(p) d = Neg(c) z = Add(d, q) }"
+    assert find.outputs(deep, lambda x: es.Neg(es.Relu(x)) + x) == [["y"]]
+    parts = "g (float[4] p) => (float[2] y, float[2] z) { a, b = Split(p) y = Mul(a, a) c, d = Split(p) z = Mul(c, d) }"
+    assert find.outputs(parts, lambda x: (lambda s: es.Mul(s[0], s[1]))(es.Split(x, num_outputs=2))) == [["z"]]
+    assert find.outputs(parts, lambda x: (lambda s: es.Mul(s[1], s[0]))(es.Split(x, num_outputs=2))) == []
+
+
+def test_different_operators_are_different_nodes(find):
+    one = "g (float[2] p) => (float[2] y) { a = Relu(p) y = Add(a, a) }"
+    two = "g (float[2] p) => (float[2] y) { a = Relu(p) b = Relu(p) y = Add(a, b) }"
+
+    def pair(x):
+        return es.Add(es.Relu(x), es.Relu(x))
+
+    def both(x):
+        shared = es.Relu(x)
+        return es.Add(shared, shared)
+
+    assert (find.outputs(one, pair), find.outputs(two, pair)) == ([], [["y"]])
+    assert (find.outputs(one, both), find.outputs(two, both)) == ([["y"]], [])
+
+
+def test_only_nodes_of_the_graph_that_is_searched(find):
+    text = """g (float[2] x, bool c) => (float[2] y) { a = Relu(x)
+        y = If(c) <then_branch = t () => (float[2] p) { b = Neg(a) p = Abs(b) }, else_branch = e () => (float[2] q) { r = Neg(x) q = Abs(r) }> }"""
+    assert find.outputs(text, lambda x: es.Abs(es.Neg(x))) == []
+    assert find.outputs(text, lambda x: es.Neg(es.Relu(x))) == []
+    bodies = find.model.graph.subgraphs()
+    found = [list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(x))), body)) for body in bodies]
+    assert [[value.name for value in match.inputs] for (match,) in found] == [["a"], ["x"]]
+    assert list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(es.Relu(x)))), bodies[0])) == []
+
+
+# -- any order ------------------------------------------------------------------------------------------------------
+
+
+def test_operands_that_commute(find):
+    text = "g (float[2, 2] p, float[2, 2] q, float[2, 2] r) => (float[2, 2] y, float[2, 2] z) { t = MatMul(p, q) y = Add(t, r) s = MatMul(q, p) z = Add(r, s) }"
+
+    def either(a, b, c):
+        return es.Commutative(es.Add(es.MatMul(a, b), c))
+
+    assert find.bound(text, either, 3) == [["p", "q", "r"], ["q", "p", "r"]]
+    assert find.outputs(text, matmul_add, 3, commutative_match=True) == [["y"], ["z"]]
+    assert find.outputs(text, lambda a, b, c: es.Sub(es.MatMul(a, b), c), 3, commutative_match=True) == []
+
+
+def test_a_choice_deep_inside_is_taken_back(find):
+    # Only with the inner Add's operands swapped, and the outer one's too, does one tensor stand at both places of x.
+    text = """g (float[2] p, float[2] q) => (float[2] y) {
+        a = Relu(p) b = Relu(q) s = Add(a, b) t = Neg(q) y = Add(t, s) }"""
+
+    def deep(x, z):
+        inner = es.Commutative(es.Add(es.Relu(x), es.Relu(z)))
+        return es.Commutative(es.Add(inner, es.Neg(x)))
+
+    assert find.bound(text, deep, 2) == [["q", "p"]]
+    assert find.bound(text.replace("Neg(q)", "Neg(p)"), deep, 2) == [["p", "q"]]
+    assert find.bound(text.replace("Neg(q)", "Neg(b)"), deep, 2) == []
+
+
+def test_many_operands_in_any_order(find):
+    names = [f"x{i}" for i in range(9)]
+    shuffled = [names[i] for i in (4, 8, 0, 2, 7, 1, 3, 6, 5)]
+    producers = " ".join(f"{name} = {op}(p)" for name, op in zip(names, ["Relu", "Neg", "Abs", "Exp", "Sqrt", "Log", "Tanh", "Sin", "Cos"], strict=True))
+    text = f"g (float[2] p) => (float[2] y) {{ {producers} y = Sum({', '.join(shuffled)}) }}"
+
+    def total(x):
+        made = [f(x) for f in (es.Cos, es.Sin, es.Tanh, es.Log, es.Sqrt, es.Exp, es.Abs, es.Neg, es.Relu)]
+        return es.Commutative(es.Sum(*made))
+
+    assert find.outputs(text, total) == [["y"]]
+    assert find.outputs(text.replace("Cos", "Tan"), total) == []
+    assert find.outputs("g (float[2] p) => (float[2] y) { y = Sum(p) }", lambda a, b: es.Commutative(es.Sum(a, b)), 2) == []
+    assert find.outputs("g (float[2] p) => (float[2] y) { y = Sum(p, p, p) }", lambda a, b: es.Commutative(es.Sum(a, b)), 2) == []
+
+
+# -- several outputs ------------------------------------------------------------------------------------------------
+
+
+def test_siblings_that_share_an_input_are_different_nodes(find):
+    text = "g (float[2] p) => (float[2] a, float[2] b, float[2] c) { a = Relu(p) b = Relu(p) c = Neg(p) }"
+    assert find.outputs(text, lambda x: [es.Relu(x), es.Relu(x)]) == [["a", "b"], ["b", "a"]]
+    assert find.outputs(text, lambda x: [es.Relu(x), es.Neg(x)]) == [["a", "c"], ["b", "c"]]
+    assert find.outputs(text, lambda x: [es.Neg(x), es.Neg(x)]) == []
+
+
+def test_further_outputs_are_found_by_trying(find):
+    text = """g (float[2] p, float[2] q) => (float[2] a, float[2] b, float[2] c) {
+        a = Relu(p) d = Neg(p) b = Mul(d, q) e = Neg(p) c = Add(e, q) }"""
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Add(es.Neg(x), z)], 2) == [["a", "c"]]
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Mul(es.Neg(x), z)], 2) == [["a", "b"]]
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Mul(es.Neg(z), x)], 2) == []
+
+
+def test_outputs_without_a_common_input_are_looked_for_everywhere(find):
+    text = "g (float[2] p, float[2] q) => (float[2] a, float[2] b, float[2] c) { a = Relu(p) b = Neg(q) c = Neg(p) }"
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Neg(z)], 2) == [["a", "b"]]
+    assert find.bound(text, lambda x, z: [es.Neg(x), es.Neg(z)], 2) == [["q", "p"], ["p", "q"]]
+
+
+def test_an_output_may_be_read_inside_too(find):
+    text = "g (float[2] p) => (float[2] a, float[2] y) { a = Relu(p) y = Neg(a) }"
+
+    def chain(x):
+        inner = es.Relu(x)
+        return [es.Neg(inner), inner]
+
+    assert find.outputs(text, chain) == [["y", "a"]]
+    assert find.outputs(text, lambda x: es.Neg(es.Relu(x))) == []
+
+
+def test_a_match_that_would_close_a_cycle_is_passed_over_for_one_that_does_not(find):
+    text = "g (float[2] p) => (float[2] a, float[2] b) { a = Relu(p) m = Exp(a) b = Add(p, m) }"
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == []
+    text = "g (float[2] p, float[2] q) => (float[2] a, float[2] b, float[2] c) { a = Relu(p) m = Exp(a) b = Add(p, m) c = Add(p, q) }"
+    assert find.outputs(text, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == [["a", "c"]]
+    direct = "g (float[2] p) => (float[2] a, float[2] b) { a = Relu(p) b = Add(p, a) }"
+    assert find.outputs(direct, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == [], "z would be what the match itself makes"
+
+
+# -- readers outside ------------------------------------------------------------------------------------------------
+
+INNER = "t = MatMul(p, q) y = Add(t, r)"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "more"),
+    [
+        ("float[2, 2] y, float[2, 2] t", ""),
+        ("float[2, 2] y, float[2, 2] z", "z = Relu(t)"),
+        ("float[2, 2] y, float[2, 2] z", "z = If(c) <then_branch = b () => (float[2, 2] u) { u = Neg(t) }, else_branch = e () => (float[2, 2] r) { }>"),
+        ("float[2, 2] y, float[2, 2] z", "z = If(c) <then_branch = b () => (float[2, 2] t) { }, else_branch = e () => (float[2, 2] r) { }>"),
+    ],
+)
+def test_an_inner_tensor_that_is_read_outside_blocks(find, outputs, more):
+    text = f"g (float[2, 2] p, float[2, 2] q, float[2, 2] r, bool c) => ({outputs}) {{ {INNER} {more} }}"
+    assert find.outputs(text, matmul_add, 3) == []
+    (source,) = [build_source(find.pattern(matmul_add, 3).graph, [], PatternMatcherConfig(), find.model, OpRegistry())]
+    values = find.model.graph.values
+    assert CompiledPattern(source).match_at(values["y"].producer) == (None, values["t"])
+    assert CompiledPattern(source).match_at(values["t"].producer) == (None, None)
+
+
+def test_an_input_or_output_may_be_read_outside(find):
+    text = f"g (float[2, 2] p, float[2, 2] q, float[2, 2] r) => (float[2, 2] y, float[2, 2] z, float[2, 2] r) {{ {INNER} z = Neg(y) n = Abs(p) }}"
+    assert find.outputs(text, matmul_add, 3) == [["y"]]
+
+
+def test_constants_may_be_shared(find):
+    text = "g (float[2] p) => (float[2] y, float[2] z, float[2] w) <float[2] w = {1, 2}> { y = Add(p, w) z = Mul(p, w) }"
+    builder = EsGraphBuilder("pattern")
+    pattern = Pattern(builder.BuildAndReset(es.Add(builder.CreateInput(0), builder.CreateScalar(0.0))))
+    (match,) = PatternMatcher(pattern, find.load(text))
+    assert [value.name for value in match.outputs] == ["y"]
+
+
+def test_the_rule_is_per_tensor(find):
+    text = "g (float[2] p) => (float[2] y, bool[2] z) { a, mask = Dropout(p) y = Relu(a) z = Not(mask) }"
+    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x))) == [["y"]], "of the mask the pattern says nothing"
+    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x, num_outputs=2)[0])) == [], "here it is an inner tensor"
+
+    def both(x):
+        out, mask = es.Dropout(x, num_outputs=2)
+        return [es.Relu(out), mask]
+
+    assert find.outputs(text, both) == [["y", "mask"]]
+
+
+def test_an_output_that_nobody_asks_for_may_be_absent(find):
+    text = "g (float[9] x, int64[1] k) => (int64[3] y) { , i = TopK(x, k) y = Neg(i) }"
+    assert find.outputs(text, lambda x, k: es.Neg(es.TopK(x, k).Indices), 2) == [["y"]]
+    assert find.outputs(text, lambda x, k: [es.Neg(es.TopK(x, k).Indices), es.TopK(x, k).Values], 2) == []
+
+
+# -- by hand --------------------------------------------------------------------------------------------------------
+
+
+def test_any_operand_is_not_even_asked_to_be_there(find):
+    model = find.load("g (float[2] x, float l) => (float[2] y, float[2] z) { y = ge.F(x, l) z = ge.F(x) }")
+    source = build_source(find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph, [], PatternMatcherConfig(), model, OpRegistry())
+    op = dataclasses.replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
+    source = dataclasses.replace(source, ops=(op,), inputs=source.inputs[:1])
+    found = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]
+    assert all(binding is not None for binding in found)
+
+
+def test_what_a_graph_must_hold_is_told_beforehand(find):
+    model = find.load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    pattern = find.pattern(lambda x: es.AnyOf("Relu", "Neg")(es.Exp(x)))
+    compiled = CompiledPattern(build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry()))
+    assert sorted(compiled.needs) == [("Exp",), ("Relu", "Neg")]
+    assert compiled.anchor_ops == ("Relu", "Neg")
+
+
+def test_a_condition_of_the_caller_s_makes_the_search_go_on(find):
+    model = find.load("g (float[2] p) => (float[2] a, float[2] b, float[2] c) { a = Neg(p) b = Relu(p) c = Relu(p) }")
+    pattern = find.pattern(lambda x: [es.Neg(x), es.Relu(x)])
+    source = build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())
+    wanted = model.graph.values["c"]
+    compiled = CompiledPattern(source, accept=lambda binding: wanted in binding.values)
+    binding, _ = compiled.match_at(next(model.graph.nodes))
+    assert binding is not None
+    assert wanted in binding.values
