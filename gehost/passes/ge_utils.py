@@ -16,6 +16,7 @@ from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.types import ValueType
 from gehost.passes.context import CustomPassContext, current_context
 from gehost.pattern.match import MatchResult
+from gehost.rewrite.bodies import op_with_body
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, TypeOf, lower_node
 
 _Key: TypeAlias = tuple[int, int]
@@ -79,15 +80,20 @@ def _infer(graph: EsGraph, values: Sequence[Value | None], context: CustomPassCo
             return array_type(tensor.producer.array)
         return known.get(_key(tensor))
 
+    mark = context.model.mark()
     for node in graph.reachable():
         try:
             lowered = lower_node(node, context.model, context.registry, type_of)
             types = [_operand_type(operand, type_of) for operand in lowered.inputs]
             arrays = [constants.get(_key(read)) if isinstance(read, EsTensor) else read for read in lowered.inputs]
-            made = context.rewriter.inferrer.proto(lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays)
+            present = [operand is not None for operand in lowered.inputs]
+            inferrer = context.rewriter.inferrer
+            named = op_with_body(lowered.op, types, lowered.attributes, context.model, context.registry, inferrer, present)
+            made = inferrer.proto(named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays)
         except (Refused, InferenceFailed) as error:
             raise PassError(f"{node.origin}: {'|'.join(node.ops)}: {error}") from error
         known.update({_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)})
+    context.model.undo(mark)  # bodies were offered to infer through them; only a rewrite keeps one
     return [type_of(tensor) for tensor in graph.outputs]
 
 

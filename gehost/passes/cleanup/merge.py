@@ -49,12 +49,10 @@ class Merger:
         if other is None or other is value or other.graph.values.get(other.name) is not other:
             self._constants[key] = value
             return False
-        # The one that was there first stays, where it can: it has the more readers.
-        kept, dropped = (other, value) if _precedes_readers(other, value) else (value, other)
-        if kept.producer is dropped.producer is None and not self._state.may_leave(dropped):
-            kept, dropped = dropped, kept  # of two initializers either may stay
-        if not self._state.can_forward(dropped, kept):
+        pair = self._choose(other, value)
+        if pair is None:
             return False
+        kept, dropped = pair
         self._constants[key] = kept
         self._state.forward(dropped, kept)
         self._state.counts.merged += dropped not in self._state.made
@@ -63,6 +61,19 @@ class Merger:
         else:
             dropped.graph.remove_initializer(dropped)
         return True
+
+    def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
+        """Which of two equal constants stays, and which goes; None where neither can go.
+
+        An initializer rather than a node, else the one that was there first: it has the more readers.
+        """
+        pairs = [(first, second), (second, first)]
+        if second.producer is None and first.producer is not None:
+            pairs.reverse()
+        for kept, dropped in pairs:
+            if _precedes_readers(kept, dropped) and self._state.can_forward(dropped, kept):
+                return kept, dropped
+        return None
 
     def merge(self, node: Node) -> bool:
         """Merge a node with an equal one that was seen before."""

@@ -1,0 +1,141 @@
+"""The classes that authors derive from: what they demand, what they default to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gehost import (
+    REG_DECOMPOSE_PASS,
+    DecomposePass,
+    EsGraphBuilder,
+    FusionBasePass,
+    PassError,
+    Pattern,
+    PatternFusionPass,
+    PatternMatcherConfigBuilder,
+    es,
+)
+from gehost.passes.base import missing_hooks
+from gehost.testing import assert_refuses, run_pass
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    b = Abs(a)
+    y = Relu(b)
+}"""
+TWO_ADDENDS = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) <float[2] one = {1, 1}, float[2] two = {2, 2}> {
+    a = Add(x, one)
+    y = Add(a, two)
+}"""
+
+
+def one_node(op: str, count: int = 1) -> Any:
+    builder = EsGraphBuilder(op)
+    return builder.BuildAndReset([es.op(op)(*builder.CreateInputs(count))])
+
+
+class Halfway(PatternFusionPass):
+    def Patterns(self) -> Any:
+        return [Pattern(one_node("Relu"))]
+
+
+class Whole(Halfway):
+    def Replacement(self, match: Any) -> Any:
+        return one_node("Abs")
+
+
+class Neither(DecomposePass):
+    pass
+
+
+class Nothing(FusionBasePass):
+    pass
+
+
+def test_missing_hooks_are_those_that_no_class_between_defines() -> None:
+    assert missing_hooks(PatternFusionPass) == ["Patterns", "Replacement"]
+    assert missing_hooks(Halfway) == ["Replacement"]
+    assert missing_hooks(Whole) == []
+    assert missing_hooks(Neither) == ["Replacement"]
+    assert missing_hooks(Nothing) == ["Run"]
+
+
+def test_meet_requirements_is_true_unless_it_says_otherwise() -> None:
+    _, record = run_pass(CHAIN, Whole)
+    assert (record.matched, record.replaced, dict(record.rejected)) == (2, 2, {})
+
+
+def test_a_constructor_that_does_not_call_its_base_is_no_problem() -> None:
+    class Silent(Whole):
+        def __init__(self) -> None:
+            pass
+
+    class SilentSplit(DecomposePass):
+        op_types = ("Relu",)
+
+        def __init__(self) -> None:
+            pass
+
+        def Replacement(self, node: Any) -> Any:
+            return one_node("Abs")
+
+    assert run_pass(CHAIN, Silent)[1].replaced == 2
+    assert run_pass(CHAIN, SilentSplit)[1].replaced == 2
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_matcher_is_configured_by_the_base_constructor(strict: bool) -> None:
+    class AddOne(PatternFusionPass):
+        def __init__(self) -> None:
+            super().__init__(PatternMatcherConfigBuilder().EnableConstValueMatch().Build() if strict else None)
+
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("add")
+            return [Pattern(builder.BuildAndReset([es.Add(builder.CreateInput(0), builder.CreateVector([1.0, 1.0]))]))]
+
+        def Replacement(self, match: Any) -> Any:
+            return one_node("Neg")
+
+    result, record = run_pass(TWO_ADDENDS, AddOne)
+    assert record.replaced == (1 if strict else 2)
+    assert [node.op_type for node in result.graph.node] == (["Neg", "Add"] if strict else ["Neg", "Neg"])
+
+
+@pytest.mark.parametrize(
+    ("given", "marked", "ops"),
+    [((), ("Relu",), {"Relu"}), (("Abs",), ("Relu",), {"Abs"}), (("Relu", "Abs"), (), {"Relu", "Abs"}), ("Abs", (), {"Abs"})],
+)
+def test_operators_come_from_the_constructor_else_from_the_registration(given: Any, marked: Any, ops: set[str]) -> None:
+    seen: set[str] = set()
+
+    @REG_DECOMPOSE_PASS(marked)
+    class Watch(DecomposePass):
+        def __init__(self) -> None:
+            super().__init__(given)
+
+        def MeetRequirements(self, node: Any) -> bool:
+            seen.add(node.op_type)
+            return False
+
+        def Replacement(self, node: Any) -> Any:
+            raise NotImplementedError
+
+    assert_refuses(CHAIN, Watch, "MeetRequirements")
+    assert seen == ops
+
+
+def test_the_marks_of_a_base_class_name_no_operators_for_a_subclass() -> None:
+    @REG_DECOMPOSE_PASS(["Relu"])
+    class Marked(DecomposePass):
+        def Replacement(self, node: Any) -> Any:
+            return one_node("Abs")
+
+    class Derived(Marked):
+        pass
+
+    with pytest.raises(PassError, match="it names no operators"):
+        run_pass(CHAIN, Derived)

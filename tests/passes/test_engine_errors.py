@@ -1,0 +1,209 @@
+"""What goes wrong in an author's code: always a ``PassError`` with pass, file and line, and the node at hand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gehost import DecomposePass, EsGraph, EsGraphBuilder, FusionBasePass, PassError, Pattern, PatternFusionPass, es
+from gehost.testing import run_pass
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    [the_node] a = Relu(x)
+    y = Neg(a)
+}"""
+
+
+def unary(*ops: str) -> EsGraph:
+    builder = EsGraphBuilder("unary")
+    (tensor,) = builder.CreateInputs(1)
+    for op in ops:
+        tensor = es.op(op)(tensor)
+    return builder.BuildAndReset([tensor])
+
+
+class Relus(PatternFusionPass):
+    def Patterns(self) -> Any:
+        return [Pattern(unary("Relu"))]
+
+    def Replacement(self, match: Any) -> Any:
+        return unary("Sigmoid")
+
+
+def failing(hook: str, error: Any) -> type[FusionBasePass]:
+    """A pass in which one hook raises."""
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    return type("Failing", (Relus,), {hook: fail})
+
+
+def told(pass_: type[FusionBasePass], model: str = CHAIN) -> str:
+    with pytest.raises(PassError) as caught:
+        run_pass(model, pass_)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+AT_NODE = ' at node "the_node" (Relu)'
+
+
+@pytest.mark.parametrize(
+    ("hook", "where"), [("__init__", ""), ("Patterns", ""), ("MeetRequirements", AT_NODE), ("Replacement", AT_NODE), ("Run", "")]
+)
+@pytest.mark.parametrize("error", [ZeroDivisionError("of all things"), SystemExit(0), PassError("of all things")])
+def test_an_exception_in_a_hook_names_pass_file_line_hook_and_node(hook: str, where: str, error: BaseException) -> None:
+    line = failing.__code__.co_firstlineno + 4
+    text = told(failing(hook, error))
+    what = "of all things" if isinstance(error, PassError) else f"{type(error).__name__}: {error}"
+    assert text == f"Failing ({__file__}:{line}): {hook}{where}: {what}"
+
+
+def test_an_interrupt_goes_through() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_pass(CHAIN, failing("MeetRequirements", KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("patterns", [None, [], [None], "Relu", [EsGraphBuilder("x")], 3])
+def test_patterns_that_are_none(patterns: Any) -> None:
+    class Odd(Relus):
+        def Patterns(self) -> Any:
+            return patterns
+
+    assert re.match(rf"Odd \({__file__}:1\): Patterns: it must return a list of Pattern, got ", told(Odd))
+
+
+@pytest.mark.parametrize("answer", ["rank: a reason is not given so", [], EsGraphBuilder("x")])
+def test_an_answer_of_meet_requirements_that_is_none(answer: Any) -> None:
+    class Odd(Relus):
+        def MeetRequirements(self, match: Any) -> Any:
+            return answer
+
+    assert 'MeetRequirements at node "the_node" (Relu): it must return True, False or match.reject(reason), got' in told(Odd)
+
+
+def test_a_replacement_that_is_none() -> None:
+    class Odd(Relus):
+        def Replacement(self, match: Any) -> Any:
+            return None
+
+    assert 'Replacement at node "the_node" (Relu): it must return what BuildAndReset gives, or tensors' in told(Odd)
+
+
+def test_a_replacement_with_too_many_outputs() -> None:
+    class Two(Relus):
+        def Replacement(self, match: Any) -> Any:
+            builder = EsGraphBuilder("two")
+            x = builder.CreateInput(0)
+            return builder.BuildAndReset([es.Sigmoid(x), es.Tanh(x)])
+
+    assert f"Replacement{AT_NODE}: the replacement has 2 outputs, the pattern 1" in told(Two)
+
+
+def test_a_misspelt_parameter_is_told_once_with_its_line() -> None:
+    class Misspelt(Relus):
+        def Replacement(self, match: Any) -> Any:
+            builder = EsGraphBuilder("leaky")
+            return builder.BuildAndReset([es.LeakyRelu(builder.CreateInput(0), alhpa=0.1)])
+
+    line = Misspelt.Replacement.__code__.co_firstlineno + 2
+    text = told(Misspelt)
+    assert text.startswith(f'Misspelt ({__file__}:{line}): Replacement{AT_NODE}: LeakyRelu has no parameter "alhpa"')
+    assert text.count(__file__) == 1
+
+
+@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
+def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str) -> None:
+    def edit(self: Any, match: Any) -> Any:
+        (node,) = match.GetMatchedNodes()
+        match.graph.set_metadata(node, "a", "b")
+        return True if hook == "MeetRequirements" else unary("Sigmoid")
+
+    pass_ = type("Editor", (Relus,), {hook: edit})
+    assert f"{hook}{AT_NODE}: it edited the graph; only what Replacement returns may change it" in told(pass_)
+
+
+# -- without end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_rewrite_that_feeds_itself_is_stopped_by_its_depth() -> None:
+    class Grow(Relus):
+        def Replacement(self, match: Any) -> Any:
+            return unary("Abs", "Relu")
+
+    text = told(Grow)
+    assert re.match(rf"Grow \({__file__}:1\): Replacement at node \"Grow_Relu_\d+\" \(Relu\): rewrites feed each other", text)
+    assert "101 generations deep" in text
+
+
+def doubled(op: str, depth: int) -> type[Relus]:
+    """A pass in which a node becomes two of its kind, these four, and so on, ``depth`` times."""
+
+    class Double(Relus):
+        def Patterns(self) -> Any:
+            return [Pattern(unary(name)) for name in op.split()]
+
+        def Replacement(self, match: Any) -> Any:
+            (node,) = match.GetMatchedNodes()
+            if node.generation == depth:
+                return unary("Neg")
+            builder = EsGraphBuilder("double")
+            x = builder.CreateInput(0)
+            return builder.BuildAndReset([es.Add(es.op(node.op)(x), es.op(node.op)(es.Neg(x)))])
+
+    return Double
+
+
+def test_a_rewrite_that_multiplies_is_stopped_by_its_number() -> None:
+    assert run_pass(CHAIN, doubled("Relu", 8))[1].replaced == 511
+    text = told(doubled("Relu", 10))
+    assert re.search(r"stopped after 1020 rewrites at Double_Relu_\d+ \(Relu\): they feed each other without end", text)
+
+
+def test_the_number_is_that_of_the_pass_and_not_of_each_pattern() -> None:
+    ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Relu", "Abs"] * 40))
+    model = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t80) {{ {ops} }}"""
+    assert run_pass(model, doubled("Relu", 4))[1].replaced == run_pass(model, doubled("Abs", 4))[1].replaced == 1240
+    assert "stopped after 1800 rewrites at Double_Abs_" in told(doubled("Relu Abs", 4), model)
+
+
+# -- decomposition --------------------------------------------------------------------------------------------------
+
+
+def test_a_decompose_pass_that_names_no_operators() -> None:
+    class Idle(DecomposePass):
+        def Replacement(self, node: Any) -> Any:
+            return unary("Abs")
+
+    assert "op_types: it names no operators; register it as in REG_DECOMPOSE_PASS" in told(Idle)
+
+
+def test_a_decompose_pass_that_names_an_operator_that_is_none() -> None:
+    class Misspelt(DecomposePass):
+        op_types = ("Reluu",)
+
+        def Replacement(self, node: Any) -> Any:
+            return unary("Abs")
+
+    assert "op_types: neither ONNX nor a vendor file has an operator Reluu; did you mean Relu?" in told(Misspelt)
+
+
+@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
+def test_an_exception_in_a_decompose_hook_names_the_node(hook: str) -> None:
+    class Split(DecomposePass):
+        op_types = ("Relu",)
+
+        def Replacement(self, node: Any) -> Any:
+            return unary("Abs")
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    assert re.search(
+        rf"Failing \({__file__}:\d+\): {hook}{re.escape(AT_NODE)}: ZeroDivisionError$",
+        told(type("Failing", (Split,), {hook: fail})),
+    )
