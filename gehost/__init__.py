@@ -1,0 +1,150 @@
+"""gehost: a GE-style, plugin-loaded fusion-pass host for ONNX.
+
+Everything here is imported when it is first used, so that ``import gehost`` and ``gehost --help`` stay fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gehost import es, ops
+    from gehost.errors import (
+        GehostError,
+        ModelError,
+        NumbersDifferError,
+        OutputError,
+        PassError,
+        PatternError,
+        UsageError,
+        VendorError,
+    )
+    from gehost.es.graph import EsGraph, EsGraphBuilder, EsTensor
+    from gehost.host.context import CompileContext
+    from gehost.host.hookspecs import hookimpl
+    from gehost.host.host import Host
+    from gehost.host.report import Report
+    from gehost.ir import shapes
+    from gehost.ir.ge import NodeIo, Shape, TensorDesc
+    from gehost.ir.graph import Graph, Node, Value
+    from gehost.ir.graph import Node as GNode
+    from gehost.ir.model import Model
+    from gehost.ir.region import SubgraphBoundary, SubgraphInput, SubgraphOutput
+    from gehost.ir.types import DataType, TensorType
+    from gehost.options import HostOptions
+    from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS, DecomposePass, FusionBasePass, PatternFusionPass, Status
+    from gehost.passes.context import CustomPassContext, PassRecord, SubgraphRewriter
+    from gehost.passes.ge_utils import GeUtils
+    from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
+    from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
+    from gehost.pattern.match import MatchResult, Pattern, PatternMatcher, Rejection
+    from gehost.stages import CustomPassStage
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "errors": (
+        "GehostError",
+        "ModelError",
+        "NumbersDifferError",
+        "OutputError",
+        "PassError",
+        "PatternError",
+        "UsageError",
+        "VendorError",
+    ),
+    "es.graph": ("EsGraph", "EsGraphBuilder", "EsTensor"),
+    "host.context": ("CompileContext",),
+    "host.hookspecs": ("hookimpl",),
+    "host.host": ("Host",),
+    "host.report": ("Report",),
+    "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
+    "ir.graph": ("Graph", "Node", "Value"),
+    "ir.model": ("Model",),
+    "ir.region": ("SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
+    "ir.types": ("DataType", "TensorType"),
+    "options": ("HostOptions",),
+    "passes.base": ("FAILED", "NOT_CHANGED", "SUCCESS", "DecomposePass", "FusionBasePass", "PatternFusionPass", "Status"),
+    "passes.context": ("CustomPassContext", "PassRecord", "SubgraphRewriter"),
+    "passes.ge_utils": ("GeUtils",),
+    "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
+    "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
+    "pattern.match": ("MatchResult", "Pattern", "PatternMatcher", "Rejection"),
+    "stages": ("CustomPassStage",),
+}
+_HOMES = {
+    **{name: (module, name) for module, names in _MODULES.items() for name in names},
+    "GNode": ("ir.graph", "Node"),
+    "es": ("es", None),
+    "ops": ("ops", None),
+    "shapes": ("ir.shapes", None),
+}
+"""Where each name is: module and attribute, None for the module itself."""
+
+__all__ = [
+    "FAILED",
+    "NOT_CHANGED",
+    "REG_DECOMPOSE_PASS",
+    "REG_FUSION_PASS",
+    "SUCCESS",
+    "CompileContext",
+    "CustomPassContext",
+    "CustomPassStage",
+    "DataType",
+    "DecomposePass",
+    "EsGraph",
+    "EsGraphBuilder",
+    "EsTensor",
+    "FusionBasePass",
+    "GNode",
+    "GeUtils",
+    "GehostError",
+    "Graph",
+    "Host",
+    "HostOptions",
+    "MatchResult",
+    "Model",
+    "ModelError",
+    "Node",
+    "NodeIo",
+    "NumbersDifferError",
+    "OutputError",
+    "PassError",
+    "PassRecord",
+    "Pattern",
+    "PatternError",
+    "PatternFusionPass",
+    "PatternMatcher",
+    "PatternMatcherConfig",
+    "PatternMatcherConfigBuilder",
+    "Rejection",
+    "Report",
+    "Shape",
+    "Status",
+    "SubgraphBoundary",
+    "SubgraphInput",
+    "SubgraphOutput",
+    "SubgraphRewriter",
+    "TensorDesc",
+    "TensorType",
+    "UsageError",
+    "Value",
+    "VendorError",
+    "es",
+    "hookimpl",
+    "ops",
+    "shapes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gehost' has no attribute {name!r}")
+    module, attribute = home
+    found: Any = importlib.import_module(f"gehost.{module}")
+    if attribute is not None:
+        found = getattr(found, attribute)
+    globals()[name] = found
+    return found

@@ -1,0 +1,200 @@
+"""The command line. Everything heavy is imported inside the commands, so that ``gehost --help`` is quick."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import __version__
+from gehost.errors import GehostError, NumbersDifferError, UsageError, VendorError, one_line
+
+if TYPE_CHECKING:
+    from gehost.options import HostOptions
+
+_EXIT_CODES = """
+Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
+file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted.
+"""
+
+_vendors = click.option(
+    "--vendors",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Directory that holds <vendor>/custom_fusion_passes/; repeatable. Else GEHOST_VENDORS, else ./vendors.",
+)
+
+
+@click.group(epilog=_EXIT_CODES, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error.")
+@click.version_option(__version__)
+def cli() -> None:
+    """Run vendor fusion passes over ONNX models."""
+
+
+@cli.command("compile")
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes.")
+@_vendors
+@click.option("--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there.")
+@click.option("--dump-level", type=click.IntRange(1, 3), help="1: with weights, 2: without (default), 3: structure only.")
+@click.option("--dump-format", type=click.Choice(["pbtxt", "onnx"]), help="pbtxt (default) or onnx; Netron opens both.")
+@click.option("--dump-passes", is_flag=True, help="One more dump after each pass that changed something.")
+@click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable.")
+@click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable.")
+@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
+@click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
+@click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
+@click.option("--report", type=click.Path(), metavar="FILE.json", help="Write what was done as JSON.")
+@click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
+@click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
+@click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
+@click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
+def compile_(model: str, output: str, **given: Any) -> None:
+    """Compile MODEL: run the vendors' passes at their stages and write the result."""
+    from gehost.host.host import Host
+    from gehost.tables import Progress, print_report
+
+    report_path, verbose = given.pop("report"), given.pop("verbose")
+    given["cleanup"] = not given.pop("no_cleanup")
+    if report_path is not None and not report_path.endswith(".json"):
+        raise UsageError(f"--report {report_path}: wanted a file name that ends in .json")
+    options = _options(given)
+    progress = Progress()
+    host = Host(options, plugins=[("progress", progress)])
+    for passed_over in host.skipped if verbose else ():
+        click.echo(one_line(f"skipped: {passed_over}"), err=True)
+    with progress.showing(len(host.passes)):
+        report = host.compile(model, output)
+    if report_path is not None:
+        from gehost.ir.save import write_bytes_atomic
+
+        write_bytes_atomic(report_path, report.to_json().encode())
+    print_report(report, output)
+    if report.verify and not report.verify["equal"]:
+        raise NumbersDifferError(f"{output}: the numbers differ from those of {model}: {report.verify['summary']}")
+
+
+@cli.command()
+@_vendors
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
+    """List the passes that the vendors bring, in the order in which they run."""
+    from gehost.host.host import Host
+    from gehost.stages import RUN_STAGES
+
+    host = Host(_options({"vendors": vendors}))
+    listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
+    if not as_json:
+        from gehost.tables import print_passes
+
+        print_passes(listed)
+        return
+    import json
+
+    rows = [
+        {
+            "name": spec.name,
+            "stage": spec.stage.name,
+            "vendor": spec.vendor,
+            "kind": spec.kind,
+            "origin": spec.origin,
+            "min_opset": spec.min_opset,
+            "max_opset": spec.max_opset,
+        }
+        for spec in listed
+    ]
+    click.echo(json.dumps(rows, indent=2))
+
+
+@cli.command()
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option("--rtol", type=float, help="Relative tolerance; by dtype unless given.")
+@click.option("--atol", type=float, help="Absolute tolerance; by dtype unless given.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None) -> None:
+    """Compare the numbers of models A and B on the same inputs."""
+    from gehost.verify import compare, load_feeds
+
+    given = None if feeds is None else [load_feeds(feeds)]
+    result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
+    if not result.equal:
+        raise NumbersDifferError(result.summary())
+    click.echo(result.summary())
+
+
+@cli.command()
+@click.argument("name", metavar="VENDOR/PASS")
+@click.option("--vendors", type=click.Path(), default="vendors", show_default=True, metavar="DIR", help="Where it goes.")
+def new(name: str, vendors: str) -> None:
+    """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""
+    from gehost.scaffold import write_pass
+
+    for path in write_pass(name, vendors):
+        click.echo(f"wrote {path}")
+
+
+def _options(given: dict[str, Any]) -> HostOptions:
+    from gehost.options import from_environment
+
+    return from_environment(given)
+
+
+def _with_plugin_commands() -> click.Group:
+    """The commands above and those of installed plugins; what a plugin prints while it loads goes to stderr.
+
+    Raises:
+        VendorError: a plugin cannot be loaded, or takes the name of a command that is here.
+    """
+    from gehost.host.plugins import Plugins, installed_plugins
+
+    group = copy.copy(cli)
+    group.commands = dict(cli.commands)
+    with redirect_stdout(sys.stderr):
+        Plugins(installed_plugins()).call("gehost_register_commands", cli=group)
+    taken = [name for name, command in cli.commands.items() if group.commands.get(name) is not command]
+    if taken:
+        raise VendorError(f"a plugin replaces the command `gehost {taken[0]}`; uninstall it or rename its command")
+    return group
+
+
+def main() -> None:
+    """The ``gehost`` command: one line for each error a user can cause, and its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; returns the exit code."""
+    show_traceback = "--traceback" in arguments
+    try:
+        code = _with_plugin_commands().main(arguments, prog_name="gehost", standalone_mode=False)
+    except GehostError as error:
+        return _fail(str(error), error.exit_code, error if show_traceback else None)
+    except click.ClickException as error:
+        usage = error.ctx if isinstance(error, click.UsageError) else None
+        return _fail(f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}", 2)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit from writing again
+        return 1
+    except Exception as error:  # noqa: BLE001 - the last resort: a user meets one line, not a traceback
+        told = f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and report it)"
+        return _fail(told, 1, error if show_traceback else None)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int, error: BaseException | None = None) -> int:
+    if error is not None:
+        import traceback
+
+        traceback.print_exception(error)
+    click.echo(f"gehost: {one_line(message)}", err=True)
+    return code

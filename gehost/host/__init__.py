@@ -1,0 +1,1 @@
+"""Loading, running and reporting: what stands around the passes."""

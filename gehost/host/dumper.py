@@ -1,0 +1,133 @@
+"""The plugin that writes the graph after each stage, under GE's file names, for Netron."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+from google.protobuf import text_format
+
+from gehost.errors import OutputError
+from gehost.host.context import CompileContext
+from gehost.host.hookspecs import hookimpl
+from gehost.host.registry import PassSpec
+from gehost.ir.graph import Graph
+from gehost.ir.save import write_bytes_atomic
+from gehost.ir.skeleton import skeleton
+from gehost.ir.types import encode_type
+from gehost.options import DumpFormat
+from gehost.passes.context import PassRecord
+from gehost.stages import CustomPassStage
+
+_STAGE_NAMES = {
+    CustomPassStage.kBeforeInferShape: "RunCustomPassBeforeInfershape",
+    CustomPassStage.kAfterInferShape: "RunCustomPass_AfterInferShape",
+    CustomPassStage.kAfterBuiltinFusionPass: "RunCustomPassAfterBuiltinFusionPass",
+    CustomPassStage.kAfterOriginGraphOptimize: "RunCustomPassAfterOriginGraphOptimize",
+}
+_CONSTANT_LIMIT = 1024
+"""Attributes, and tensors of nested bodies, of at most this many bytes stay in dumps without weights: shapes are structure."""
+
+
+class Dumper:
+    """Dumps of one compile: ``ge_onnx_<number>_graph_0_<stage>.<format>``."""
+
+    def __init__(self, directory: str, level: int, file_format: DumpFormat, *, each_pass: bool) -> None:
+        self._directory = Path(directory)
+        self._level = level
+        self._format = file_format
+        self._each_pass = each_pass
+        self._number = 0
+        self._context: CompileContext | None = None
+
+    @hookimpl
+    def gehost_compile_started(self, graph: Graph, context: CompileContext) -> None:
+        self._number, self._context = 0, context
+        self._write(graph, "PreRunBegin")
+
+    @hookimpl(trylast=True)
+    def gehost_stage_finished(self, graph: Graph, context: CompileContext) -> None:
+        if context.stage is not None:
+            self._write(graph, _STAGE_NAMES[context.stage])
+
+    @hookimpl(trylast=True)
+    def gehost_after_pass(self, spec: PassSpec, graph: Graph, record: PassRecord) -> None:
+        if self._each_pass and record.status == "done":
+            self._write(graph, f"Pass_{spec.name}")
+
+    @hookimpl(trylast=True)
+    def gehost_compile_finished(self, graph: Graph) -> None:
+        self._write(graph, "Build")
+
+    def _write(self, graph: Graph, stage: str) -> None:
+        safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
+        path = self._directory / f"ge_onnx_{self._number:08d}_graph_0_{safe}.{self._format}"
+        proto = dump_proto(graph, self._level)
+        content = text_format.MessageToString(proto).encode() if self._format == "pbtxt" else proto.SerializeToString()
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{self._directory}: cannot make the directory for dumps: {error.strerror}") from error
+        write_bytes_atomic(path, content)
+        self._number += 1
+        if self._context is not None:
+            self._context.report.dumps.append(str(path))
+
+
+def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
+    """A copy of the model for looking at: types as the index knows them; weights at level 1 only."""
+    model = graph.model
+    copy = skeleton(model.flush(), lambda tensor: level == 1 or bool(tensor.external_data))
+    if level < 3:
+        _write_types(graph, copy.graph)
+    else:
+        del copy.graph.value_info[:], copy.graph.initializer[:], copy.graph.sparse_initializer[:]
+    if level > 1:
+        for tensor in copy.graph.sparse_initializer:
+            _bare(tensor.values, limit=0)
+            _bare(tensor.indices, limit=0)
+        for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
+            _drop_constants(nodes)
+    return copy
+
+
+def _write_types(graph: Graph, proto: onnx.GraphProto) -> None:
+    stated = {info.name for entries in (proto.value_info, proto.input, proto.output) for info in entries}
+    for name, value in graph.values.items():
+        known = value.type if name not in stated and value.producer is not None else None
+        if known is not None:
+            proto.value_info.add(name=name, type=encode_type(known))
+    for node, copy in zip(graph.nodes, proto.node, strict=True):
+        for body, inner in zip(node.bodies, _bodies(copy), strict=True):
+            _write_types(body, inner)
+
+
+def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    return [graph for entry in node.attribute for graph in ([entry.g] if entry.HasField("g") else entry.graphs)]
+
+
+def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Take the elements of larger constants out of nodes' attributes and nested bodies."""
+    for node in nodes:
+        for entry in node.attribute:
+            for tensor in (*([entry.t] if entry.HasField("t") else []), *entry.tensors):
+                _bare(tensor)
+            for tensor in (*([entry.sparse_tensor] if entry.HasField("sparse_tensor") else []), *entry.sparse_tensors):
+                _bare(tensor.values)
+                _bare(tensor.indices)
+            if entry.ByteSize() > _CONSTANT_LIMIT:
+                for field in ("floats", "ints", "strings", "s"):
+                    entry.ClearField(field)
+        for body in _bodies(node):
+            for tensor in body.initializer:
+                _bare(tensor)
+            _drop_constants(body.node)
+
+
+def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
+    """Leave name, dtype, shape and the place of external data."""
+    if tensor.ByteSize() > limit:
+        for field in ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data"):
+            tensor.ClearField(field)

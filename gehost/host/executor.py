@@ -1,0 +1,187 @@
+"""Runs the passes and hooks of a stage; whatever fails is undone and named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from gehost.errors import GehostError, ModelError, PassError, VendorError
+from gehost.host.context import CompileContext
+from gehost.host.plugins import Hook, Plugins
+from gehost.host.registry import PassRegistry, PassSpec
+from gehost.ir.graph import Graph, Node
+from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
+from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, RewriteLimit, running
+from gehost.passes.engine import author_code
+from gehost.stages import CustomPassStage
+
+_STAGE_HOOKS = {
+    CustomPassStage.kBeforeInferShape: "gehost_before_infershape",
+    CustomPassStage.kAfterInferShape: "gehost_after_infershape",
+    CustomPassStage.kAfterBuiltinFusionPass: "gehost_after_builtin_fusion_pass",
+    CustomPassStage.kAfterOriginGraphOptimize: "gehost_after_origin_graph_optimize",
+}
+
+
+class Executor:
+    """Runs one compile's passes."""
+
+    def __init__(self, context: CompileContext, plugins: Plugins, passes: PassRegistry, disabled: Iterable[str]) -> None:
+        self._context = context
+        self._model = context.model
+        self._plugins = plugins
+        self._passes = passes
+        self._disabled = frozenset(disabled)
+        self._limit = RewriteLimit(context.options.rewrite_limit)
+
+    def run_stage(self, stage: CustomPassStage) -> None:
+        """Run a stage's passes in load order, then its hook.
+
+        Raises:
+            PassError: a pass or stage hook failed, and the compile is not to keep going.
+            VendorError: another hook failed, and the compile is not to keep going.
+        """
+        self._context.stage = stage
+        for spec in self._passes.at(stage):
+            self._run_pass(spec)
+        for hook in self._plugins.each(_STAGE_HOOKS[stage]):
+            self._run_stage_hook(hook)
+        self.look("gehost_stage_finished", context=self._context)
+        self._context.stage = None
+
+    def look(self, name: str, **arguments: Any) -> None:
+        """Call a hook that may look at the graph and not change it.
+
+        Raises:
+            VendorError: it failed or changed the graph, and the compile is not to keep going.
+        """
+        for hook in self._plugins.each(name):
+            mark = self._model.mark()
+            try:
+                with hook.blamed():
+                    hook(graph=self._model.graph, **arguments)
+                if self._model.mark() > mark:
+                    raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
+            except VendorError as error:
+                self._model.undo(mark)
+                self._go_on_or_raise(error)
+
+    # -- passes -----------------------------------------------------------------------------------------------------
+
+    def _run_pass(self, spec: PassSpec) -> None:
+        record = PassRecord(spec.name, spec.stage.name, spec.origin, spec.kind, spec.vendor)
+        self._context.report.passes.append(record)
+        record.status, record.message = self._prospect(spec)
+        if record.status != "done":
+            return
+        self.look("gehost_before_pass", spec=spec)
+        start = time.perf_counter()
+        mark, left = self._model.mark(), self._limit.left
+        try:
+            self._call(spec, record)
+            changed = self._model.mark() > mark
+            if changed and not spec.trusted:
+                self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
+            if record.status == "done" and not changed:
+                record.status = "not changed"
+        except GehostError as error:
+            self._model.undo(mark)
+            self._limit.left = left
+            record.status, record.message, record.replaced = "failed", str(error), 0
+            self._go_on_or_raise(error)
+        finally:
+            record.seconds = time.perf_counter() - start
+        self._model.commit()
+        self.look("gehost_after_pass", spec=spec, record=record)
+
+    def _prospect(self, spec: PassSpec) -> tuple[str, str]:
+        """The status of a pass that is not to run, and why; "done" for one that is."""
+        opset = self._model.opset() or 0
+        if spec.name in self._disabled:
+            return "disabled", ""
+        if spec.min_opset is not None and opset < spec.min_opset:
+            return "not applicable", f"needs opset {spec.min_opset} or newer, the model has {opset}"
+        if spec.max_opset is not None and opset > spec.max_opset:
+            return "not applicable", f"is for opsets up to {spec.max_opset}, the model has {opset}"
+        if self._limit.reached:
+            return "not changed", "the compile had done as many rewrites as it may"
+        return "done", ""
+
+    def _call(self, spec: PassSpec, record: PassRecord) -> None:
+        context = CustomPassContext(
+            self._model,
+            self._context.ops,
+            self._context.inferrer,
+            spec.stage,
+            record,
+            limit=self._limit,
+            node_support=self._node_support,
+        )
+        with running(context):
+            with author_code(context, "__init__"):
+                instance = spec.factory()
+            context.rewriter.shape_proven = getattr(instance, "shape_proven", False)
+            for graph in list(self._model.graphs):
+                if not _is_alive(graph):
+                    continue
+                inside = "" if graph.owner is None else f' in graph "{graph.name}" of node "{graph.owner.label}"'
+                with author_code(context, f"Run{inside}"), _until_limit():
+                    result: Any = instance.Run(graph, context)
+                    if result is FAILED or result is False:
+                        raise PassError(context.GetErrorMessage() or "it returned FAILED")
+                    if result not in (None, True, SUCCESS, NOT_CHANGED):
+                        raise PassError(f"it returned {result!r}; wanted None, SUCCESS, NOT_CHANGED or FAILED")
+
+    def _check(self, what: str) -> None:
+        try:
+            self._model.check()
+        except ModelError as error:
+            failure = PassError(f"{what}: {error}")
+            failure.named = True
+            raise failure from error
+
+    def _node_support(self, node: Node) -> tuple[bool, str]:
+        for answer in self._plugins.call("gehost_check_node_support", node=node):
+            if answer is False or isinstance(answer, str):
+                return False, answer or "a plugin says that the target cannot run it"
+        return True, "nobody objects"
+
+    # -- hooks ------------------------------------------------------------------------------------------------------
+
+    def _run_stage_hook(self, hook: Hook) -> None:
+        mark = self._model.mark()
+        try:
+            hook(graph=self._model.graph, context=self._context)
+            if self._model.mark() > mark:
+                self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
+            self._model.undo(mark)
+            failure = PassError(str(error) if isinstance(error, PassError) and error.named else hook.told(error))
+            failure.__cause__ = error
+            self._go_on_or_raise(failure)
+        self._model.commit()
+
+    def _go_on_or_raise(self, error: GehostError) -> None:
+        if not self._context.options.keep_going:
+            raise error
+        self._context.report.problems.append(str(error))
+
+
+@contextmanager
+def _until_limit() -> Generator[None]:
+    """A pass that asks for more rewrites than there may be has come to its end; that is no failure."""
+    try:
+        yield
+    except LimitReached:
+        return
+
+
+def _is_alive(graph: Graph) -> bool:
+    """Whether the nodes that hold a nested body, all the way up, are still there."""
+    while graph.owner is not None:
+        if not graph.owner.in_graph:
+            return False
+        graph = graph.owner.graph
+    return True

@@ -1,0 +1,100 @@
+"""Every hook that a plugin or a vendor module may implement, and when it is called.
+
+Mark an implementation with ``gehost.hookimpl``. Arguments may be left out. Calls run in the order of loading: the host's own
+plugins, installed plugins by name, vendor modules in lexical order; ``tryfirst`` and ``trylast`` work, wrappers do not.
+An exception in a hook ends the compile and names the plugin; with ``keep_going`` it is reported and the compile goes on.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    import click
+
+    from gehost.host.context import CompileContext
+    from gehost.host.importers import ImporterRegistry
+    from gehost.host.registry import PassRegistry, PassSpec
+    from gehost.ir.graph import Graph, Node
+    from gehost.ops import OpRegistry
+    from gehost.passes.context import PassRecord
+
+hookspec = pluggy.HookspecMarker("gehost")
+hookimpl = pluggy.HookimplMarker("gehost")
+
+
+@hookspec
+def gehost_register_ops(registry: OpRegistry) -> None:
+    """Called once for each host, after vendor modules were loaded: add custom operators to ``registry``."""
+
+
+@hookspec
+def gehost_register_importers(registry: ImporterRegistry) -> None:
+    """Called once for each host: add readers for further input formats, by file suffix."""
+
+
+@hookspec
+def gehost_register_commands(cli: click.Group) -> None:
+    """Called when the command line starts, of installed plugins: add commands to ``cli``. Import what is heavy inside them."""
+
+
+@hookspec
+def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
+    """Called for each vendor module after it was loaded, of plugins: add to ``registry`` what it marks in your style."""
+
+
+@hookspec
+def gehost_compile_started(graph: Graph, context: CompileContext) -> None:
+    """Called once a compile, when the model is loaded and nothing has run: look only."""
+
+
+@hookspec
+def gehost_before_infershape(graph: Graph, context: CompileContext) -> None:
+    """Called after the passes of ``kBeforeInferShape``: may edit; the edits are checked and undone like a pass's."""
+
+
+@hookspec
+def gehost_after_infershape(graph: Graph, context: CompileContext) -> None:
+    """Called after the passes of ``kAfterInferShape``: may edit; the edits are checked and undone like a pass's."""
+
+
+@hookspec
+def gehost_after_builtin_fusion_pass(graph: Graph, context: CompileContext) -> None:
+    """Called after the passes of ``kAfterBuiltinFusionPass``: may edit; the edits are checked and undone like a pass's."""
+
+
+@hookspec
+def gehost_after_origin_graph_optimize(graph: Graph, context: CompileContext) -> None:
+    """Called after the passes of ``kAfterOriginGraphOptimize``: may edit; the edits are checked and undone like a pass's."""
+
+
+@hookspec
+def gehost_stage_finished(graph: Graph, context: CompileContext) -> None:
+    """Called after each stage, its passes and its hook (``context.stage`` says which): look only."""
+
+
+@hookspec
+def gehost_compile_finished(graph: Graph, context: CompileContext) -> None:
+    """Called once a compile, after the final check and before the model is saved: look only."""
+
+
+@hookspec
+def gehost_before_pass(spec: PassSpec, graph: Graph) -> None:
+    """Called before a pass runs on the model: look only."""
+
+
+@hookspec
+def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
+    """Called after a pass ran, with what it did: look only."""
+
+
+@hookspec
+def gehost_check_node_support(node: Node) -> bool | str | None:
+    """Asked by ``GeUtils.CheckNodeSupport``: False or a reason says that the target cannot run ``node``; None and True do not."""
+
+
+HOOKS = tuple(name for name in globals() if name.startswith("gehost_"))
+"""The names of all hooks, in the order in which they are written here."""

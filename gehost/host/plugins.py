@@ -1,0 +1,120 @@
+"""The plugins of a host: its own features, installed ones by name, then vendor modules; and calls that name the one at fault."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from gehost.errors import GehostError, VendorError, deepest_line, described
+from gehost.host import hookspecs
+
+GROUP = "gehost"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One plugin's implementation of a hook."""
+
+    name: str
+    implementation: pluggy.HookImpl
+
+    @property
+    def plugin(self) -> str:
+        return self.implementation.plugin_name
+
+    def __call__(self, **arguments: Any) -> Any:
+        """Call it with those of ``arguments`` that it asks for; raises what the plugin raises."""
+        return self.implementation.function(*[arguments[name] for name in self.implementation.argnames])
+
+    def told(self, error: BaseException) -> str:
+        """What went wrong in a call, with plugin, file and line."""
+        code = getattr(self.implementation.function, "__code__", None)
+        where = deepest_line(error, code.co_filename) if code is not None else ""
+        return f"plugin {self.plugin}{f' ({where})' if where else ''}: {self.name}: {described(error)}"
+
+    @contextmanager
+    def blamed(self) -> Generator[None]:
+        """Turn whatever a call raises into a ``VendorError`` that names the plugin; gehost's own errors go through."""
+        try:
+            yield
+        except GehostError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise VendorError(self.told(error)) from error
+
+
+class Plugins:
+    """Some plugins, whose hooks are called one by one in the order given."""
+
+    def __init__(self, plugins: Sequence[tuple[str, Any]]) -> None:
+        """Register plugins by name.
+
+        Raises:
+            VendorError: two of one name; a hook that does not exist, that asks for what it is not given, that wraps others,
+                or that is not marked.
+        """
+        self._manager = pluggy.PluginManager(GROUP)
+        self._manager.add_hookspecs(hookspecs)
+        for name, plugin in reversed(plugins):  # pluggy calls the last registered first
+            self._register(name, plugin)
+
+    def _register(self, name: str, plugin: Any) -> None:
+        manager = self._manager
+        path: str | None = getattr(plugin, "__file__", None) if isinstance(plugin, ModuleType) else None
+        what = f"{path}: plugin {name}" if path else f"plugin {name}"
+        try:
+            manager.register(plugin, name)
+            manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise VendorError(f"{what}: {' '.join(str(error).split())}; gehost/host/hookspecs.py lists the hooks") from error
+        except ValueError as error:
+            raise VendorError(f"{what}: two plugins have this name, or one was given twice; take one away") from error
+        for caller in manager.get_hookcallers(plugin) or ():
+            if any(found.wrapper or found.hookwrapper for found in caller.get_hookimpls() if found.plugin is plugin):
+                raise VendorError(
+                    f"{what}: {caller.name} wraps other plugins' hooks; they are called one by one, write a plain one"
+                )
+        for hook in hookspecs.HOOKS:
+            if inspect.isroutine(getattr(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
+                raise VendorError(f"{what}: {hook} is not marked; put @gehost.hookimpl above it")
+
+    def each(self, hook: str) -> Iterator[Hook]:
+        """The implementations of a hook in the order of their plugins."""
+        for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            yield Hook(hook, implementation)
+
+    def call(self, hook: str, **arguments: Any) -> list[Any]:
+        """Call every implementation; returns what is not None.
+
+        Raises:
+            GehostError: what a plugin raised; a ``VendorError`` that names the plugin for whatever is none of gehost's.
+        """
+        answers: list[Any] = []
+        for implementation in self.each(hook):
+            with implementation.blamed():
+                answers.append(implementation(**arguments))
+        return [answer for answer in answers if answer is not None]
+
+
+def installed_plugins() -> list[tuple[str, Any]]:
+    """The plugins of the entry point group ``gehost``, by name.
+
+    Raises:
+        VendorError: one cannot be imported.
+    """
+    found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
+    return [(entry.name, _load(entry)) for _, entry in sorted(found.items())]
+
+
+def _load(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        raise VendorError(f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}") from error

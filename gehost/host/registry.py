@@ -1,0 +1,89 @@
+"""The passes of one host, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from gehost.errors import VendorError
+from gehost.ir.graph import Graph
+from gehost.passes.context import CustomPassContext
+from gehost.passes.mark import check_stage
+from gehost.stages import CustomPassStage
+
+
+class RunnablePass(Protocol):
+    """What a registered factory makes: one object a compile."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PassSpec:
+    """A registered pass, whatever style it is written in."""
+
+    name: str
+    stage: CustomPassStage
+    origin: str
+    """``file:line`` of its registration."""
+    kind: str
+    factory: Callable[[], RunnablePass]
+    """Called once a compile."""
+    vendor: str = ""
+    min_opset: int | None = None
+    max_opset: int | None = None
+    benefit: int = 1
+    labels: frozenset[str] = field(default_factory=frozenset[str])
+    trusted: bool = False
+    """Changes the graph through rule transactions alone, which prove themselves."""
+
+
+class PassRegistry:
+    """Passes by name, in load order."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, PassSpec] = {}
+        self._vendor = ""
+
+    @contextmanager
+    def loading(self, vendor: str) -> Generator[None]:
+        """What is added is ``vendor``'s; after an error, nothing was added."""
+        before = dict(self._specs)
+        self._vendor = vendor
+        try:
+            yield
+        except BaseException:
+            self._specs = before
+            raise
+        finally:
+            self._vendor = ""
+
+    def add(self, spec: PassSpec) -> None:
+        """Register a pass; one that names no vendor is that of the file being loaded.
+
+        Raises:
+            VendorError: its name is taken (both files are named), or its stage is one at which graphs are fixed.
+        """
+        check_stage(spec.stage, spec.origin, spec.name)
+        known = self._specs.get(spec.name)
+        if known is not None:
+            raise VendorError(f"{spec.origin}: a pass called {spec.name} is registered already at {known.origin}; rename one")
+        self._specs[spec.name] = spec if spec.vendor else replace(spec, vendor=self._vendor)
+
+    def __iter__(self) -> Iterator[PassSpec]:
+        return iter(self._specs.values())
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def get(self, name: str) -> PassSpec | None:
+        return self._specs.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._specs)
+
+    def at(self, stage: CustomPassStage) -> list[PassSpec]:
+        """The passes of a stage in load order."""
+        return [spec for spec in self._specs.values() if spec.stage is stage]

@@ -1,0 +1,47 @@
+"""What a compile did, as data."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gehost.ir.model import Model
+from gehost.passes.context import PassRecord
+
+
+@dataclass
+class Report:
+    """The report of one compile; ``as_dict`` is the JSON file."""
+
+    model: str = ""
+    nodes_before: int = 0
+    nodes_after: int = 0
+    op_types_before: dict[str, int] = field(default_factory=dict[str, int])
+    op_types_after: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    dumps: list[str] = field(default_factory=list[str])
+    verify: dict[str, Any] = field(default_factory=dict[str, Any])
+    passes: list[PassRecord] = field(default_factory=list[PassRecord])
+    cleanup: dict[str, int] = field(default_factory=dict[str, int])
+    problems: list[str] = field(default_factory=list[str])
+    """What went wrong without ending the compile: skipped vendor files, failed passes, inference that gave up."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON can carry it."""
+        plain = asdict(self)
+        for row, record in zip(plain["passes"], self.passes, strict=True):
+            row["rejected"] = dict(record.rejected)
+        return plain
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2) + "\n"
+
+
+def op_counts(model: Model) -> dict[str, int]:
+    """Nodes by operator over all graphs of a model, most frequent first."""
+    counts: Counter[str] = Counter()
+    for graph in model.graphs:
+        counts.update({op: len(nodes) for op, nodes in graph.by_op.items() if nodes})
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

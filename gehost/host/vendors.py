@@ -1,0 +1,205 @@
+"""Finds and loads vendor files: ``<root>/<vendor>/custom_fusion_passes/*.py``, in lexical order."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from gehost.errors import UsageError, VendorError, deepest_line, described
+from gehost.host.containment import contained
+
+PASSES_DIR = "custom_fusion_passes"
+PACKAGE = "gehost_vendors"
+
+
+@dataclass(frozen=True)
+class VendorFile:
+    """A module or package that a vendor ships."""
+
+    vendor: str
+    path: Path
+    module_name: str
+    """``gehost_vendors.<vendor>.<stem>``; ``gehost_vendors_2`` and so on where another root has a vendor of that name."""
+    plugin_name: str
+    """``<vendor>/<stem>``: what messages about its hooks call it."""
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @property
+    def directory(self) -> Path:
+        """The vendor's ``custom_fusion_passes``."""
+        return self.path.parents[1 if self.is_package else 0]
+
+
+def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], list[str]]:
+    """Every vendor file below ``roots`` in load order, and what was passed over and why.
+
+    Raises:
+        UsageError: a root is no directory that can be read, or is itself a vendor's.
+    """
+    found: list[VendorFile] = []
+    skipped: list[str] = []
+    loaded: set[str] = set()
+    packages: set[str] = set()
+    for root in (Path(os.path.abspath(root)) for root in roots):
+        for vendor in _vendors_of(root, skipped):
+            directory = root / vendor / PASSES_DIR
+            package, number = _free_package(vendor, packages)
+            for entry in _listed(directory):
+                path, reason = _loadable(directory / entry)
+                real = os.path.realpath(path)
+                if not reason and real in loaded:
+                    reason = "loaded already"
+                if reason:
+                    skipped.append(f"{directory / entry}: {reason}")
+                    continue
+                loaded.add(real)
+                stem = entry.removesuffix(".py")
+                module_name = f"{package}.{stem.replace('.', '_')}"
+                found.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
+    return found, skipped
+
+
+def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
+    if not root.is_dir():
+        raise UsageError(f"{root}: no such directory of vendors")
+    if (root / PASSES_DIR).is_dir():
+        raise UsageError(f"{root}: this is one vendor's directory; give the one that holds it: {root.parent}")
+    if root.name == PASSES_DIR:
+        raise UsageError(
+            f"{root}: this is one vendor's directory of passes; give the one that holds the vendor: {root.parent.parent}"
+        )
+    vendors: list[str] = []
+    for entry in _listed(root):
+        if not (root / entry).is_dir():
+            continue
+        if entry.startswith(("_", ".")):
+            skipped.append(f"{root / entry}: the name starts with {entry[0]}")
+        elif not (root / entry / PASSES_DIR).is_dir():
+            skipped.append(f"{root / entry}: no directory {PASSES_DIR} in it")
+        else:
+            vendors.append(entry)
+    return vendors
+
+
+def _listed(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError as error:
+        raise UsageError(f"{directory}: cannot read the directory: {error.strerror}") from error
+
+
+def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
+    """The name of the package in which a vendor's files are imported, and how their names tell it from its namesakes."""
+    stem, number = vendor.replace(".", "_"), 1
+    while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
+        number += 1
+    taken.add(name)
+    return name, f"#{number}" if number > 1 else ""
+
+
+def _loadable(path: Path) -> tuple[Path, str]:
+    """The file to be loaded, and why it is not to be, if so."""
+    if path.name.startswith(("_", ".")):
+        return path, f"the name starts with {path.name[0]}"
+    if path.is_dir():
+        init = path / "__init__.py"
+        return init, "" if init.exists() else "a directory without __init__.py"
+    return path, "" if path.suffix == ".py" else "no Python file"
+
+
+class VendorModules:
+    """The loaded vendor modules of one host; in ``sys.modules`` only while the host works, so that hosts share nothing."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Make relative imports of these modules work; what they print goes to stderr."""
+        before = _take_vendor_modules()
+        sys.modules.update(self._modules)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            self._modules = _take_vendor_modules()
+            sys.modules.update(before)
+
+    def load(self, file: VendorFile) -> ModuleType:
+        """Import a vendor file, unless another one imported it already; call inside ``installed``.
+
+        Raises:
+            VendorError: whatever its import raised, with file and line.
+        """
+        known = sys.modules.get(file.module_name)
+        if known is not None:
+            if known.__file__ != str(file.path):
+                raise VendorError(f"{file.path}: {known.__file__} is a module of the same name; rename one")
+            return known
+        if file.path.exists() and not file.path.is_file():
+            raise VendorError(f"{file.path}: not a regular file")
+        _make_packages(file)
+        before = set(sys.modules)
+        try:
+            with contained():
+                return _import(file)
+        except (Exception, SystemExit) as error:
+            for name in set(sys.modules) - before:
+                if f"{name}.".startswith(f"{file.module_name}."):
+                    del sys.modules[name]
+            where = _fault(error, file)
+            raise VendorError(f"{where}: {described(error).removeprefix(f'{where}: ')}") from error
+        finally:
+            _forget_strays(before, file.directory.parent)
+
+
+def _import(file: VendorFile) -> ModuleType:
+    search = [str(file.path.parent)] if file.is_package else None
+    spec = importlib.util.spec_from_file_location(file.module_name, file.path, submodule_search_locations=search)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[file.module_name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _make_packages(file: VendorFile) -> None:
+    """The packages that a vendor's files are in: they hold nothing but the place where siblings are found."""
+    package = file.module_name.rpartition(".")[0]
+    top = package.partition(".")[0]
+    for name, path in ((top, []), (package, [str(file.directory)])):
+        if name not in sys.modules:
+            sys.modules[name] = ModuleType(name)
+            sys.modules[name].__path__ = path
+
+
+def _take_vendor_modules() -> dict[str, ModuleType]:
+    taken = {name: module for name, module in sys.modules.items() if name.partition(".")[0].startswith(PACKAGE)}
+    for name in taken:
+        del sys.modules[name]
+    return taken
+
+
+def _forget_strays(before: set[str], directory: Path) -> None:
+    """Drop modules that a vendor imported from its own directory by way of ``sys.path``: the next vendor has its own."""
+    inside = os.path.join(directory, "")
+    for name in set(sys.modules) - before:
+        path = getattr(sys.modules[name], "__file__", None)
+        if isinstance(path, str) and path.startswith(inside) and not name.startswith(PACKAGE):
+            del sys.modules[name]
+
+
+def _fault(error: BaseException, file: VendorFile) -> str:
+    """File and line at fault: where a syntax error is, else the deepest line of the vendor's files."""
+    if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
+        return f"{error.filename}:{error.lineno or 1}"
+    return deepest_line(error, str(file.directory)) or f"{file.path}:1"

@@ -1,0 +1,231 @@
+"""What pass authors test with; gehost's own tests use the same.
+
+Models are ONNX text (``onnx.parser``), passes are classes or names of passes found below ``vendors``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnx.parser
+
+from gehost.host.ge_style import pass_spec
+from gehost.host.host import Host
+from gehost.host.registry import PassSpec
+from gehost.host.report import Report
+from gehost.ir.graph import Graph, Value
+from gehost.ir.model import Model
+from gehost.options import HostOptions
+from gehost.passes.base import FusionBasePass
+from gehost.passes.context import PassRecord
+from gehost.passes.mark import PassMark, mark_of
+from gehost.stages import CustomPassStage
+
+PassClass: TypeAlias = type[FusionBasePass]
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelProto:
+    """A model of ONNX text; ``weights`` become initializers, which the text declares as graph inputs or not at all."""
+    model = onnx.parser.parse_model(text)
+    for name, array in (weights or {}).items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        for position, entry in enumerate(model.graph.input):
+            if entry.name == name:
+                del model.graph.input[position]
+                break
+    onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
+    return model
+
+
+def graph_of(text: str, weights: Mapping[str, Array] | None = None) -> Graph:
+    """The graph of a model of ONNX text, to try a ``PatternMatcher`` or ``Graph`` methods on."""
+    return Model(parse(text, weights)).graph
+
+
+def run_pass(
+    model: str | onnx.ModelProto,
+    pass_: PassClass | str,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+    cleanup: bool = False,
+) -> tuple[onnx.ModelProto, PassRecord]:
+    """Compile a model with one pass alone; returns the result and what the pass did.
+
+    Args:
+        pass_: a marked class, or the name of a pass below ``vendors``.
+        vendors: a directory of vendors; its operators are there for the pass too.
+        cleanup: run the built-in clean-up as well.
+    """
+    proto = parse(model) if isinstance(model, str) else model
+    result, report = _host(pass_, vendors, cleanup=cleanup).run(proto)
+    name = pass_ if isinstance(pass_, str) else _spec(pass_).name
+    return result, next(record for record in report.passes if record.name == name)
+
+
+def assert_rewrites(
+    model: str | onnx.ModelProto,
+    pass_: PassClass | str,
+    expected: str | onnx.ModelProto,
+    count: int = 1,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+) -> onnx.ModelProto:
+    """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors) by ``count`` rewrites."""
+    result, record = run_pass(model, pass_, vendors=vendors)
+    assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
+    wanted = parse(expected) if isinstance(expected, str) else expected
+    difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
+    assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"
+    _, again = run_pass(result, pass_, vendors=vendors)
+    assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
+    return result
+
+
+def assert_refuses(
+    model: str | onnx.ModelProto,
+    pass_: PassClass | str,
+    reason: str | None = None,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+) -> PassRecord:
+    """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None) there is none."""
+    _, record = run_pass(model, pass_, vendors=vendors)
+    assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
+    if reason is None:
+        assert record.matched == 0, f"wanted no match, got {record.matched} and {_done(record)}"
+    elif record.status == "not applicable":
+        assert reason in record.message, f'wanted "{reason}", got "{record.message}"'
+    else:
+        assert reason in record.rejected, f'wanted "{reason}", got {_done(record)}'
+    return record
+
+
+def assert_equal_numbers(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    feeds: Sequence[Mapping[str, Array]] | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
+    """Both models give the same numbers on ``feeds``, or on seeded ones."""
+    from gehost.verify import compare
+
+    result = compare(before, after, feeds, rtol=rtol, atol=atol)
+    assert result.equal, result.summary()
+
+
+def assert_fuses(
+    model: str | onnx.ModelProto, pass_: PassClass | str, count: int = 1, *, vendors: str | os.PathLike[str] | None = None
+) -> onnx.ModelProto:
+    """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes nothing; returns the result."""
+    proto = parse(model) if isinstance(model, str) else model
+    result, record = run_pass(proto, pass_, vendors=vendors)
+    assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
+    assert_equal_numbers(proto, result)
+    _, again = run_pass(result, pass_, vendors=vendors)
+    assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
+    return result
+
+
+def _done(record: PassRecord) -> str:
+    return f"{record.replaced}; refused: {dict(record.rejected)} {record.message}".rstrip()
+
+
+def random_weights(shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32) -> dict[str, Array]:
+    """Seeded weights, distinct and not constant, so that a wrong packing or a dropped bias shows."""
+    generator = np.random.default_rng(seed)
+    return {name: generator.standard_normal(tuple(shape)).astype(dtype) for name, shape in shapes.items()}
+
+
+def report_of(model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any) -> tuple[onnx.ModelProto, Report]:
+    """Compile with all passes of a directory of vendors."""
+    proto = parse(model) if isinstance(model, str) else model
+    return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
+
+
+# -- one pass alone -------------------------------------------------------------------------------------------------
+
+
+def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, *, cleanup: bool) -> Host:
+    options = HostOptions(vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup)
+    names = Host(options).passes.names()
+    if isinstance(pass_, str):
+        assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
+        return Host(replace(options, disable=[name for name in names if name != pass_]))
+    host = Host(replace(options, disable=names))
+    host.passes.add(_spec(pass_))
+    host.ops.add_marked(vars(sys.modules[pass_.__module__]))
+    return host
+
+
+def _spec(cls: PassClass) -> PassSpec:
+    unmarked = PassMark(cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, inspect.getfile(cls), 1)
+    return pass_spec(cls, mark_of(cls) or unmarked)
+
+
+# -- comparing graphs up to names -----------------------------------------------------------------------------------
+
+
+def _difference(wanted: Graph, got: Graph) -> str:
+    """How two graphs differ, besides the names of nodes and of tensors that are neither inputs nor outputs."""
+    for what, a, b in (("inputs", wanted.inputs, got.inputs), ("outputs", wanted.outputs, got.outputs)):
+        names = [value.name for value in a], [value.name for value in b]
+        if names[0] != names[1]:
+            return f"{what}: wanted {names[0]}, got {names[1]}"
+    same: dict[Value, Value] = {}
+    pairs = list(zip(wanted.outputs, got.outputs, strict=True))[::-1]
+    while pairs:
+        a, b = pairs.pop()
+        if a in same:
+            if same[a] is not b:
+                return f'"{a.name}": wanted one tensor in two places, got another at "{b.name}"'
+            continue
+        same[a] = b
+        difference = _value_difference(a, b)
+        if difference:
+            return difference
+        if a.producer is not None and b.producer is not None:
+            operands = list(zip(a.producer.inputs, b.producer.inputs, strict=True))
+            pairs.extend((left, right) for left, right in reversed(operands) if left is not None and right is not None)
+    counts = {op: len(nodes) for op, nodes in wanted.by_op.items() if nodes}, {op: len(n) for op, n in got.by_op.items() if n}
+    return "" if counts[0] == counts[1] else f"nodes: wanted {counts[0]}, got {counts[1]}"
+
+
+def _value_difference(a: Value, b: Value) -> str:
+    """How two tensors differ in themselves and in the node that makes them; what that node reads is not looked at."""
+    if a.is_constant and b.is_constant:
+        equal = np.array_equal(a.numpy(), b.numpy()) and a.numpy().dtype == b.numpy().dtype
+        return "" if equal else f'constant "{a.name}": wanted {a.numpy()!r}, got {b.numpy()!r}'
+    node, other = a.producer, b.producer
+    if node is None or other is None or a.is_constant or b.is_constant:
+        same = node is other and a.name == b.name and a.is_constant == b.is_constant
+        return "" if same else f'"{a.name}": wanted {_kind(a)}, got {_kind(b)}'
+    if node.op != other.op or a.index != b.index or len(node.inputs) != len(other.inputs):
+        return f'"{a.name}": wanted {node.op} of {len(node.inputs)} inputs, got {other.op} of {len(other.inputs)}'
+    if node.attrs.serialized() != other.attrs.serialized():
+        return f'attributes of {node.op} at "{a.name}": wanted {node.attrs}, got {other.attrs}'
+    for left, right in zip(node.inputs, other.inputs, strict=True):
+        if (left is None) != (right is None):
+            return f'"{a.name}": an input of {node.op} is absent on one side'
+    return ""
+
+
+def _kind(value: Value) -> str:
+    if value.is_constant:
+        return f'constant "{value.name}"'
+    return f'input "{value.name}"' if value.producer is None else f"the result of {value.producer.op}"
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy

@@ -1,0 +1,293 @@
+"""Stages in order, and whatever fails is undone as a whole and named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import CustomPassStage, PassError, UsageError, VendorError, hookimpl
+from gehost.stages import RUN_STAGES
+from gehost.testing import parse
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    b = Abs(a)
+    y = Neg(b)
+}"""
+
+
+def op_types(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def run_code(vendors: Any, *code: str, model: str = CHAIN, **options: Any) -> tuple[onnx.ModelProto, Any]:
+    vendors.write("acme/a.py", *code)
+    return vendors.host(**options).run(parse(model))
+
+
+def fusion(body: str, name: str = "P", stage: str = "kAfterInferShape") -> str:
+    """The code of a ``FusionBasePass`` whose ``Run`` is ``body``."""
+    return f"""
+@REG_FUSION_PASS(stage=CustomPassStage.{stage})
+class {name}(FusionBasePass):
+    def Run(self, graph, context):
+        {body}
+"""
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_stages_run_in_ges_order_whatever_the_order_of_loading(vendors: Any) -> None:
+    code = [fusion(f"print('{stage.name}')", f"P{k}", stage.name) for k, stage in reversed(list(enumerate(RUN_STAGES)))]
+    code.insert(0, fusion("print('kAfterInferShape, loaded first')", "P9"))
+    _, report = run_code(vendors, *code)
+    assert [record.stage for record in report.passes] == [
+        "kBeforeInferShape",
+        "kAfterInferShape",
+        "kAfterInferShape",
+        "kAfterBuiltinFusionPass",
+        "kAfterOriginGraphOptimize",
+    ]
+    assert [record.name for record in report.passes] == ["P0", "P9", "P1", "P2", "P3"]
+    assert [stage for stage in CustomPassStage if stage not in RUN_STAGES] == [CustomPassStage.kAfterAssignLogicStream]
+
+
+def test_types_are_known_from_after_infer_shape_on_and_clean_up_comes_before_after_builtin(vendors: Any) -> None:
+    look = "context.SetErrorMessage(f'{graph.values[\"a\"].type} {len(graph)}'); return FAILED"
+    code = [fusion(look, f"P{k}", stage.name) for k, stage in enumerate(RUN_STAGES)]
+    model = CHAIN.replace("y = Neg", "dead = Relu(b) y = Neg")
+    _, report = run_code(vendors, *code, model=model, keep_going=True, cleanup=True)
+    said = [record.message.rpartition("Run: ")[2] for record in report.passes]
+    assert said[0] == "None 4"
+    assert said[1].endswith(" 4")
+    assert said[1] != said[0]
+    assert said[2:] == [said[1].replace("4", "3")] * 2
+
+
+def test_each_compile_has_its_own_pass_object_and_asks_once_for_patterns(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = vendors.swap("P", "Relu", "Abs") + "    def __init__(self):\n        print('made')\n        super().__init__()\n"
+    nested = """<ir_version: 8, opset_import: ["" : 17]>
+    main (bool c, float[2] x) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Relu(x) }>
+    }"""
+    vendors.write(
+        "acme/a.py",
+        code.replace(
+            'builder = EsGraphBuilder("P")\n        return [',
+            "print('asked')\n        builder = EsGraphBuilder('P')\n        return [",
+        ),
+    )
+    host = vendors.host()
+    for _ in range(2):
+        _, report = host.run(parse(nested))
+        assert report.passes[0].replaced == 2
+        assert capsys.readouterr().err == "made\nasked\n"
+
+
+@pytest.mark.parametrize(("least", "most", "runs"), [(17, 17, True), (18, None, False), (None, 16, False), (None, None, True)])
+def test_opsets_that_a_registration_names(vendors: Any, least: int | None, most: int | None, runs: bool) -> None:
+    registration = f"@REG_FUSION_PASS(min_opset={least}, max_opset={most})"
+    _, report = run_code(vendors, vendors.swap("P", "Relu", "Abs", registration=registration))
+    (record,) = report.passes
+    assert (record.status, record.replaced) == (("done", 1) if runs else ("not applicable", 0))
+    assert runs or "the model has 17" in record.message
+
+
+# -- what Run returns -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["None", "True", "SUCCESS", "NOT_CHANGED"])
+@pytest.mark.parametrize("edit", [True, False])
+def test_whether_something_changed_is_seen_and_not_believed(vendors: Any, value: str, edit: bool) -> None:
+    change = "graph.set_metadata(next(graph.nodes), 'k', 'v')" if edit else "pass"
+    _, report = run_code(vendors, fusion(f"{change}\n        return {value}"))
+    assert report.passes[0].status == ("done" if edit else "not changed")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [("FAILED", "it returned FAILED"), ("False", "it returned FAILED"), ("'yes'", "it returned 'yes'; wanted")]
+)
+def test_failed_and_nonsense_fail_the_compile(vendors: Any, value: str, told: str) -> None:
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): Run: {told}") as caught:
+        run_code(vendors, fusion(f"return {value}"))
+    assert caught.value.exit_code == 5
+
+
+def test_a_failure_in_a_body_says_in_which(vendors: Any) -> None:
+    nested = """<ir_version: 8, opset_import: ["" : 17]>
+    main (bool c, float[2] x) => (float[2] y) {
+        [choice] y = If(c) <then_branch = t () => (float[2] p) { p = Abs(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }>
+    }"""
+    with pytest.raises(PassError, match=r'Run in graph "e" of node "choice": it returned FAILED'):
+        run_code(vendors, fusion("return graph.name != 'e'"), model=nested)
+
+
+def test_a_body_that_went_with_its_node_is_not_visited(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    nested = """<ir_version: 8, opset_import: ["" : 17]>
+    main (bool c, float[2] x) => (float[2] y) {
+        y = Abs(x)
+        unread = If(c) <
+            then_branch = t () => (float[2] p) {
+                p = If(c) <then_branch = tt () => (float[2] r) { r = Abs(x) }, else_branch = te () => (float[2] s) { s = Neg(x) }>
+            },
+            else_branch = e () => (float[2] q) { q = Relu(x) }
+        >
+    }"""
+    body = "print(graph.name)\n        for node in graph.nodes_of('If'):\n            graph.remove_node(node)"
+    result, _ = run_code(vendors, fusion(body), model=nested)
+    assert capsys.readouterr().err == "main\n"
+    assert op_types(result) == ["Abs"]
+
+
+# -- undone and named -----------------------------------------------------------------------------------------------
+
+BREAKERS = {
+    "raises": "graph.set_attribute(next(graph.nodes), 'k', 1); 1 / 0",
+    "fails": "graph.set_attribute(next(graph.nodes), 'k', 1); return FAILED",
+    "wrong order": "graph.move_after(next(graph.nodes), graph.tail)",
+    "reads nothing": "graph.set_input(graph.tail, 0, graph.new_value('nothing'))",
+    "interface": "graph.proto.input[0].name = 'renamed'; graph.set_metadata(graph.tail, 'k', 'v')",
+}
+
+
+@pytest.mark.parametrize("how", [how for how in BREAKERS if how != "interface"])
+def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(vendors: Any, how: str) -> None:
+    code = [
+        fusion(f"graph.set_metadata(graph.tail, 'first', 'edit'); {BREAKERS[how]}", "Breaks"),
+        vendors.swap("After", "Relu", "Abs"),
+    ]
+    result, report = run_code(vendors, *code, keep_going=True)
+    assert op_types(result) == ["Abs", "Abs", "Neg"]
+    untouched = parse(CHAIN).graph.node
+    assert list(result.graph.node)[1:] == list(untouched)[1:]
+    assert [(record.name, record.status, record.replaced) for record in report.passes] == [
+        ("Breaks", "failed", 0),
+        ("After", "done", 1),
+    ]
+    assert report.problems == [report.passes[0].message]
+    assert re.match(r"Breaks \(.*/a.py:\d+\)", report.problems[0])
+
+
+@pytest.mark.parametrize(("how", "told"), [
+    ("wrong order", "left an invalid graph: .*before it is made"),
+    ("reads nothing", 'left an invalid graph: .*"nothing" is made by nothing|left an invalid graph'),
+    ("interface", "left an invalid graph: .*inputs or outputs were changed"),
+])  # fmt: skip
+def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(vendors: Any, how: str, told: str) -> None:
+    with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\) {told}"):
+        run_code(vendors, fusion(BREAKERS[how]))
+
+
+def test_a_pattern_pass_that_fails_on_its_second_match_keeps_nothing_of_its_first(vendors: Any) -> None:
+    meet = "return 1 / (match.GetMatchedNodes()[0].label != 'b') > 0"
+    model = CHAIN.replace("Abs(a)", "Relu(a)")
+    result, report = run_code(vendors, vendors.swap("P", "Relu", "Sigmoid", meet=meet), model=model, keep_going=True)
+    assert op_types(result) == ["Relu", "Relu", "Neg"]
+    (record,) = report.passes
+    assert (record.status, record.matched, record.replaced) == ("failed", 2, 0)
+    assert 'MeetRequirements at node "b" (Relu): ZeroDivisionError' in record.message
+
+
+def test_rewrites_that_were_undone_do_not_count_towards_the_limit(vendors: Any) -> None:
+    meet = "return 1 / (match.GetMatchedNodes()[0].label != 'b') > 0"
+    code = [vendors.swap("P", "Relu", "Sigmoid", meet=meet), vendors.swap("Q", "Relu", "Abs")]
+    result, _ = run_code(vendors, *code, model=CHAIN.replace("Abs(a)", "Relu(a)"), keep_going=True, rewrite_limit=2)
+    assert op_types(result) == ["Abs", "Abs", "Neg"]
+
+
+def test_a_model_that_onnx_refuses_in_the_end_is_the_fault_of_passes(vendors: Any) -> None:
+    with pytest.raises(PassError, match=r"^the model is not valid after P: .*NoSuchOp"):
+        run_code(vendors, fusion("graph.add_node('NoSuchOp', [], ['new'], after=graph.tail)"), vendors.swap("Q", "Cos", "Sin"))
+
+
+# -- hooks ----------------------------------------------------------------------------------------------------------
+
+
+def hook(name: str, body: str) -> str:
+    return f"@hookimpl\ndef {name}(graph):\n    {body}\n"
+
+
+def test_a_stage_hook_of_a_vendor_file_edits_the_graph(vendors: Any) -> None:
+    code = hook("gehost_after_infershape", "graph.set_metadata(graph.tail, 'seen', str(graph.values['a'].shape))")
+    result, _ = run_code(vendors, code)
+    assert [entry.value for entry in result.graph.node[-1].metadata_props] == ["(2,)"]
+
+
+@pytest.mark.parametrize("how", ["raises", "wrong order", "reads nothing"])
+def test_a_stage_hook_that_fails_is_undone_and_its_plugin_named(vendors: Any, how: str) -> None:
+    vendors.write("acme/a.py", hook("gehost_after_infershape", BREAKERS[how]))
+    vendors.write("acme/b.py", hook("gehost_after_infershape", "graph.set_metadata(graph.tail, 'b', 'ran')"))
+    with pytest.raises(PassError, match=r"^plugin acme/a") as caught:
+        vendors.host().run(parse(CHAIN))
+    assert "gehost_after_infershape" in str(caught.value)
+    assert how != "raises" or re.search(r"/a.py:4\): .*ZeroDivisionError", str(caught.value))
+    result, report = vendors.host(keep_going=True).run(parse(CHAIN))
+    assert report.problems == [str(caught.value)]
+    assert op_types(result) == op_types(parse(CHAIN))
+    assert [entry.key for entry in result.graph.node[-1].metadata_props] == ["b"]
+
+
+LOOKING = [
+    "gehost_compile_started",
+    "gehost_stage_finished",
+    "gehost_compile_finished",
+    "gehost_before_pass",
+    "gehost_after_pass",
+]
+
+
+@pytest.mark.parametrize("name", LOOKING)
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [("1 / 0", ".*ZeroDivisionError"), ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; it may only look")],
+)
+def test_a_hook_that_may_only_look_is_held_to_it(vendors: Any, name: str, body: str, told: str) -> None:
+    vendors.write("acme/a.py", hook(name, body))
+    vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
+    with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{told}"):
+        vendors.host().run(parse(CHAIN))
+    result, report = vendors.host(keep_going=True).run(parse(CHAIN))
+    assert op_types(result) == ["Abs", "Abs", "Neg"]
+    assert not any(entry.key == "k" for node in result.graph.node for entry in node.metadata_props)
+    assert len(report.problems) == (4 if name == "gehost_stage_finished" else 1)
+
+
+def test_an_error_of_gehost_in_a_hook_ends_the_compile_as_it_is(vendors: Any) -> None:
+    class Full:
+        @hookimpl
+        def gehost_compile_started(self) -> None:
+            raise UsageError("the disk is full")
+
+    with pytest.raises(UsageError, match=r"^the disk is full$"):
+        vendors.host(plugins=[("full", Full())], keep_going=True).run(parse(CHAIN))
+
+
+def test_hooks_around_a_pass_see_what_it_did(vendors: Any) -> None:
+    seen: list[Any] = []
+
+    class Watch:
+        @hookimpl
+        def gehost_before_pass(self, spec: Any, graph: Any) -> None:
+            seen.append((spec.name, len(graph.nodes_of("Relu"))))
+
+        @hookimpl
+        def gehost_after_pass(self, spec: Any, graph: Any, record: Any) -> None:
+            seen.append((spec.name, len(graph.nodes_of("Relu")), record.status, record.replaced))
+
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), fusion("return FAILED", "Q"))
+    vendors.host(plugins=[("watch", Watch())], keep_going=True).run(parse(CHAIN))
+    assert seen == [("P", 1), ("P", 0, "done", 1), ("Q", 0), ("Q", 0, "failed", 0)]
+
+
+def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), hook("gehost_before_pass", "1 / 0"))
+    _, report = vendors.host(disable=["P"]).run(parse(CHAIN))
+    assert report.passes[0].status == "disabled"

@@ -1,0 +1,119 @@
+"""Every hook is documented, in its docstring and in the README, and really called, in the order that they state."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gehost import hookimpl
+from gehost.host import hookspecs
+from gehost.testing import parse
+
+README = Path(__file__).parents[2] / "README.md"
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+NAMES = [name for name, found in vars(hookspecs).items() if name.startswith("gehost_") and inspect.isfunction(found)]
+
+
+def test_the_list_of_hooks_is_complete() -> None:
+    assert list(hookspecs.HOOKS) == NAMES
+    assert len(NAMES) == 14
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_docstring_says_when_a_hook_is_called_and_what_it_may_do(name: str) -> None:
+    text = inspect.getdoc(getattr(hookspecs, name)) or ""
+    assert re.match(r"(Called|Asked) ", text)
+    assert re.search(r"look only|may edit|add|says", text)
+    annotations = inspect.get_annotations(getattr(hookspecs, name))
+    assert set(annotations) == {*inspect.signature(getattr(hookspecs, name)).parameters, "return"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_of_the_readme_has_each_hook_with_its_arguments(name: str) -> None:
+    table = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `gehost_")]
+    arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
+    assert sum(f"`{name}({arguments})`" in line for line in table) == 1
+
+
+def recorder() -> tuple[Any, list[str]]:
+    """A plugin that implements every hook with all its arguments, and what it saw."""
+    calls: list[str] = []
+    plugin = type("Recorder", (), {})()
+
+    def implement(name: str) -> None:
+        def implementation(**arguments: Any) -> None:
+            context = arguments.get("context")
+            stage = f" {context.stage.name}" if context is not None and context.stage is not None else ""
+            spec = f" {arguments['spec'].name}" if "spec" in arguments else ""
+            calls.append(f"{name.removeprefix('gehost_')}{spec}{stage}")
+
+        names = list(inspect.signature(getattr(hookspecs, name)).parameters)
+        source = f"def {name}({', '.join(names)}): implementation({', '.join(f'{n}={n}' for n in names)})"
+        scope: dict[str, Any] = {"implementation": implementation}
+        exec(source, scope)
+        setattr(plugin, name, hookimpl(scope[name]))
+
+    for name in NAMES:
+        implement(name)
+    return plugin, calls
+
+
+ASKING = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class Asking(FusionBasePass):
+    def Run(self, graph, context):
+        for node in graph.nodes:
+            GeUtils.CheckNodeSupport(node)
+"""
+
+
+def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
+    vendors.write("acme/a.py", ASKING, vendors.swap("Early", "Relu", "Abs", stage="kBeforeInferShape"))
+    vendors.write("acme/b.py", vendors.swap("Off", "Relu", "Abs"))
+    plugin, calls = recorder()
+    host = vendors.host(plugins=[("recorder", plugin)], disable=["Off"])
+    assert calls == ["collect_passes", "collect_passes", "register_ops", "register_importers"]
+    calls.clear()
+    host.run(parse(MODEL))
+    assert calls == [
+        "compile_started",
+        "before_pass Early",
+        "after_pass Early",
+        "before_infershape kBeforeInferShape",
+        "stage_finished kBeforeInferShape",
+        "before_pass Asking",
+        "check_node_support",
+        "after_pass Asking",
+        "after_infershape kAfterInferShape",
+        "stage_finished kAfterInferShape",
+        "after_builtin_fusion_pass kAfterBuiltinFusionPass",
+        "stage_finished kAfterBuiltinFusionPass",
+        "after_origin_graph_optimize kAfterOriginGraphOptimize",
+        "stage_finished kAfterOriginGraphOptimize",
+        "compile_finished",
+    ]
+
+
+def test_the_command_line_calls_the_hook_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gehost.cli import run
+    from gehost.host import plugins
+
+    plugin, calls = recorder()
+    monkeypatch.setattr(plugins, "installed_plugins", lambda: [("recorder", plugin)])
+    assert run(["--version"]) == 0
+    assert calls == ["register_commands"]
+
+
+def test_a_vendor_file_may_implement_every_other_hook(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The two that are called of plugins only are never called of a vendor file; the rest are."""
+    implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
+    vendors.write("acme/hooks.py", *implementations)
+    vendors.write("acme/p.py", ASKING)
+    vendors.host().run(parse(MODEL))
+    lines = capsys.readouterr().err.splitlines()
+    called = {line.removeprefix("called ") for line in lines}
+    assert set(NAMES) - called == {"gehost_register_commands", "gehost_collect_passes"}

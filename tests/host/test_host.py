@@ -1,0 +1,216 @@
+"""The whole: a file in, a file out or nothing; a model in, another one out."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host, HostOptions, ModelError, OutputError, PassError, VendorError, hookimpl
+from gehost.ir.model import Model
+from gehost.testing import parse
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    b = Identity(a)
+    y = Neg(b)
+}"""
+FUNCTION = """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+main (float[2] x) => (float[2] y) { y = local.Two(x) }
+<domain: "local", opset_import: ["" : 17]>
+Two (i) => (o) { t = Relu(i) o = Relu(t) }"""
+
+
+def op_types(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse(CHAIN), path)
+    return path
+
+
+def test_without_vendors_only_the_clean_up_works(model_file: Path, tmp_path: Path) -> None:
+    report = Host(HostOptions(plugins=False)).compile(model_file, tmp_path / "out.onnx")
+    assert op_types(onnx.load(tmp_path / "out.onnx")) == ["Relu", "Neg"]
+    assert (report.model, report.nodes_before, report.nodes_after) == (str(model_file), 3, 2)
+    assert list(report.seconds) == ["load", "check", "passes", "infer_shape", "cleanup", "save"]
+
+
+def test_without_clean_up_and_matches_the_model_is_what_it_was(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Cos", "Sin"))
+    vendors.host().compile(str(model_file), str(tmp_path / "out.onnx"))
+    assert (tmp_path / "out.onnx").read_bytes() == model_file.read_bytes()
+
+
+def test_run_leaves_its_model_alone_and_gives_another(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    given, wanted = parse(CHAIN), parse(CHAIN)
+    result, report = vendors.host().run(given)
+    assert given == wanted
+    assert op_types(result) == ["Abs", "Identity", "Neg"]
+    assert report.model == "main"
+
+
+def test_a_host_compiles_many_models(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    host = vendors.host()
+    results = [host.run(parse(CHAIN))[0].SerializeToString(deterministic=True) for _ in range(3)]
+    assert len(set(results)) == 1
+
+
+def test_models_are_closed_whatever_happens(
+    vendors: Any, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Model] = []
+    monkeypatch.setattr(Model, "close", lambda self, close=Model.close: closed.append(self) or close(self))
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Sin", meet="return 1 / 0"))
+    vendors.host(disable=["Q"]).compile(model_file, tmp_path / "out.onnx")
+    vendors.host(disable=["Q"]).run(parse(CHAIN))
+    with pytest.raises(PassError):
+        vendors.host().compile(model_file, tmp_path / "out.onnx")
+    with pytest.raises(OutputError):
+        vendors.host(disable=["Q"]).compile(model_file, tmp_path / "no" / "out.onnx")
+    assert len(closed) == 4
+    assert not any(list(model.graph.nodes) for model in closed)
+
+
+def test_nothing_of_a_compile_stays_in_the_host(vendors: Any) -> None:
+    seen: list[weakref.ref[Any]] = []
+
+    class Watch:
+        @hookimpl
+        def gehost_compile_started(self, graph: Any) -> None:
+            seen.append(weakref.ref(graph.model))
+
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    host = vendors.host(plugins=[("watch", Watch())])
+    host.run(parse(CHAIN))
+    gc.collect()
+    assert seen[0]() is None
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_local_functions_are_carried_through_or_inlined_first(vendors: Any, inline: bool) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    result, report = vendors.host(inline_functions=inline).run(parse(FUNCTION))
+    assert op_types(result) == (["Abs", "Abs"] if inline else ["Two"])
+    assert len(result.functions) == (0 if inline else 1)
+    assert report.nodes_before == (2 if inline else 1)
+
+
+# -- what fails -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old_output(tmp_path: Path) -> Path:
+    path = tmp_path / "out.onnx"
+    path.write_text("what was there")
+    return path
+
+
+def test_a_failed_compile_leaves_the_old_output(vendors: Any, model_file: Path, old_output: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", meet="return 1 / 0"))
+    with pytest.raises(PassError, match=r"^P \(.*/a.py:10\): MeetRequirements at node"):
+        vendors.host().compile(model_file, old_output)
+    assert old_output.read_text() == "what was there"
+    assert sorted(path.name for path in old_output.parent.iterdir()) == ["m.onnx", "out.onnx", "vendors"]
+
+
+def test_a_broken_vendor_file_stops_before_the_model_is_read(vendors: Any, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", "1 / 0\n")
+    with pytest.raises(VendorError, match=r"a.py:2: ZeroDivisionError"):
+        vendors.host().compile(tmp_path / "no such model.onnx", tmp_path / "out.onnx")
+
+
+def test_with_keep_going_all_that_failed_is_reported(vendors: Any, model_file: Path, old_output: Path) -> None:
+    vendors.write("acme/a.py", "1 / 0\n")
+    vendors.write("acme/b.py", vendors.swap("P", "Relu", "Abs", meet="return 1 / 0"), vendors.swap("Q", "Neg", "Sin"))
+    report = vendors.host(keep_going=True).compile(model_file, old_output)
+    assert op_types(onnx.load(old_output)) == ["Relu", "Identity", "Sin"]
+    assert [problem.partition(" ")[0].rpartition("/")[2] for problem in report.problems] == ["a.py:2:", "P"]
+    assert [(record.name, record.status) for record in report.passes] == [("P", "failed"), ("Q", "done")]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no model"])
+def test_a_file_that_is_no_model(tmp_path: Path, content: bytes | None, old_output: Path) -> None:
+    path = tmp_path / "bad.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"bad.onnx"):
+        Host(HostOptions(plugins=False, keep_going=True)).compile(path, old_output)
+    assert old_output.read_text() == "what was there"
+
+
+def test_a_model_in_memory_that_is_not_valid() -> None:
+    with pytest.raises(ModelError, match='reads tensor "nothing", which nothing defines'):
+        Host(HostOptions(plugins=False)).run(onnx.parser.parse_model(CHAIN.replace("Neg(b)", "Neg(nothing)")))
+
+
+def test_inference_that_gives_up_is_reported_and_the_compile_goes_on(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    monkeypatch.setattr("gehost.host.host.infer_model", lambda *_: "too deep for me")
+    result, report = vendors.host().run(parse(CHAIN))
+    assert op_types(result) == ["Abs", "Identity", "Neg"]
+    assert report.problems == ["shape inference gave up: too deep for me"]
+
+
+def test_a_finding_that_the_input_had_is_no_failure(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    proto = onnx.parser.parse_model(CHAIN.replace("Neg(b)", "NoSuchOp(b)"))
+    result, _ = vendors.host().run(proto)
+    assert op_types(result) == ["Abs", "Identity", "NoSuchOp"]
+
+
+# -- comparing ------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_compared_and_reported(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Cos", "Sin"))
+    report = vendors.host(verify=True).compile(model_file, tmp_path / "out.onnx")
+    assert report.verify["equal"] is False
+    assert "differ" in report.verify["summary"]
+    assert (tmp_path / "out.onnx").exists()
+    _, report = vendors.host(verify=True, disable=["P"]).run(parse(CHAIN))
+    assert report.verify["equal"] is True
+    assert report.seconds["verify"] > 0
+
+
+def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    weights = {"w": np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)}
+    proto = parse(
+        CHAIN.replace("float[2] x)", "float[2] x, float[3, 2] w)").replace("Neg(b)", "Add(b, b) z = MatMul(w, b)"), weights
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    for name in ("one", "two"):
+        vendors.host(cleanup=True).compile(tmp_path / "m.onnx", tmp_path / f"{name}.onnx")
+    assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
+
+
+def test_a_compile_inside_a_hook_of_another_host_is_on_its_own(vendors: Any, tmp_path: Path) -> None:
+    other = type(vendors)(tmp_path / "other")
+    for tree, name in ((vendors, "outer"), (other, "inner")):
+        tree.write("acme/_utils.py", f"NAME = '{name}'\n")
+        edit = "from . import _utils\n    graph.set_metadata(graph.tail, 'by', _utils.NAME)\n"
+        tree.write("acme/a.py", f"@hookimpl\ndef gehost_before_infershape(graph):\n    {edit}")
+    inner = other.host()
+
+    class Nest:
+        @hookimpl
+        def gehost_compile_started(self, graph: Any) -> None:
+            result, _ = inner.run(parse(CHAIN))
+            assert result.graph.node[-1].metadata_props[0].value == "inner"
+
+    result, _ = vendors.host(plugins=[("nest", Nest())]).run(parse(CHAIN))
+    assert result.graph.node[-1].metadata_props[0].value == "outer"
+    assert not [name for name in sys.modules if name.startswith("gehost_vendors")]

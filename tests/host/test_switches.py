@@ -1,0 +1,108 @@
+"""Which passes are switched off, and switches that name nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gehost import HostOptions, UsageError
+from gehost.host.switches import disabled_passes, read_switch_file
+from gehost.testing import parse
+
+KNOWN = ["FuseMatMulAdd", "FuseGelu", "RemoveIdentity"]
+
+
+@pytest.fixture
+def switch_file(tmp_path: Path) -> Any:
+    def write(entries: Any) -> Path:
+        path = tmp_path / "switch.json"
+        path.write_text(entries if isinstance(entries, str) else json.dumps({"Switch": {"GraphFusion": entries}}))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "off"),
+    [
+        (None, {}, set()),
+        (None, {"disable": ["FuseGelu"]}, {"FuseGelu"}),
+        ({"FuseGelu": "off"}, {}, {"FuseGelu"}),
+        ({"FuseGelu": "OFF"}, {}, {"FuseGelu"}),
+        ({"ALL": "off"}, {}, set(KNOWN)),
+        ({"ALL": "on"}, {}, set()),
+        ({"ALL": "off", "FuseGelu": "on"}, {}, set(KNOWN) - {"FuseGelu"}),
+        ({"FuseGelu": "on", "ALL": "off"}, {}, set(KNOWN) - {"FuseGelu"}),
+        ({"ALL": "on", "FuseGelu": "off"}, {}, {"FuseGelu"}),
+        ({"FuseGelu": "off"}, {"enable": ["FuseGelu"]}, set()),
+        ({"FuseGelu": "on"}, {"disable": ["FuseGelu"]}, {"FuseGelu"}),
+        ({"ALL": "off"}, {"enable": ["FuseGelu"]}, set(KNOWN) - {"FuseGelu"}),
+        (
+            {"ALL": "off", "FuseGelu": "on"},
+            {"disable": ["FuseGelu"], "enable": ["RemoveIdentity"]},
+            set(KNOWN) - {"RemoveIdentity"},
+        ),
+        ({}, {"enable": ["FuseGelu"]}, set()),
+    ],
+)
+def test_an_option_beats_an_entry_beats_all_beats_on(switch_file: Any, entries: Any, options: Any, off: set[str]) -> None:
+    path = None if entries is None else switch_file(entries)
+    assert disabled_passes(HostOptions(fusion_switch_file=path, **options), KNOWN) == off
+
+
+@pytest.mark.parametrize("option", ["enable", "disable"])
+def test_a_name_that_no_pass_has_is_an_error_with_the_nearest(option: str) -> None:
+    with pytest.raises(UsageError, match=r"^--enable/--disable: there is no pass FuseMatmulAdd; did you mean FuseMatMulAdd\?$"):
+        disabled_passes(HostOptions(**{option: ["FuseMatmulAdd"]}), KNOWN)
+    with pytest.raises(UsageError, match=r"there is no pass Zzz; `gehost passes` lists them$"):
+        disabled_passes(HostOptions(**{option: ["Zzz"]}), KNOWN)
+
+
+def test_a_name_in_the_file_that_no_pass_has_names_the_file(switch_file: Any) -> None:
+    path = switch_file({"FuseGello": "off", "ALL": "on"})
+    with pytest.raises(UsageError, match=f"^{path}: there is no pass FuseGello; did you mean FuseGelu"):
+        disabled_passes(HostOptions(fusion_switch_file=path), KNOWN)
+
+
+def test_enabled_and_disabled_at_once_is_an_error() -> None:
+    with pytest.raises(UsageError, match="pass FuseGelu is both enabled and disabled; give one"):
+        disabled_passes(HostOptions(enable=["FuseGelu"], disable=["FuseGelu"]), KNOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "3", "null", '{"Switch": {}}', '{"GraphFusion": {}}', '{"Switch": {"GraphFusion": ["FuseGelu"]}}', "\x80"],
+)
+def test_a_file_that_is_no_switch_file(switch_file: Any, text: str) -> None:
+    path = switch_file(text)
+    with pytest.raises(UsageError, match=f"^{path}: not a fusion-switch file; wanted"):
+        read_switch_file(path)
+
+
+@pytest.mark.parametrize("state", ["yes", True, None, 1])
+def test_a_switch_is_on_or_off(switch_file: Any, state: Any) -> None:
+    with pytest.raises(UsageError, match=f'switch "FuseGelu" is "{str(state).lower()}"; wanted on or off'):
+        read_switch_file(switch_file({"FuseGelu": state}))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"missing.json: cannot read the fusion-switch file: No such file"):
+        read_switch_file(str(tmp_path / "missing.json"))
+
+
+def test_a_pass_that_is_off_is_reported_and_does_not_run(vendors: Any, switch_file: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("A", "Relu", "Abs"), vendors.swap("B", "Relu", "Neg"))
+    host = vendors.host(fusion_switch_file=switch_file({"A": "off"}))
+    model = parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }""")
+    result, report = host.run(model)
+    assert [node.op_type for node in result.graph.node] == ["Neg"]
+    assert [(record.name, record.status, record.matched) for record in report.passes] == [("A", "disabled", 0), ("B", "done", 1)]
+
+
+def test_a_wrong_switch_stops_before_a_model_is_touched(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("A", "Relu", "Abs"))
+    with pytest.raises(UsageError, match="there is no pass B"):
+        vendors.host(disable=["B"])

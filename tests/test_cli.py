@@ -1,0 +1,327 @@
+"""The command line: exit codes, one line for each error, JSON that stays clean."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import onnx
+import pytest
+
+from gehost import hookimpl
+from gehost.cli import cli, run
+from gehost.testing import parse
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    y = Neg(a)
+}"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of its own for each test, with a model in it and nothing said by the environment."""
+    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parse(CHAIN), "m.onnx")
+    return tmp_path
+
+
+@pytest.fixture
+def swapping(vendors: Any) -> Any:
+    """``./vendors`` with a file that prints, and a pass that changes the numbers."""
+    vendors.write("acme/a.py", "print('a vendor prints')\n", vendors.swap("Turn", "Relu", "Abs"))
+    return vendors
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def fails(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
+    """The one line on stderr of a run that ends with ``code``."""
+    Path("out.onnx").write_text("what was there")
+    found, out, err = outcome(capsys, *arguments)
+    assert (found, out) == (code, "")
+    *printed, line = err.splitlines()
+    assert all(text == "a vendor prints" for text in printed)
+    assert line.startswith("gehost: ")
+    assert "Traceback" not in err
+    assert Path("out.onnx").read_text() == "what was there"
+    return line
+
+
+COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
+
+
+# -- done -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("swapping")
+def test_a_compile_writes_the_model_a_report_and_two_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = outcome(capsys, *COMPILE, "--report", "r.json", "--dump", "dumps", "--dump-format", "onnx")
+    assert (code, err) == (0, "a vendor prints\n")
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Abs", "Neg"]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+    assert ["Relu", "1", "0"] in rows
+    assert ["Abs", "0", "1"] in rows
+    assert ["all", "2", "2"] in rows
+    assert [row[:5] for row in rows if row[0] == "Turn"] == [["Turn", "acme", "1", "1", ""]]
+    assert "dumps: dumps/ge_onnx_00000000_graph_0_PreRunBegin.onnx … (6 files; open them in Netron)" in out
+    report = json.loads(Path("r.json").read_text())
+    assert [row["replaced"] for row in report["passes"]] == [1]
+    assert report["model"] == "m.onnx"
+    assert len(report["dumps"]) == len(list((tmp_path / "dumps").iterdir())) == 6
+
+
+@pytest.mark.usefixtures("swapping")
+def test_no_line_of_a_piped_table_is_wrapped(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "Long" * 60
+    vendors.write("acme/b.py", vendors.swap(name, "Cos", "Sin"))
+    _, out, _ = outcome(capsys, "passes")
+    (line,) = (line for line in out.splitlines() if name in line)
+    assert "acme/custom_fusion_passes/b.py:3" in line
+
+
+def test_what_models_and_vendors_bring_means_nothing_to_the_terminal(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[red]a\x1b[31m\nb"
+    registration = f"@REG_FUSION_PASS(name={name!r})"
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", registration=registration))
+    _, out, _ = outcome(capsys, *COMPILE)
+    assert "\x1b" not in out
+    assert "│ [red]a\\x1b[31m b  " in out
+
+
+@pytest.mark.usefixtures("swapping")
+def test_passes_as_json_are_clean_when_a_vendor_prints(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    code, out, err = outcome(capsys, "passes", "--json")
+    assert (code, err) == (0, "a vendor prints\n")
+    (row,) = json.loads(out)
+    assert list(row) == ["name", "stage", "vendor", "kind", "origin", "min_opset", "max_opset"]
+    origin = f"{vendors.root}/acme/custom_fusion_passes/a.py:4"
+    assert list(row.values()) == ["Turn", "kAfterInferShape", "acme", "pattern", origin, None, None]
+
+
+def test_passes_are_listed_in_the_order_in_which_they_run(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write(
+        "a/a.py", vendors.swap("Late", "Relu", "Abs", stage="kAfterOriginGraphOptimize"), vendors.swap("Second", "Relu", "Abs")
+    )
+    vendors.write("b/b.py", vendors.swap("First", "Relu", "Abs", stage="kBeforeInferShape"), vendors.swap("Third", "Relu", "Abs"))
+    _, out, _ = outcome(capsys, "passes", "--json", "--vendors", "vendors")
+    assert [row["name"] for row in json.loads(out)] == ["First", "Second", "Third", "Late"]
+    _, out, _ = outcome(capsys, "passes")
+    assert [out.index(name) for name in ("First", "Second", "Third", "Late")] == sorted(
+        map(out.index, ("First", "Second", "Third", "Late"))
+    )
+
+
+def test_several_vendors_in_the_order_given(capsys: pytest.CaptureFixture[str], vendors: Any, tmp_path: Path) -> None:
+    other = type(vendors)(tmp_path / "other")
+    other.write("b/b.py", vendors.swap("Other", "Relu", "Abs"))
+    vendors.write("a/a.py", vendors.swap("Mine", "Relu", "Abs"))
+    _, out, _ = outcome(capsys, "passes", "--json", "--vendors", "other", "--vendors", "vendors")
+    assert [row["name"] for row in json.loads(out)] == ["Other", "Mine"]
+
+
+@pytest.mark.usefixtures("swapping")
+def test_options_reach_the_host(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write_raw("acme/custom_fusion_passes/notes.txt", "")
+    Path("switch.json").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
+
+    def made(*options: str) -> list[str]:
+        code, _, _ = outcome(capsys, *COMPILE, *options)
+        assert code == 0
+        return [node.op_type for node in onnx.load("out.onnx").graph.node]
+
+    assert made() == ["Abs", "Neg"]
+    assert made("--disable", "Turn") == made("--rewrite-limit", "0") == ["Relu", "Neg"]
+    assert made("--fusion-switch-file", "switch.json") == ["Relu", "Neg"]
+    assert made("--fusion-switch-file", "switch.json", "--enable", "Turn") == ["Abs", "Neg"]
+    _, out, err = outcome(capsys, *COMPILE, "-v", "--no-cleanup", "--dump", "d", "--dump-passes", "--dump-level", "3")
+    assert f"skipped: {vendors.root}/acme/custom_fusion_passes/notes.txt: no Python file" in err.splitlines()
+    assert "(7 files" in out
+    assert "clean-up" in out
+
+
+def test_dumps_where_ges_variables_say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUMP_GE_GRAPH", "3")
+    monkeypatch.setenv("DUMP_GRAPH_PATH", "there")
+    assert outcome(capsys, *COMPILE)[0] == 0
+    assert len(list(Path("there").iterdir())) == 6
+
+
+def test_a_new_pass_is_written_and_found(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(capsys, "new", "acme/fuse_it")
+    assert (code, out.splitlines()) == (
+        0,
+        ["wrote vendors/acme/custom_fusion_passes/fuse_it.py", "wrote vendors/acme/tests/test_fuse_it.py"],
+    )
+    _, out, _ = outcome(capsys, "passes", "--json")
+    assert json.loads(out)[0]["name"] == "FuseItPass"
+
+
+def test_keep_going_ends_with_0_and_says_so(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write("acme/a.py", "1 / 0\n")
+    vendors.write("acme/b.py", vendors.swap("Bad", "Relu", "Abs", meet="return 1 / 0"))
+    code, out, err = outcome(capsys, *COMPILE, "--keep-going")
+    assert (code, err) == (0, "")
+    problems = [line for line in out.splitlines() if line.startswith("problem: ")]
+    assert ["a.py:2: ZeroDivisionError" in problems[0], "Bad (" in problems[1], len(problems)] == [True, True, 2]
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Relu", "Neg"]
+
+
+# -- 2: usage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "Missing command"),
+        (("compil",), "No such command 'compil'"),
+        (("compile", "m.onnx"), "Missing option '-o'"),
+        (("compile", "-o", "out.onnx"), "Missing argument 'MODEL'"),
+        ((*COMPILE, "--nonsense"), "No such option"),
+        ((*COMPILE, "--dump-level", "4"), "4 is not in the range"),
+        ((*COMPILE, "--dump-format", "txt"), "'txt' is not"),
+        ((*COMPILE, "--rewrite-limit", "x"), "'x' is not a valid"),
+        ((*COMPILE, "--report", "r.txt"), "wanted a file name that ends in .json"),
+        ((*COMPILE, "--vendors", "missing"), "missing: no such directory of vendors"),
+        ((*COMPILE, "--disable", "Nobody"), "there is no pass Nobody"),
+        ((*COMPILE, "--fusion-switch-file", "missing.json"), "cannot read the fusion-switch file"),
+        (("compile", "m.onnx", "-o", "no/out.onnx"), "cannot write 'no/out.onnx'"),
+        ((*COMPILE, "--dump", "m.onnx"), "cannot write|cannot make the directory for dumps"),
+        (("new", "nonsense"), "wanted VENDOR/PASS"),
+        (("passes", "--vendors", "m.onnx"), "m.onnx: no such directory of vendors"),
+    ],
+)
+def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
+    assert re.search(told, fails(capsys, 2, *arguments))
+
+
+def test_wrong_usage_says_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails(capsys, 2, "compile", "m.onnx").endswith("See `gehost compile --help`.")
+
+
+def test_a_report_that_cannot_be_written_is_2_and_the_model_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = outcome(capsys, *COMPILE, "--report", "no/r.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert Path("out.onnx").exists()
+
+
+# -- 3, 4, 5, 6 -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_at_fault_is_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "missing.onnx: cannot read the model: No such file" in fails(capsys, 3, "compile", "missing.onnx", "-o", "out.onnx")
+    Path("bad.onnx").write_bytes(b"\xff" * 20)
+    assert "bad.onnx: not an ONNX model" in fails(capsys, 3, "compile", "bad.onnx", "-o", "out.onnx")
+    assert "bad.onnx" in fails(capsys, 3, "verify", "bad.onnx", "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("this is no Python\n", ":2: SyntaxError"),
+        ("import no_such_module\n", ":2: ModuleNotFoundError"),
+        ("print('a vendor prints')\nimport sys\nsys.exit(0)\n", ":4: SystemExit: 0"),
+        ("raise ValueError('two\\nlines')\n", ":2: ValueError: two lines"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [COMPILE, ("passes",), ("passes", "--json")])
+def test_a_vendor_file_at_fault_is_4_with_file_and_line(
+    capsys: pytest.CaptureFixture[str], vendors: Any, code: str, told: str, arguments: tuple[str, ...]
+) -> None:
+    file = vendors.write("acme/a.py", code)
+    assert f"{file}{told}" in fails(capsys, 4, *arguments)
+
+
+def test_a_pass_that_fails_is_5_with_pass_file_line_and_node(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    file = vendors.write("acme/a.py", vendors.swap("Bad", "Relu", "Abs", meet="raise ValueError('no\\nway')"))
+    line = fails(capsys, 5, *COMPILE)
+    assert line == f'gehost: Bad ({file}:10): MeetRequirements at node "a" (Relu): ValueError: no way'
+
+
+@pytest.mark.usefixtures("swapping")
+def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = outcome(capsys, *COMPILE, "--verify")
+    assert code == 6
+    assert err.splitlines()[-1].startswith("gehost: out.onnx: the numbers differ from those of m.onnx: differ: y[")
+    assert "Turn" in out
+    assert Path("out.onnx").exists()
+    code, out, err = outcome(capsys, "verify", "m.onnx", "out.onnx")
+    assert (code, out, err.count("\n")) == (6, "", 1)
+    assert outcome(capsys, "verify", "m.onnx", "out.onnx", "--atol", "100")[0] == 0
+    code, out, err = outcome(capsys, "verify", "m.onnx", "m.onnx")
+    assert (code, out.startswith("equal: "), err) == (0, True, "")
+
+
+# -- 1, 130, traceback ----------------------------------------------------------------------------------------------
+
+
+def test_an_internal_error_is_1_and_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gehost.host.host.Host.compile", lambda *_: [*_][9])
+    assert fails(capsys, 1, *COMPILE).startswith(
+        "gehost: internal error: IndexError: list index out of range (run `gehost --traceback"
+    )
+    code, _, err = outcome(capsys, "--traceback", *COMPILE)
+    assert code == 1
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("gehost: internal error")
+
+
+def test_an_interrupt_is_130(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Slow", "Relu", "Abs", meet="raise KeyboardInterrupt"))
+    Path("out.onnx").write_text("what was there")
+    code, out, err = outcome(capsys, *COMPILE)
+    assert (code, out, err.strip()) == (130, "", "gehost: interrupted")
+    assert Path("out.onnx").read_text() == "what was there"
+
+
+def test_a_traceback_of_an_error_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Bad", "Relu", "Abs", meet="return 1 / 0"))
+    code, _, err = outcome(capsys, "--traceback", *COMPILE)
+    assert code == 5
+    assert "ZeroDivisionError" in err
+    assert "return 1 / 0" in err
+
+
+# -- plugins --------------------------------------------------------------------------------------------------------
+
+
+class Commands:
+    """A plugin that adds a command."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @hookimpl
+    def gehost_register_commands(self, cli: click.Group) -> None:
+        print("a vendor prints")
+
+        @cli.command(self.name)
+        @click.pass_context
+        def leave(ctx: click.Context) -> None:
+            ctx.exit(7)
+
+
+def test_a_plugins_command_is_there_for_one_run_and_ends_as_it_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = dict(cli.commands)
+    monkeypatch.setattr("gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("leave"))])
+    assert outcome(capsys, "leave") == (7, "", "a vendor prints\n")
+    assert cli.commands == before
+    monkeypatch.setattr("gehost.host.plugins.installed_plugins", list)
+    assert "No such command 'leave'" in fails(capsys, 2, "leave")
+
+
+def test_a_plugin_cannot_take_a_commands_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("compile"))])
+    assert "a plugin replaces the command `gehost compile`" in fails(capsys, 4, "passes")

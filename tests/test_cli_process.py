@@ -1,0 +1,111 @@
+"""The command line as a process: what it imports, how it ends, what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import gehost
+from gehost.testing import parse
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }"""
+COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of its own for each test, with a model in it and nothing said by the environment."""
+    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parse(CHAIN), "m.onnx")
+    return tmp_path
+
+
+def process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gehost", *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environ}
+    )
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the Netron plugin is installed."""
+    info = tmp_path / "site" / "gehost-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gehost\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gehost]\nnetron = gehost_netron\n")
+    return {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compile", "--help"], ["--version"], ["nonsense"]])
+def test_help_imports_nothing_heavy_with_plugins_installed(arguments: list[str], installed: dict[str, str]) -> None:
+    code = f"""
+import sys
+from gehost.cli import run
+run({arguments!r})
+heavy = {{"onnx", "numpy", "networkx", "rich", "google.protobuf", "ml_dtypes", "onnxruntime"}} & set(sys.modules)
+assert "gehost_netron" in sys.modules
+sys.exit(f"imported: {{heavy}}" if heavy else 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **installed}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_and_version_say_what_there_is() -> None:
+    done = process("--help")
+    assert done.returncode == 0
+    assert all(f"\n  {name} " in done.stdout for name in ("compile", "passes", "verify", "new"))
+    assert "Exit codes: 0 done" in done.stdout
+    assert process("--version").stdout.strip() == f"gehost, version {gehost.__version__}"
+
+
+def test_a_process_ends_as_run_says(installed: dict[str, str], vendors: Any) -> None:
+    vendors.write("acme/a.py", "print('a vendor prints')\n", vendors.swap("Turn", "Relu", "Abs"))
+    done = process(*COMPILE, **installed)
+    assert (done.returncode, done.stderr) == (0, "a vendor prints\n")
+    assert json.loads(process("passes", "--json", **installed).stdout)[0]["name"] == "Turn"
+    done = process(*COMPILE, "--disable", "x", **installed)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 2)
+    Path("vendors/acme/custom_fusion_passes/b.py").write_text("1 / 0")
+    done = process(*COMPILE, **installed)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 2)
+
+
+def test_control_c_is_130_and_leaves_no_traceback(vendors: Any) -> None:
+    vendors.write(
+        "acme/a.py",
+        "import pathlib, time\n",
+        vendors.swap("Slow", "Relu", "Abs", meet="pathlib.Path('started').touch(); time.sleep(60)"),
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gehost", *COMPILE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while not Path("started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err.strip()) == (130, "", "gehost: interrupted")
+    assert not Path("out.onnx").exists()
+
+
+def test_a_reader_that_went_away_is_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "gehost", "passes", "--json"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

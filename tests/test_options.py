@@ -1,0 +1,117 @@
+"""What a host may be told, and what the environment says where nobody does."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gehost import HostOptions, UsageError
+from gehost.options import from_environment
+
+
+def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
+    assert dataclasses.asdict(HostOptions()) == {
+        "vendors": (),
+        "plugins": True,
+        "dump": None,
+        "dump_level": 2,
+        "dump_format": "pbtxt",
+        "dump_passes": False,
+        "enable": (),
+        "disable": (),
+        "fusion_switch_file": None,
+        "cleanup": True,
+        "verify": False,
+        "keep_going": False,
+        "rewrite_limit": None,
+        "inline_functions": False,
+    }
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HostOptions().verify = True  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"dump_level": 0}, "dump level 0: wanted 1"),
+        ({"dump_level": 4}, "dump level 4: wanted 1"),
+        ({"dump_format": "txt"}, 'dump format "txt": wanted pbtxt or onnx'),
+        ({"rewrite_limit": -1}, "rewrite limit -1: wanted a number from 0"),
+        ({"vendors": "vendors"}, "vendors='vendors': wanted a list"),
+        ({"vendors": Path("vendors")}, "wanted a list"),
+        ({"disable": "Pass"}, "disable='Pass': wanted a list"),
+        ({"enable": "Pass"}, "enable='Pass': wanted a list"),
+    ],
+)
+def test_nonsense_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        HostOptions(**given)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("given", "environ", "there", "vendors"),
+    [
+        ((), {}, False, []),
+        ((), {}, True, ["vendors"]),
+        ((), {"GEHOST_VENDORS": "a:b c:"}, True, ["a", "b c"]),
+        ((), {"GEHOST_VENDORS": ""}, True, ["vendors"]),
+        (("given",), {"GEHOST_VENDORS": "a"}, True, ("given",)),
+    ],
+)
+def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
+    here: Path, given: Any, environ: dict[str, str], there: bool, vendors: Any
+) -> None:
+    if there:
+        (here / "vendors").mkdir()
+    assert from_environment({"vendors": given}, environ).vendors == vendors
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("given", "environ", "dump", "level"),
+    [
+        ({}, {}, None, 2),
+        ({}, {"DUMP_GE_GRAPH": "1"}, ".", 1),
+        ({}, {"DUMP_GE_GRAPH": "2"}, ".", 2),
+        ({}, {"DUMP_GE_GRAPH": "3"}, ".", 3),
+        ({}, {"DUMP_GE_GRAPH": "0"}, None, 2),
+        ({}, {"DUMP_GE_GRAPH": "yes"}, None, 2),
+        ({}, {"DUMP_GRAPH_PATH": "there"}, "there", 2),
+        ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": "there"}, "there", 1),
+        ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": ""}, ".", 1),
+        ({"dump": "given"}, {"DUMP_GRAPH_PATH": "there"}, "given", 2),
+        ({"dump": "given"}, {"DUMP_GE_GRAPH": "3", "DUMP_GRAPH_PATH": "there"}, "given", 3),
+        ({"dump_level": 1}, {"DUMP_GE_GRAPH": "3"}, ".", 1),
+        ({"dump": "given", "dump_level": 1}, {"DUMP_GE_GRAPH": "3"}, "given", 1),
+    ],
+)
+def test_dumps_go_where_it_was_said_else_where_ges_variables_say(given: Any, environ: Any, dump: Any, level: int) -> None:
+    options = from_environment(given, environ)
+    assert (options.dump, options.dump_level) == (dump, level)
+
+
+@pytest.mark.usefixtures("here")
+def test_the_process_environment_is_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEHOST_VENDORS", "from the environment")
+    monkeypatch.delenv("DUMP_GE_GRAPH", raising=False)
+    monkeypatch.delenv("DUMP_GRAPH_PATH", raising=False)
+    assert from_environment({"verify": True, "dump_format": None}) == HostOptions(vendors=["from the environment"], verify=True)
+
+
+def test_only_the_options_read_the_environment() -> None:
+    package = Path(__file__).parents[1] / "gehost"
+    reading = [path.name for path in package.rglob("*.py") if any(word in path.read_text() for word in ("os.environ", "getenv"))]
+    assert reading == ["options.py"]
