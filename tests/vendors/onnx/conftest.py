@@ -1,0 +1,75 @@
+"""What the tests of ``vendors/onnx`` share: one check that a model fuses, one that it does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from gehost import PassRecord
+from gehost.testing import assert_equal_numbers, assert_refuses, run_pass
+
+VENDORS = Path(__file__).parents[3] / "vendors"
+
+Fuses = Callable[..., onnx.ModelProto]
+Refuses = Callable[..., None]
+
+
+def _ops(graph: onnx.GraphProto) -> Counter[str]:
+    counts = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in graph.node)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                counts += _ops(attribute.g)
+    return counts
+
+
+@pytest.fixture
+def fuses() -> Fuses:
+    def check(
+        model: onnx.ModelProto, name: str, became: str, count: int = 1, *, left: int | None = None, numbers: bool = True
+    ) -> onnx.ModelProto:
+        """The pass rewrites ``count`` times, to ``became``; numbers are equal, and a second run changes nothing.
+
+        Args:
+            left: how many nodes besides Constant the result has; the fused ones alone where not said.
+            numbers: compare them here, with the tolerance of their dtype.
+        """
+        result, record = run_pass(model, name, vendors=VENDORS)
+        assert (record.replaced, record.matched) == (count, count), f"{record}"
+        onnx.checker.check_model(result)
+        counts = _ops(result.graph)
+        assert counts[became] == count
+        assert counts.total() - counts["Constant"] == (count if left is None else left), counts
+        for before, after in ((model.graph.input, result.graph.input), (model.graph.output, result.graph.output)):
+            assert [entry.SerializeToString() for entry in before] == [entry.SerializeToString() for entry in after]
+        if numbers:
+            assert_equal_numbers(model, result)
+        again, second = run_pass(result, name, vendors=VENDORS)
+        assert second.matched == 0
+        assert again.SerializeToString(deterministic=True) == result.SerializeToString(deterministic=True)
+        return result
+
+    return check
+
+
+@pytest.fixture
+def refuses() -> Refuses:
+    def check(model: onnx.ModelProto, name: str, reason: str | None) -> None:
+        """The pass leaves the model as it is, a match having been refused for ``reason`` (None: nothing matched)."""
+        record = assert_refuses(model, name, reason, vendors=VENDORS)
+        assert sum(record.rejected.values()) == record.matched
+        if reason is not None:
+            assert list(record.rejected) == [reason]
+        result, _ = run_pass(model, name, vendors=VENDORS)
+        assert result.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+
+    return check
+
+
+@pytest.fixture
+def run() -> Callable[[onnx.ModelProto, str], tuple[onnx.ModelProto, PassRecord]]:
+    return lambda model, name: run_pass(model, name, vendors=VENDORS)

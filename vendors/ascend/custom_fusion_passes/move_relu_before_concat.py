@@ -1,0 +1,101 @@
+"""Relu after Concat  ==>  Relu before it:   x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ → Relu) → Concat."""
+
+from collections.abc import Sequence
+
+from gehost import (
+    NOT_CHANGED,
+    REG_FUSION_PASS,
+    SUCCESS,
+    CustomPassContext,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    FusionBasePass,
+    Graph,
+    Node,
+    NodeIo,
+    Status,
+    SubgraphBoundary,
+    SubgraphInput,
+    SubgraphOutput,
+    SubgraphRewriter,
+    Value,
+    es,
+)
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class MoveReluBeforeConcatPass(FusionBasePass):
+    """Give every operand of a Concat its own Relu, where the producers of the operands may take it in.
+
+    Written as a whole-graph pass: it finds the sites itself and marks each out with a ``SubgraphBoundary``.
+
+    Shapes: x₁ … xₙ any that Concat takes. ``shape_proven``: Relu keeps shapes, so that the new Concat joins the same sizes.
+    Keeps: dtype, axis, and the name of the result. A Concat of Concats is followed to its ends at once, so that a second
+    run finds nothing; an operand that stands twice gets one Relu.
+    Refuses: a Concat whose result has another reader, is a graph output or is read by a nested body: it would stay.
+    Source: GE's example "move Relu before Concat"; max(0, ·) goes element by element.
+    """
+
+    shape_proven = True
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status:
+        changed = False
+        for relu in graph.nodes_of("Relu"):
+            concat = _concat_before(relu)
+            if concat is None:
+                continue
+            if len(_result(concat).uses) > 1:
+                context.record.reject("readers: the Concat is also read by others")
+                continue
+            tree = _tree(concat)
+            readers = _readers(tree)
+            boundary = SubgraphBoundary()
+            for index, nodes in enumerate(readers.values()):
+                boundary.AddInput(index, SubgraphInput(nodes))
+            boundary.AddOutput(0, SubgraphOutput(NodeIo(relu, 0)))
+            SubgraphRewriter.Replace(boundary, _relus_then_concat(tree, list(readers)))
+            changed = True
+        return SUCCESS if changed else NOT_CHANGED
+
+
+def _result(concat: Node) -> Value:
+    (joined,) = concat.outputs
+    assert joined is not None
+    return joined
+
+
+def _concat_before(relu: Node) -> Node | None:
+    source = relu.inputs[0]
+    producer = source.producer if source is not None else None
+    return producer if producer is not None and producer.op == "Concat" and producer.graph is relu.graph else None
+
+
+def _tree(concat: Node) -> list[Node]:
+    """The Concat and those that nothing but it reads, directly or through one another, in topological order."""
+    found = [concat]
+    for node in found:  # grows while it is walked
+        for value in node.inputs:
+            inner = value.producer if value is not None and len(value.uses) == 1 else None
+            if inner is not None and inner.op == "Concat" and inner.graph is node.graph:
+                found.append(inner)
+    return sorted(found, key=lambda node: node.order)
+
+
+def _readers(tree: Sequence[Node]) -> dict[Value, list[NodeIo]]:
+    """Each tensor that enters the tree, with the inputs at which it does."""
+    inner = {_result(node) for node in tree}
+    readers: dict[Value, list[NodeIo]] = {}
+    for node in tree:
+        for slot, value in enumerate(node.inputs):
+            if value is not None and value not in inner:
+                readers.setdefault(value, []).append(NodeIo(node, slot))
+    return readers
+
+
+def _relus_then_concat(tree: Sequence[Node], entering: Sequence[Value]) -> EsGraph:
+    builder = EsGraphBuilder("relus_concat")
+    made = dict(zip(entering, map(es.Relu, builder.CreateInputs(len(entering))), strict=True))
+    for node in tree:
+        made[_result(node)] = es.Concat(*(made[value] for value in node.inputs), axis=node.attrs["axis"])
+    return builder.BuildAndReset([made[_result(tree[-1])]])

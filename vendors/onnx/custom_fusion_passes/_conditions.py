@@ -1,0 +1,104 @@
+"""Conditions and sub-patterns that the fusions of this directory share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+from gehost import DataType, EsTensor, MatchResult, Value, es, shapes
+
+TOLERANCES = {DataType.DOUBLE: 1e-14, DataType.FLOAT: 1e-6, DataType.FLOAT16: 1e-3, DataType.BFLOAT16: 8e-3}
+"""How far a constant may be off, relatively: the rounding of its dtype; for float32 seven digits, as people write them."""
+
+BROADCASTING = frozenset({"Add", "Sub", "Mul", "Div", "Cast", "Identity"})
+"""Operators whose result is as wide as the widest of their operands."""
+SEARCH_LIMIT = 256
+
+Square = Callable[[EsTensor], EsTensor]
+Quotient = Callable[[EsTensor, EsTensor], EsTensor]
+
+SQUARES: tuple[Square, ...] = (
+    lambda x: es.Pow(x, 2.0),
+    lambda x: es.Mul(x, x),
+)
+QUOTIENTS: tuple[Quotient, ...] = (
+    es.Div,
+    lambda x, root: es.Commutative(es.Mul(x, es.Reciprocal(root))),
+    lambda x, root: es.Commutative(es.Mul(x, es.Div(1.0, root))),
+)
+
+
+def mean_of_last_axis(x: EsTensor) -> EsTensor:
+    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as attribute or as input."""
+    return es.constrain(es.ReduceMean(x), axes=[-1], keepdims=1)
+
+
+def number(constant: Value, x: Value) -> float | None:
+    """The one number that a constant holds; None when it holds several, or has a higher rank than ``x`` and so widens it."""
+    array = constant.array
+    if array is None or array.size != 1 or (array.ndim > 0 and (x.rank is None or array.ndim > x.rank)):
+        return None
+    return float(array.reshape(-1)[0])
+
+
+def is_near(constant: Value, wanted: float, x: Value) -> bool:
+    """Whether a constant is ``wanted`` to the precision of its dtype."""
+    found = number(constant, x)
+    tolerance = TOLERANCES.get(constant.dtype or DataType.UNDEFINED)
+    return found is not None and tolerance is not None and abs(found - wanted) <= tolerance * wanted
+
+
+def dtype_problem(x: Value) -> str:
+    """Only floating point: elsewhere division and roots mean something else, and the fused operators do not exist."""
+    if x.dtype is None or not x.dtype.is_float:
+        return f'dtype: "{x.name}" is {x.dtype.name.lower() if x.dtype else "unknown"}, wanted floating point'
+    return ""
+
+
+def widening_problem(match: MatchResult, x: Value) -> str:
+    """A literal matches any tensor that holds its number throughout; one of several elements or more axes would widen ``x``."""
+    for node in match.GetMatchedNodes():
+        if node.op == "ReduceMean":
+            continue  # its constant is the list of axes
+        for value in node.inputs:
+            if value is not None and value.is_constant and value not in match.inputs and number(value, x) is None:
+                return f'scalar: constant "{value.name}" {_text(value.shape)} may widen "{x.name}"'
+    return ""
+
+
+def epsilon_problem(epsilon: Value, x: Value) -> str:
+    """Epsilon must be one positive number: it becomes an attribute."""
+    found = number(epsilon, x)
+    if found is None:
+        return f'epsilon: "{epsilon.name}" {_text(epsilon.shape)} is not one number'
+    return "" if isfinite(found) and found > 0 else f"epsilon: {found} is not positive"
+
+
+def vector_problem(what: str, vector: Value, x: Value) -> str:
+    """A scale or bias must be [D], D proven to be the last dimension of ``x``: a longer one would widen the result."""
+    found = vector.shape
+    if found is not None and len(found) == 1 and shapes.same_dim(found[0], last_dim(x)):
+        return ""
+    return f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis of "{x.name}" {_text(x.shape)}'
+
+
+def last_dim(x: Value) -> int | str | None:
+    """The size of the last axis, known or proven; it can be proven where not even the rank is known.
+
+    A tensor to which one of D > 1 columns is added has D columns itself. TorchScript exports of opset 13 need this:
+    inference does not see through their Reshapes.
+    """
+    if x.shape is not None:
+        return x.shape[-1] if x.shape else None
+    found = [x]
+    for value in found:  # grows while it is walked
+        if value.shape:
+            if isinstance(value.shape[-1], int) and value.shape[-1] != 1:
+                return value.shape[-1]
+        elif value.producer is not None and value.producer.op in BROADCASTING and len(found) < SEARCH_LIMIT:
+            found.extend(operand for operand in value.producer.inputs if operand is not None and operand not in found)
+    return None
+
+
+def _text(shape: tuple[int | str | None, ...] | None) -> str:
+    return "of unknown rank" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
