@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEMO_MODEL := tests/models/bert.ts17.onnx
+DEMO_MODEL := tests/models/vit.ts13.onnx
 
 .PHONY: demo test lint types tests clean
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -182,9 +181,6 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}", 2)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; keep the exit from writing again
-        return 1
     except Exception as error:  # noqa: BLE001 - the last resort: a user meets one line, not a traceback
         told = f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and report it)"
         return _fail(told, 1, error if show_traceback else None)

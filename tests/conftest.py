@@ -1,15 +1,19 @@
-"""Directories of vendors that tests write, and short passes to put into them."""
+"""Directories of vendors that tests write, short passes to put into them, and a model's index in plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import onnx
 import pytest
 
 from gehost import Host, HostOptions
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.model import Model
 
 _SWAP = """
 {registration}
@@ -46,7 +50,12 @@ class Vendors:
 
     @staticmethod
     def swap(
-        name: str, old: str, new: str, registration: str = "@REG_FUSION_PASS(stage={stage})", stage: str = "", meet: str = "return True"
+        name: str,
+        old: str,
+        new: str,
+        registration: str = "@REG_FUSION_PASS(stage={stage})",
+        stage: str = "",
+        meet: str = "return True",
     ) -> str:
         """The code of a pass that replaces one unary operator by another."""
         stage = f"CustomPassStage.{stage or 'kAfterInferShape'}"
@@ -62,3 +71,69 @@ def vendors(tmp_path: Path) -> Vendors:
     root = tmp_path / "vendors"
     root.mkdir()
     return Vendors(root)
+
+
+class Described:
+    """A model's index in plain values, so that two of them can be compared; with ``types``, what is known of them too."""
+
+    def __call__(self, model: Model, *, types: bool = True) -> list[Any]:
+        self._places: dict[Node | Graph, tuple[int, int]] = {}
+        graphs = list(model.graphs)
+        for number, graph in enumerate(graphs):
+            self._places[graph] = (number, -1)
+            self._places.update({node: (number, place) for place, node in enumerate(graph.nodes)})
+        return [self._graph(graph, types) for graph in graphs]
+
+    def fresh(self, model: Model, *, types: bool = True) -> list[Any]:
+        """The index of what ``model`` would be saved as."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model.flush())
+        return self(Model(copy), types=types)
+
+    def _graph(self, graph: Graph, types: bool) -> dict[str, Any]:
+        nodes = list(graph.nodes)
+        backwards: list[Node] = []
+        node = graph.tail
+        while node is not None:
+            backwards.append(node)
+            node = node.prev
+        assert backwards == nodes[::-1]
+        assert all(a.order < b.order for a, b in pairwise(nodes))
+        assert len(graph) == len(nodes)
+        return {
+            "nodes": [self._node(node) for node in nodes],
+            "by_op": {op: sorted(self._places[node] for node in found) for op, found in graph.by_op.items() if found},
+            "values": {name: self._value(value, types) for name, value in sorted(graph.values.items())},
+            "inputs": [value.name for value in graph.inputs],
+            "outputs": [(value.name, self._places[value.graph]) for value in graph.outputs],
+            "owner": None if graph.owner is None else self._places[graph.owner],
+            "depth": graph.depth,
+        }
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        return {
+            "op": node.op,
+            "name": node.name,
+            "inputs": [None if v is None else (v.name, self._places[v.graph]) for v in node.inputs],
+            "outputs": [None if v is None else v.name for v in node.outputs],
+            "bodies": [self._places[body] for body in node.bodies],
+            # What was added to a body stays in its protobuf until the model is written.
+            "proto": None if node.bodies else node.proto.SerializeToString(deterministic=True),
+            "attributes": None if node.bodies else node.attrs.serialized(),
+        }
+
+    def _value(self, value: Value, types: bool) -> dict[str, Any]:
+        producer = value.producer
+        return {
+            "producer": None if producer is None else (self._places[producer], value.index),
+            "input": value.is_input,
+            "initializer": None if value.initializer is None else value.initializer.SerializeToString(deterministic=True),
+            "uses": sorted((self._places[reader], slot) for reader, slot in value.uses),
+            "constant": value.is_constant,
+            "type": str(value.type) if types else "",
+        }
+
+
+@pytest.fixture
+def describe() -> Described:
+    return Described()

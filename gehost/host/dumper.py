@@ -79,7 +79,7 @@ class Dumper:
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
     """A copy of the model for looking at: types as the index knows them; weights at level 1 only."""
     model = graph.model
-    copy = skeleton(model.flush(), lambda tensor: level == 1 or bool(tensor.external_data))
+    copy = skeleton(model.flush(), lambda _: level == 1)
     if level < 3:
         _write_types(graph, copy.graph)
     else:

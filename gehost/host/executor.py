@@ -11,7 +11,7 @@ from gehost.errors import GehostError, ModelError, PassError, VendorError
 from gehost.host.context import CompileContext
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
-from gehost.ir.graph import Graph, Node
+from gehost.ir.graph import Node
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
 from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, RewriteLimit, running
 from gehost.passes.engine import author_code
@@ -65,7 +65,7 @@ class Executor:
                 if self._model.mark() > mark:
                     raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
             except VendorError as error:
-                self._model.undo(mark)
+                self._undo(mark, error)
                 self._go_on_or_raise(error)
 
     # -- passes -----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Executor:
             if record.status == "done" and not changed:
                 record.status = "not changed"
         except GehostError as error:
-            self._model.undo(mark)
+            self._undo(mark, error)
             self._limit.left = left
             record.status, record.message, record.replaced = "failed", str(error), 0
             self._go_on_or_raise(error)
@@ -124,7 +124,7 @@ class Executor:
                 instance = spec.factory()
             context.rewriter.shape_proven = getattr(instance, "shape_proven", False)
             for graph in list(self._model.graphs):
-                if not _is_alive(graph):
+                if graph.owner is not None and not graph.owner.in_graph:
                     continue
                 inside = "" if graph.owner is None else f' in graph "{graph.name}" of node "{graph.owner.label}"'
                 with author_code(context, f"Run{inside}"), _until_limit():
@@ -157,11 +157,17 @@ class Executor:
             if self._model.mark() > mark:
                 self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
-            self._model.undo(mark)
             failure = PassError(str(error) if isinstance(error, PassError) and error.named else hook.told(error))
             failure.__cause__ = error
+            self._undo(mark, failure)
             self._go_on_or_raise(failure)
         self._model.commit()
+
+    def _undo(self, mark: int, failure: GehostError) -> None:
+        try:
+            self._model.undo(mark)
+        except GehostError as error:  # somebody called Model.flush, save or commit in between
+            raise PassError(f"{failure}; what it did cannot be undone, so that the compile cannot go on: {error}") from failure
 
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:
@@ -176,12 +182,3 @@ def _until_limit() -> Generator[None]:
         yield
     except LimitReached:
         return
-
-
-def _is_alive(graph: Graph) -> bool:
-    """Whether the nodes that hold a nested body, all the way up, are still there."""
-    while graph.owner is not None:
-        if not graph.owner.in_graph:
-            return False
-        graph = graph.owner.graph
-    return True

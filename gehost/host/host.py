@@ -64,8 +64,8 @@ class Host:
         with self._modules.installed():
             own = [*plugins, *self._own_plugins()]
             self._plugins = Plugins([*own, *self._load_vendors(Plugins(own))])
-            self._plugins.call("gehost_register_ops", registry=self.ops)
-            self._plugins.call("gehost_register_importers", registry=self.importers)
+            self._register("gehost_register_ops", self.ops)
+            self._register("gehost_register_importers", self.importers)
         self._disabled = disabled_passes(self.options, self.passes.names())
 
     def _own_plugins(self) -> list[tuple[str, Any]]:
@@ -75,6 +75,19 @@ class Host:
             dumper = Dumper(os.fspath(options.dump), options.dump_level, options.dump_format, each_pass=options.dump_passes)
             found.append(("dumper", dumper))
         return [*found, *installed_plugins()] if options.plugins else found
+
+    def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
+        for hook in self._plugins.each(name):
+            try:
+                with hook.blamed():
+                    hook(registry=registry)
+            except VendorError as error:
+                self._go_on_or_raise(error)
+
+    def _go_on_or_raise(self, error: VendorError) -> None:
+        if not self.options.keep_going:
+            raise error
+        self.problems.append(str(error))
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
         files, self.skipped = find_vendor_files(self.options.vendors)
@@ -87,10 +100,9 @@ class Host:
                     collectors.call("gehost_collect_passes", module=plugin[1], registry=self.passes)
                     self._add_ops([*loaded, plugin])
             except VendorError as error:
-                if not self.options.keep_going:
-                    raise
                 self._add_ops(loaded)
-                self.problems.append(str(error))
+                named = str(file.directory) in str(error)
+                self._go_on_or_raise(error if named else VendorError(f"{file.path}: {error}"))
             else:
                 loaded.append(plugin)
         return loaded

@@ -49,6 +49,8 @@ def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[Ven
     skipped: list[str] = []
     loaded: set[str] = set()
     packages: set[str] = set()
+    if not all(os.fspath(root) for root in roots):
+        raise UsageError("a directory of vendors has no name; give one, as in --vendors vendors")
     for root in (Path(os.path.abspath(root)) for root in roots):
         for vendor in _vendors_of(root, skipped):
             directory = root / vendor / PASSES_DIR

@@ -52,7 +52,7 @@ class Contents:
             return None
         if node.op == "Shape":
             return _shape(node)
-        first = self.of(node.input(0), depth - 1) if node.op not in ("Concat",) else None
+        first = self.of(node.input(0), depth - 1) if node.op != "Concat" else None
         if node.op in _PASSED_ON:
             return first if value.rank in (0, 1) else None
         if node.op == "Concat":
@@ -194,7 +194,7 @@ def _expanded(wanted: Elements, source: ValueType | None) -> Elements | None:
 def _broadcast(left: Dim, right: Dim) -> Dim:
     if left == 1:
         return right
-    if right == 1 or left == right:
+    if right in (1, left):
         return left
     if isinstance(left, int):
         return left

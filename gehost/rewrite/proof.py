@@ -14,7 +14,7 @@ from gehost.infer.local import InferenceFailed, Inferrer
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import Dim, TensorType, ValueType
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.trace import Trace
+from gehost.rewrite.trace import Trace, is_input_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,8 @@ class TypeProof:
         if isinstance(old, int):
             if isinstance(new, int) and new != old:
                 raise Refused(f"shape: {where} was {old}, would be {new}")
+            if not isinstance(new, int) and is_input_size(after) and before != after and not self._shape_proven:
+                raise Refused(f"unproven: {where} was {old}, would be that of an input, {new or 'unknown'}")
             return old
         equal = (old is not None and old == new) or (before is not None and before == after)
         if not equal and not self._shape_proven:

@@ -17,7 +17,7 @@ import onnx
 from gehost.es.functions import COMMUTATIVE
 from gehost.infer.local import Inferrer, array_type, body_nodes, constant_of, opsets_of, small_array
 from gehost.ir.graph import Node, Value, op_name
-from gehost.ir.types import TensorType, ValueType
+from gehost.ir.types import Dim, TensorType, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,14 @@ class Trace:
         """A tensor that is computed; what inference does not tell of its sizes is named by the computation."""
         number = self.number(computation)
         if isinstance(known, TensorType) and known.shape is not None:
-            dims = [_name(number, place) if d is None else d for place, d in enumerate(known.shape)]
+            dims = [f"~{number}.{place}" if d is None else d for place, d in enumerate(known.shape)]
             known = TensorType(known.dtype, tuple(dims))
         return Known(known, None, number)
+
+
+def is_input_size(dim: Dim) -> bool:
+    """Whether a name is that of an input's dimension; of a size that is only computed nothing is known."""
+    return isinstance(dim, str) and dim.startswith(("=", "?"))
 
 
 def _name(number: int, place: int) -> str:

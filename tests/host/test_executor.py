@@ -186,6 +186,12 @@ def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(vend
         run_code(vendors, fusion(BREAKERS[how]))
 
 
+def test_a_pattern_pass_with_a_run_of_its_own_is_checked_too(vendors: Any) -> None:
+    run = f"    def Run(self, graph, context):\n        {BREAKERS['wrong order']}\n"
+    with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph"):
+        run_code(vendors, vendors.swap("P", "Relu", "Abs") + run)
+
+
 def test_a_pattern_pass_that_fails_on_its_second_match_keeps_nothing_of_its_first(vendors: Any) -> None:
     meet = "return 1 / (match.GetMatchedNodes()[0].label != 'b') > 0"
     model = CHAIN.replace("Abs(a)", "Relu(a)")
@@ -206,6 +212,19 @@ def test_rewrites_that_were_undone_do_not_count_towards_the_limit(vendors: Any) 
 def test_a_model_that_onnx_refuses_in_the_end_is_the_fault_of_passes(vendors: Any) -> None:
     with pytest.raises(PassError, match=r"^the model is not valid after P: .*NoSuchOp"):
         run_code(vendors, fusion("graph.add_node('NoSuchOp', [], ['new'], after=graph.tail)"), vendors.swap("Q", "Cos", "Sin"))
+
+
+def test_a_pass_that_wrote_the_graph_and_then_failed_ends_the_compile_even_with_keep_going(vendors: Any) -> None:
+    body = "graph.set_metadata(graph.tail, 'k', 'v'); graph.model.flush(); {}"
+    result, report = run_code(vendors, fusion(body.format("pass")), keep_going=True)
+    assert report.passes[0].status == "done"
+    assert result.graph.node[-1].metadata_props[0].key == "k"
+    with pytest.raises(
+        PassError, match=r"^P \(.*\): Run: ZeroDivisionError: .*; what it did cannot be undone, so that the compile"
+    ):
+        run_code(vendors, fusion(body.format("1 / 0")), keep_going=True)
+    with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph: .* cannot be undone"):
+        run_code(vendors, fusion(body.format(BREAKERS["wrong order"])), keep_going=True)
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -141,6 +142,30 @@ def test_a_vendor_file_with_a_wrong_hook_is_named_or_skipped(vendors: Any, code:
     assert told in host.problems[0]
 
 
+def test_a_style_that_fails_on_a_vendor_file_is_named_with_the_file(vendors: Any) -> None:
+    class Style:
+        @hookimpl
+        def gehost_collect_passes(self, module: Any, registry: Any) -> None:
+            _ = module.RULES[0]
+
+    file = vendors.write("acme/a.py", "RULES = []\n", vendors.swap("P", "Relu", "Abs"))
+    vendors.write("acme/b.py", "RULES = [1]\n", vendors.swap("Q", "Relu", "Abs"))
+    told = rf"^{file}: plugin style \(.*test_plugins.py:\d+\): gehost_collect_passes: IndexError"
+    with pytest.raises(VendorError, match=told):
+        vendors.host(plugins=[("style", Style())])
+    host = vendors.host(plugins=[("style", Style())], keep_going=True)
+    assert host.passes.names() == ["Q"]
+    assert re.match(told, host.problems[0])
+
+
+@pytest.mark.parametrize("hook", ["gehost_register_ops", "gehost_register_importers"])
+def test_a_vendor_file_that_fails_to_register_is_named_or_reported(vendors: Any, hook: str) -> None:
+    file = vendors.write("acme/a.py", f"@hookimpl\ndef {hook}(registry):\n    1 / 0\n")
+    with pytest.raises(VendorError, match=rf"^plugin acme/a \({file}:4\): {hook}: ZeroDivisionError"):
+        vendors.host()
+    assert len(vendors.host(keep_going=True).problems) == 1
+
+
 # -- installed plugins ----------------------------------------------------------------------------------------------
 
 
@@ -180,8 +205,7 @@ def of_tests(plugins: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(site: Any, vendors: Any) -> None:
-    site.install("one", {"z": "gehost_test_z"}, gehost_test_z=ANSWER)
-    site.install("two", {"a": "gehost_test_a"}, gehost_test_a=ANSWER)
+    site.install("one", {"z": "gehost_test_z", "a": "gehost_test_a"}, gehost_test_z=ANSWER, gehost_test_a=ANSWER)
     assert [name for name, _ in of_tests(installed_plugins())] == ["a", "z"]
     vendors.write("acme/hooks.py", ANSWER)
     host = vendors.host(plugins=[("mine", Says("mine"))])

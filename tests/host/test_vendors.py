@@ -136,6 +136,12 @@ def test_a_root_that_is_none(vendors: Any, root: str, told: str) -> None:
         vendors.host(vendors=[vendors.root.parent / root], keep_going=True)
 
 
+def test_a_root_without_a_name_is_not_the_directory_here(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(vendors.root)
+    with pytest.raises(UsageError, match="a directory of vendors has no name"):
+        vendors.host(vendors=[""])
+
+
 def test_a_relative_root_is_told_in_full(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = vendors.write("acme/a.py", "\n1 / 0\n")
     monkeypatch.chdir(vendors.root.parent)
@@ -164,6 +170,13 @@ def test_a_module_and_a_package_of_one_name(vendors: Any, other: str) -> None:
             vendors.host()
     else:
         assert vendors.host().passes.names() == ["Package"]
+
+
+def test_a_dotted_file_and_a_module_of_a_package_are_two(vendors: Any) -> None:
+    vendors.write("acme/b/__init__.py", "from .c import InPackage\n")
+    vendors.write("acme/b/c.py", swap(vendors, "InPackage"))
+    vendors.write("acme/b.c.py", swap(vendors, "Dotted"))
+    assert vendors.host().passes.names() == ["InPackage", "Dotted"]
 
 
 # -- modules --------------------------------------------------------------------------------------------------------
@@ -255,6 +268,21 @@ def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(vendors: 
     result, report = host.run(parse(MODEL))
     assert [node.op_type for node in result.graph.node] == ["Abs"]
     assert report.problems == host.problems
+
+
+def test_a_file_that_failed_is_not_there_by_half_for_those_that_import_it(vendors: Any) -> None:
+    first = vendors.write("acme/a.py", "HALF = 1\n1 / 0\n")
+    vendors.write("acme/b.py", "from .a import HALF\n", swap(vendors, "B"))
+    host = vendors.host(keep_going=True)
+    assert host.passes.names() == []
+    assert [problem.partition(": ")[0] for problem in host.problems] == [f"{first}:3"] * 2
+
+
+def test_of_a_file_whose_second_operator_clashes_the_first_is_not_there(vendors: Any) -> None:
+    vendors.write("acme/a.py", "ops.register('x::Old')\n")
+    vendors.write("acme/b.py", swap(vendors, "B"), "ops.register('x::New')\nops.register('x::Old')\n")
+    host = vendors.host(keep_going=True)
+    assert (len(host.problems), host.passes.names(), [definition.name for definition in host.ops]) == (1, [], ["x::Old"])
 
 
 def test_a_link_to_nowhere_and_a_pipe_are_errors_and_no_hang(vendors: Any) -> None:

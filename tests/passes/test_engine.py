@@ -142,6 +142,41 @@ def test_new_nodes_are_candidates_again() -> None:
     assert_rewrites(long, Shorten, short, count=4)
 
 
+def test_new_nodes_come_before_the_old_ones_that_stand_later() -> None:
+    offered: list[str] = []
+
+    class Watch(ReluToSigmoid):
+        def MeetRequirements(self, match: Any) -> Any:
+            (node,) = match.GetMatchedNodes()
+            offered.append("new" if node.generation else node.label)
+            return not node.generation
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Abs", "Relu")
+
+    run_pass(CHAIN, Watch)
+    assert offered == ["a", "new", "c", "new"]
+
+
+def test_a_node_that_an_earlier_match_took_is_no_candidate_any_more() -> None:
+    class Pair(PatternFusionPass):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("pair")
+            x = builder.CreateInput(0)
+            return [Pattern(builder.BuildAndReset([es.Relu(x), es.Relu(x)]))]
+
+        def Replacement(self, match: Any) -> Any:
+            builder = EsGraphBuilder("pair")
+            x = builder.CreateInput(0)
+            return builder.BuildAndReset([es.Abs(x), es.Neg(x)])
+
+    model = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x) => (float[2] p, float[2] q, float[2] r) { p = Relu(x) q = Relu(x) r = Relu(x) }"""
+    result, record = run_pass(model, Pair)
+    assert (record.matched, record.replaced) == (1, 1)
+    assert op_types(result) == ["Abs", "Neg", "Relu"]
+
+
 def test_a_match_that_another_reader_blocked_is_tried_again_once_the_reader_is_gone() -> None:
     offered: list[str] = []
 
@@ -275,6 +310,16 @@ def test_nodes_that_a_decomposition_makes_are_not_visited_again() -> None:
     result, record = run_pass(CHAIN, decomposer("Relu", lambda node: unary("Abs", "Relu")))
     assert (record.matched, record.replaced) == (2, 2)
     assert op_types(result) == ["Abs", "Relu", "Abs", "Abs", "Relu", "Neg"]
+
+
+def test_a_decomposition_stops_at_the_limit(vendors: Any) -> None:
+    code = vendors.swap("P", "Relu", "Abs", registration="@REG_DECOMPOSE_PASS(['Relu'])")
+    head, _, tail = code.partition("    def Patterns")
+    tail = tail[tail.index("    def MeetRequirements") :]
+    vendors.write("acme/a.py", head.replace("PatternFusionPass", "DecomposePass") + tail)
+    result, report = vendors.host(rewrite_limit=1).run(parse(CHAIN))
+    assert op_types(result) == ["Abs", "Abs", "Relu", "Neg"]
+    assert (report.passes[0].matched, report.passes[0].replaced) == (1, 1)
 
 
 def test_a_refused_decomposition_is_counted_by_its_key() -> None:

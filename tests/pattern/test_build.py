@@ -66,7 +66,7 @@ def twice(a, b):
         (lambda a, b: [es.Add(a, b), a], "output 1 of pattern 'pattern' is not made by an operator"),
         (twice, "output 1 of pattern 'pattern' is given twice"),
         (lambda a, b: es.If(a + b, num_outputs=1), "If holds nested graphs and cannot stand in a pattern"),
-        (lambda a, b: es.AnyOf("Add", "Loop")(a, b, a), "Loop holds nested graphs"),
+        (lambda a, b: es.AnyOf("Sum", "Loop")(a, b, a), "Loop holds nested graphs"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_its_line(make, message):
@@ -99,17 +99,13 @@ def test_operators_that_nobody_knows_are_named(source, registry, find):
         (lambda x: es.Upsample(x, mode="nearest"), 10, "opset 10 has no Upsample"),
         (es.op("ai.onnx.ml::Scaler"), 17, "ai.onnx.ml::Scaler needs a domain that the model does not import"),
         (lambda x: es.ReduceMean(x, noop_with_empty_axes=1), 17, "ReduceMean of opset 17 has no parameter noop_with_empty_axes"),
-        (lambda x: es.constrain(es.Relu(es.Reshape(x, x)), ), 4, "Reshape of opset 4 has no input 1"),
-        (lambda x: es.constrain(es.Softmax(x), axis=1), 17, None),
+        (lambda x: es.Relu(es.Reshape(x, x)), 4, "Reshape of opset 4 has no input 1"),
         (lambda x: es.constrain(es.Split(x, num_outputs=2)[0], num_outputs=2), 13, "Split of opset 13 has no parameter num_outputs"),
         (lambda x: es.Clip(x, x), 10, "Clip of opset 10 has no input 1"),
         (es.AnyOf("Gelu", "Mish"), 17, "Mish needs opset 18, the model has 17"),
     ],
 )
 def test_what_the_opset_lacks_makes_a_pattern_not_applicable(source, make, opset, reason):
-    if reason is None:
-        assert source(make, opset)
-        return
     with pytest.raises(NotApplicable) as caught:
         source(make, opset)
     assert str(caught.value) == reason
@@ -188,8 +184,7 @@ def test_constants_ask_what_the_configuration_says(find):
     for strict in (False, True):
         config = PatternMatcherConfig(const_value_match=strict)
         made = build_source(graph, [], config, find.load(EMPTY), OpRegistry())
-        constants = [tensor.constant for tensor in made.tensors if tensor.constant is not None]
-        exact, literal, near = sorted(constants, key=lambda c: (c.array is not None) * c.array.item() if c.array is not None else 1.0)
+        exact, literal, near = (op.inputs[1].constant for op in made.ops)
         assert (exact.array is not None, exact.by_value) == (strict, False)
         assert (literal.by_value, literal.array.item()) == (True, 2.0)
         assert (near.by_value, near.rtol, near.array.item()) == (False, 0.1, 3.0)

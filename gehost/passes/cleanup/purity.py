@@ -6,9 +6,9 @@ from enum import IntEnum
 
 import onnx
 
-from gehost.es.schemas import schema_at
 from gehost.ir.graph import Node, op_name, split_op
 from gehost.ir.model import Model
+from gehost.ir.schemas import schema_at
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup.constants import elements
 

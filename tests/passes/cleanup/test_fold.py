@@ -51,6 +51,17 @@ def test_below_ir_version_4_a_result_is_a_constant_node(clean: Any) -> None:
     assert cleaned.result.grown == 8  # w has to stay
 
 
+def test_what_was_made_on_the_way_is_not_counted_when_it_goes(clean: Any) -> None:
+    head = '<ir_version: {0}, opset_import: ["": 9]>'
+    body = (
+        "g (float[2] x, float[2] w = {1, 2}) => (float[2] y) "
+        "{ a = Neg(w)  b = Sqrt(w)  c = Floor(b)  d = Mul(a, c)  y = Add(x, d) }"
+    )
+    assert clean(head.format(3) + body).counts == {"folded": 4}
+    free = body.replace(", float[2] w = {1, 2}) => (float[2] y)", ") => (float[2] y) <float[2] w = {1, 2}>")
+    assert clean(head.format(4) + free).counts == {"folded": 4, "dead_initializers": 1}
+
+
 def test_split_gives_what_is_read(clean: Any) -> None:
     cleaned = clean(
         "g (float[2] x) => (float[2] y) <float[6] w = {1, 2, 3, 4, 5, 6}> "

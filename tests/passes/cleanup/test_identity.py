@@ -215,11 +215,12 @@ def test_a_dropout_whose_mask_dies_on_the_way(clean: Any) -> None:
 
 
 def test_its_readers_are_looked_at_again(clean: Any) -> None:
-    """Exp(a) was no second when it was met; now it is the first."""
+    """Exp(a) was no second when it was met; now it is the first, and stays before what reads it."""
     cleaned = clean(
-        f"g (float[2] x) => (float[2] y) {{ a, mask = Dropout(x)  b = Exp(a)  c = Exp(x)  {LATE}  d = Mul(b, m)  y = Sub(d, c) }}"
+        "g (float[2] x) => (float[2] y) { a, mask = Dropout(x)  b = Exp(a)  n = Neg(b)  c = Exp(x)  "
+        f"{LATE}  d = Mul(n, m)  y = Sub(d, c) }}"
     )
-    assert cleaned.ops == ["Exp", "ReduceMax", "Mul", "Sub"]
+    assert cleaned.ops == ["Exp", "Neg", "ReduceMax", "Mul", "Sub"]
     assert cleaned.counts == {"folded": 2, "identities": 1, "merged": 1}
 
 

@@ -73,3 +73,16 @@ def refuses() -> Refuses:
 @pytest.fixture
 def run() -> Callable[[onnx.ModelProto, str], tuple[onnx.ModelProto, PassRecord]]:
     return lambda model, name: run_pass(model, name, vendors=VENDORS)
+
+
+@pytest.fixture
+def untyped() -> Callable[[onnx.ModelProto], onnx.ModelProto]:
+    def put_before(model: onnx.ModelProto) -> onnx.ModelProto:
+        """Put an operator that nobody knows between x and its readers."""
+        model.opset_import.add(domain="acme", version=1)
+        for node in model.graph.node:
+            node.input[:] = ["x_unknown" if name == "x" else name for name in node.input]
+        model.graph.node.insert(0, onnx.helper.make_node("Unknown", ["x"], ["x_unknown"], domain="acme"))
+        return model
+
+    return put_before

@@ -17,7 +17,7 @@ from gehost.verify import make_feeds
 EXACT, TANH = "GeluFusionPass", "GeluTanhFusionPass"
 STANDARD, CUSTOM = "Gelu", "gehost::Gelu"
 DTYPES = {"float": np.float32, "float16": np.float16, "double": np.float64}
-OPSETS = [(9, CUSTOM), (13, CUSTOM), (17, CUSTOM), (18, CUSTOM), (20, STANDARD), (23, STANDARD)]
+OPSETS = [(9, CUSTOM), (13, CUSTOM), (17, CUSTOM), (18, CUSTOM), (19, CUSTOM), (20, STANDARD), (23, STANDARD)]
 SCALED = ("a = Div(x, root2)", "a = Mul(x, root2_inverse)", "a = Mul(root2_inverse, x)")
 CUBED = ("c = Pow(x, three)", "x2 = Mul(x, x) c = Mul(x2, x)", "x2 = Mul(x, x) c = Mul(x, x2)")
 HALVED = (
@@ -263,6 +263,16 @@ def test_near_misses_by_tanh(refuses: Callable[..., None], changed: dict[str, An
 def test_a_widened_dimension_of_unknown_size(refuses: Callable[..., None]) -> None:
     """x may have one column; eight times ½ then makes eight of it."""
     refuses(by_erf(x="[B, N]", y="[B, 8]", weights={"half": np.full(8, 0.5)}), EXACT, "scalar")
+
+
+@pytest.mark.parametrize(("build", "name"), [(by_erf, EXACT), (by_tanh, TANH)])
+def test_an_unknown_dtype(
+    refuses: Callable[..., None],
+    untyped: Callable[[onnx.ModelProto], onnx.ModelProto],
+    build: Callable[..., onnx.ModelProto],
+    name: str,
+) -> None:
+    refuses(untyped(build()), name, "dtype")
 
 
 def test_an_inner_tensor_that_a_nested_body_captures(refuses: Callable[..., None]) -> None:

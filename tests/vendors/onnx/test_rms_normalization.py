@@ -83,7 +83,7 @@ def attributes_of(model: onnx.ModelProto) -> dict[str, Any]:
     return {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
 
 
-@pytest.mark.parametrize("opset", [9, 13, 17, 18, 20, 23])
+@pytest.mark.parametrize("opset", [9, 13, 17, 18, 20, 22, 23])
 def test_every_opset(fuses: Callable[..., onnx.ModelProto], opset: int) -> None:
     axes = "[2]" if opset < 11 else "[-1]"
     result = fuses(decomposed(opset, axes=axes), PASS, STANDARD if opset >= 23 else CUSTOM)
@@ -160,6 +160,13 @@ def test_named_and_unknown_dimensions(fuses: Callable[..., onnx.ModelProto], x: 
 @pytest.mark.parametrize("opset", [13, 18, 23])
 def test_near_misses(refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int) -> None:
     refuses(decomposed(opset, **changed), PASS, reason)
+
+
+@pytest.mark.parametrize("casts", [("", ""), ("", "float")])
+def test_an_unknown_dtype(
+    refuses: Callable[..., None], untyped: Callable[[onnx.ModelProto], onnx.ModelProto], casts: tuple[str, str]
+) -> None:
+    refuses(untyped(decomposed(17, casts=casts)), PASS, "dtype")
 
 
 def test_an_inner_tensor_that_a_nested_body_captures(refuses: Callable[..., None]) -> None:

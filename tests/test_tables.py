@@ -1,0 +1,119 @@
+"""Tables at the end of a compile, and progress for those who watch."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gehost import PassRecord, Report, tables
+from gehost.host.registry import PassSpec
+from gehost.stages import CustomPassStage
+from gehost.tables import Progress, print_passes, print_report
+from gehost.testing import parse
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+
+
+def record(name: str, **more: Any) -> PassRecord:
+    return PassRecord(name, "kAfterInferShape", "p.py:1", "pattern", vendor="acme", **more)
+
+
+def test_operators_that_changed_come_one_by_one_and_the_others_together(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(
+        nodes_before=10,
+        nodes_after=9,
+        op_types_before={"Add": 5, "Relu": 2, "Abs": 2, "MatMul": 1},
+        op_types_after={"Add": 5, "Relu": 1, "Abs": 2, "acme::Gemm": 1},
+        seconds={"load": 0.25, "passes": 0.5},
+    )
+    print_report(report, "out.onnx")
+    out = capsys.readouterr().out
+    assert rows(out)[:5] == [
+        ["Relu", "2", "1"],
+        ["MatMul", "1", "0"],
+        ["acme::Gemm", "0", "1"],
+        ["unchanged operators", "7", "7"],
+        ["all", "10", "9"],
+    ]
+    assert out.splitlines()[-1] == "out.onnx: 10 nodes before, 9 after, 0.75 s"
+
+
+def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixture[str]) -> None:
+    passes = [
+        record("Done", matched=5, replaced=3, rejected=Counter(rank=1, dtype=1), seconds=0.0125),
+        record("Idle", status="not changed"),
+        record("Off", status="disabled"),
+        record("Old", status="not applicable", message="needs opset 20"),
+        record("Bad", status="failed", matched=1, message="Bad (p.py:1): no [way]"),
+    ]
+    print_report(Report(passes=passes, cleanup={"dead_nodes": 2, "merged": 0}, seconds={"cleanup": 0.001}), "out.onnx")
+    found = rows(capsys.readouterr().out)[-6:]
+    assert found == [
+        ["Done", "acme", "5", "3", "dtype: 1, rank: 1", "12.5"],
+        ["Idle", "acme", "0", "0", "", "0.0"],
+        ["Off", "acme", "0", "0", "disabled", "0.0"],
+        ["Old", "acme", "0", "0", "not applicable: needs opset 20", "0.0"],
+        ["Bad", "acme", "1", "0", "failed: Bad (p.py:1): no [way]", "0.0"],
+        ["built-in clean-up", "", "", "", "dead_nodes: 2", "1.0"],
+    ]
+
+
+def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(problems=["a [b] c", "d"], verify={"summary": "equal: 1 feed"}, dumps=["there/0.pbtxt", "there/1.pbtxt"])
+    print_report(report, "out.onnx")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-5:-1] == [
+        "problem: a [b] c",
+        "problem: d",
+        "verify: equal: 1 feed",
+        "dumps: there/0.pbtxt … (2 files; open them in Netron)",
+    ]
+
+
+@pytest.mark.parametrize(("least", "most", "told"), [(None, None, ""), (11, None, "11–"), (None, 17, "–17"), (11, 17, "11–17")])
+def test_passes_are_listed_with_their_opsets(capsys: pytest.CaptureFixture[str], least: Any, most: Any, told: str) -> None:
+    stage = CustomPassStage.kAfterInferShape
+    print_passes([PassSpec("P", stage, "p.py:1", "pattern", lambda: None, "acme", least, most)])  # type: ignore[arg-type, return-value]
+    assert rows(capsys.readouterr().out) == [["kAfterInferShape", "P", "acme", "pattern", told, "p.py:1"]]
+
+
+# -- progress -------------------------------------------------------------------------------------------------------
+
+ONE = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+
+
+@pytest.fixture
+def compile_slowly(vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    vendors.write("acme/a.py", "import time\n", vendors.swap("SlowPass", "Relu", "Abs", meet="time.sleep(0.4); return True"))
+
+    def run(terminal: bool, patience: float) -> tuple[str, str]:
+        monkeypatch.setattr(tables, "_PATIENCE", patience)
+        for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            monkeypatch.delenv(name, raising=False)
+        if terminal:
+            monkeypatch.setenv("FORCE_COLOR", "1")
+        progress = Progress()
+        host = vendors.host(plugins=[("progress", progress)])
+        with progress.showing(len(host.passes)):
+            host.run(parse(ONE))
+        time.sleep(0.05)
+        return capsys.readouterr()
+
+    return run
+
+
+def test_progress_names_the_pass_at_work_on_a_terminal_after_a_while(compile_slowly: Any) -> None:
+    out, err = compile_slowly(terminal=True, patience=0.05)
+    assert out == ""
+    assert "SlowPass" in err
+    assert "0/1" in err
+
+
+@pytest.mark.parametrize(("terminal", "patience"), [(True, 30.0), (False, 0.05)])
+def test_progress_is_silent_for_short_work_and_for_pipes(compile_slowly: Any, terminal: bool, patience: float) -> None:
+    assert compile_slowly(terminal=terminal, patience=patience) == ("", "")
