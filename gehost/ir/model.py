@@ -40,6 +40,7 @@ class Model:
         self.ir_version = proto.ir_version
         self.opsets = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in proto.opset_import}
         self.functions = {op_name(function.domain, function.name): function for function in proto.functions}
+        self._original_functions = len(proto.functions)
         self.new_functions: dict[str, onnx.FunctionProto] = {}
         """Bodies that were offered since; those that a node calls are written to the protobuf."""
         self.journal = Journal()
@@ -161,13 +162,15 @@ class Model:
             for op, nodes in graph.by_op.items():
                 if nodes and op in self.new_functions:
                     self._collect_function(op, used)
+        del self.proto.functions[self._original_functions :]
+        for op in self.new_functions:
+            self.functions.pop(op, None)
         for op, function in used.items():
-            if op not in self.functions:
-                entry = self.proto.functions.add()
-                entry.CopyFrom(function)
-                self.functions[op] = entry
-                for needed in function.opset_import:
-                    self.import_domain(needed.domain, needed.version)
+            entry = self.proto.functions.add()
+            entry.CopyFrom(function)
+            self.functions[op] = entry
+            for needed in function.opset_import:
+                self.import_domain(needed.domain, needed.version)
         self.commit()
         return self.proto
 

@@ -145,7 +145,6 @@ def test_types_of_intermediate_values_are_written_also_in_bodies_and_never_to_th
     assert result == model()
 
 
-@pytest.mark.xfail(reason="ir.Model.flush keeps a function that it has written once, though nothing uses it any more")
 def test_dumping_changes_nothing_in_the_model(vendors: Any, tmp_path: Path) -> None:
     """A function that a pass brings and a later pass makes unused must not stay because a dump was written between them."""
     vendors.write(
