@@ -17,7 +17,9 @@ main (float[2, 3] x, float[3, 4] w, float[4] b) => (float[2, 4] y) {
 }"""
 
 
-def test_the_first_pass_fuses_and_the_host_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_first_pass_fuses_and_the_host_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.chdir(tmp_path)
     vendor_file, script = BLOCKS
     home = tmp_path / "vendors" / "acme" / "custom_fusion_passes"

@@ -20,7 +20,9 @@ from gehost.ir.types import TensorType, ValueType, decode_type, dtype_from_numbe
 from gehost.ops import OpDef, OpRegistry
 
 _DATA_LIMIT = 1024
-"""Constants of at most this many bytes are shown to inference functions (shapes, axes, pads, scales)."""
+"""Integer constants of at most this many bytes are shown to inference functions (shapes, axes, pads)."""
+_SCALES_LIMIT = 24
+"""The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
 
 class InferenceFailed(Exception):  # noqa: N818 - who asks decides whether it is one; a rewrite is refused
@@ -134,8 +136,9 @@ class Inferrer:
                 if array is not None:
                     given_data[name] = tensors.from_numpy(array, name)
         imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
+        named = _with_all_outputs(proto)
         try:
-            inferred = onnx.shape_inference.infer_node_outputs(schema, proto, given_types, given_data, opset_imports=imports)
+            inferred = onnx.shape_inference.infer_node_outputs(schema, named, given_types, given_data, opset_imports=imports)
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
             unknown = any(name and known is None for name, known in zip(proto.input, types, strict=True))
             if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
@@ -170,6 +173,18 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """A node whose absent outputs have a name too; ONNX refuses a first output without, which files do have."""
+    if "" not in proto.output:
+        return proto
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    for slot, name in enumerate(copy.output):
+        if not name:
+            copy.output[slot] = f"absent{slot}"
+    return copy
 
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
@@ -243,4 +258,6 @@ def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
 
 
 def _small(array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
-    return array if array is not None and array.nbytes <= _DATA_LIMIT and array.dtype != object else None
+    if array is None or array.dtype == object:
+        return None
+    return array if array.nbytes <= (_DATA_LIMIT if array.dtype.kind in "iub" else _SCALES_LIMIT) else None

@@ -97,6 +97,9 @@ class Value:
         else:
             array = None
         if array is not None and array.nbytes <= _KEPT_BYTES:
+            if isinstance(source, onnx.TensorProto) and source.external_data:
+                array = array.copy()  # a kept view would keep a mapping of the file, one for each tensor
+                array.flags.writeable = False
             self._array = (source, array)
         return array
 

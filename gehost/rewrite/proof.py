@@ -43,7 +43,8 @@ class TypeProof:
     def __init__(self, inputs: Sequence[Value | None], old: Sequence[Step], inferrer: Inferrer, *, shape_proven: bool) -> None:
         self._shape_proven = shape_proven
         self._old = old
-        self._trace = Trace(inputs, inferrer)
+        self._inputs = inputs
+        self._inferrer = inferrer
         self._old_types: dict[Value, ValueType | None] | None = None
         self._new_types: dict[Value, ValueType | None] | None = None
 
@@ -62,7 +63,7 @@ class TypeProof:
         Raises:
             Refused: the types disagree, or cannot be proven to agree.
         """
-        if old_type == new_type and isinstance(old_type, TensorType) and old_type.size is not None and old_type.dtype:
+        if old_type == new_type and _is_whole(old_type):
             return old_type
         where = f'"{old.name}"'
         before, after = self._named(old, new, made)
@@ -122,20 +123,25 @@ class TypeProof:
 
     def _named(self, old: Value, new: Value, made: Sequence[Step]) -> tuple[ValueType | None, ValueType | None]:
         """Both sides' types, inferred from inputs in which every unknown size has a name."""
-        if self._old_types is None:
-            self._old_types = self._infer(self._old)
-        if self._new_types is None:
-            self._new_types = self._infer(made)
+        if self._old_types is None or self._new_types is None:
+            trace = Trace(self._inputs, self._inferrer)
+            self._old_types, self._new_types = _infer(self._old, trace), _infer(made, trace)
         return self._old_types.get(old), self._new_types.get(new)
 
-    def _infer(self, steps: Sequence[Step]) -> dict[Value, ValueType | None]:
-        side = self._trace.side()
-        for step in steps:
-            try:
-                side.step(step.node, step.inputs, step.outputs)
-            except InferenceFailed:
-                side.unknown(step.outputs)
-        return side.types()
+
+def _is_whole(known: ValueType | None) -> bool:
+    """Whether dtype and every size have a number or a name."""
+    return isinstance(known, TensorType) and bool(known.dtype) and known.shape is not None and None not in known.shape
+
+
+def _infer(steps: Sequence[Step], trace: Trace) -> dict[Value, ValueType | None]:
+    side = trace.side()
+    for step in steps:
+        try:
+            side.step(step.node, step.inputs, step.outputs)
+        except InferenceFailed:
+            side.unknown(step.outputs)
+    return side.types()
 
 
 def _dims(known: ValueType | None, rank: int) -> tuple[Dim, ...]:

@@ -106,9 +106,7 @@ class Side:
         """Note that nothing is known of these values."""
         self._known.update((v, Known(None, None, self._trace.number(object()))) for v in outputs if v is not None)
 
-    def _infer(
-        self, op: str, proto: onnx.NodeProto, read: Sequence[Known | None], opsets: dict[str, int] | None
-    ) -> list[Known]:
+    def _infer(self, op: str, proto: onnx.NodeProto, read: Sequence[Known | None], opsets: dict[str, int] | None) -> list[Known]:
         if op == "Identity" and read and read[0] is not None:
             return [read[0]]
         trace, inferrer = self._trace, self._trace.inferrer

@@ -39,7 +39,12 @@ def test_an_operator_at_one_opset():
     old, new = schemas.signature("", "ReduceMean", 13), schemas.signature("", "ReduceMean", 18)
     assert old is not None
     assert new is not None
-    assert (old.inputs, old.migrating, old.attribute_of("axes"), old.attributes["keepdims"]) == (("data",), frozenset(), "axes", 1)
+    assert (old.inputs, old.migrating, old.attribute_of("axes"), old.attributes["keepdims"]) == (
+        ("data",),
+        frozenset(),
+        "axes",
+        1,
+    )
     assert (new.inputs, new.migrating, new.attribute_of("axes"), new.required) == (("data", "axes"), {"axes"}, None, 1)
     assert new.parameters["axes"].dtypes == {DataType.INT64}
     pad = schemas.signature("", "Pad", 10)

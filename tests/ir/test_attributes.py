@@ -81,7 +81,9 @@ def test_a_node_s_attributes_are_a_mapping():
 
 
 def test_equal_attributes_have_equal_keys_whatever_their_order():
-    model = load("p = F<b = 1, a = [1, 2]>() q = F<a = [1, 2], b = 1>() r = F<a = [1, 2], b = 2>() s = F<a = [1.0, 2.0], b = 1>()")
+    model = load(
+        "p = F<b = 1, a = [1, 2]>() q = F<a = [1, 2], b = 1>() r = F<a = [1, 2], b = 2>() s = F<a = [1.0, 2.0], b = 1>()"
+    )
     first, second, third, fourth = (node.attrs.serialized() for node in model.graph.nodes)
     assert first == second
     assert len({second, third, fourth}) == 3

@@ -372,7 +372,16 @@ def test_flush_orders_nodes_and_drops_what_was_removed():
     _moves(model)
     model.graph.remove_initializer(value(model, "unread"))
     graph = model.flush().graph
-    assert [proto.name or proto.output[0] for proto in graph.node] == ["k", "first", "second", "z", "scaled", "pair", "clip", "last"]
+    assert [proto.name or proto.output[0] for proto in graph.node] == [
+        "k",
+        "first",
+        "second",
+        "z",
+        "scaled",
+        "pair",
+        "clip",
+        "last",
+    ]
     for proto in graph.node:
         if proto.name != "scaled":
             assert proto.SerializeToString() == kept[proto.name or proto.output[0]]

@@ -39,7 +39,12 @@ def test_a_model_is_read_from_its_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "No such file"), (b"", "the file is empty"), (b"\xff\xff nonsense", "cannot be parsed"), (b"\x08\x0a", "has no graph")],
+    [
+        (None, "No such file"),
+        (b"", "the file is empty"),
+        (b"\xff\xff nonsense", "cannot be parsed"),
+        (b"\x08\x0a", "has no graph"),
+    ],
 )
 def test_what_is_no_model_is_refused_by_name(tmp_path, content, message):
     path = tmp_path / "m.onnx"
@@ -106,7 +111,10 @@ def test_a_body_may_read_what_stands_behind_its_node(describe):
     [
         ("y = Relu(y)", "y"),
         ("y = Add(x, a) [in] a = Neg(b) b = Abs(a)", "in"),
-        ("a = Relu(x) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(y) }, else_branch = e () => (float[2] a) { }>", "y"),
+        (
+            "a = Relu(x) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(y) }, else_branch = e () => (float[2] a) { }>",
+            "y",
+        ),
         ("d = Neg(y) y = If(c) <then_branch = t () => (float[2] d) { }, else_branch = e () => (float[2] x) { }>", "d"),
         (
             "a = Relu(x) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(q) q = Abs(p) }, else_branch = e () => (float[2] a) { }>",
@@ -167,7 +175,10 @@ def test_a_body_s_own_name_hides_the_outer_one():
         ("g (float[2] x) => (float[2] y) { y = Relu(a) a = Neg(x) a = Abs(x) }", 'tensor "a" is defined twice'),
         ("g (float[2] x) => (float[2] x) { x = Relu(x) }", 'tensor "x" is defined twice'),
         ("g (float[2] x) => (float[2] w) <float[2] w = {1, 2}> { w = Relu(x) }", 'tensor "w" is defined twice'),
-        ("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] w = {3, 4}> { y = Add(x, w) }", 'two initializers are called "w"'),
+        (
+            "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] w = {3, 4}> { y = Add(x, w) }",
+            'two initializers are called "w"',
+        ),
         ("g (float[2] x) => (float[2] y) { [n] y = Add(x, z) }", r'node "n" \(Add\) reads tensor "z", which nothing defines'),
         ("g (float[2] x) => (float[2] y) { }", 'output 0 of the graph reads tensor "y", which nothing defines'),
         (
@@ -232,7 +243,12 @@ def _function(name: str, *calls: str) -> onnx.FunctionProto:
 
 def test_only_functions_that_are_called_are_written():
     model = load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
-    for function in (_function("F", "acme::G"), _function("G", "acme::H"), _function("H", "other::Z"), _function("Unused", "Relu")):
+    for function in (
+        _function("F", "acme::G"),
+        _function("G", "acme::H"),
+        _function("H", "other::Z"),
+        _function("Unused", "Relu"),
+    ):
         model.offer_function(f"acme::{function.name}", function)
     model.offer_function("acme::F", _function("F", "Neg"))
     assert len(model.flush().functions) == 0

@@ -77,7 +77,10 @@ def test_inputs_may_come_in_any_order_but_leave_no_gap():
     graph = load(CHAIN)
     entry, other = SubgraphInput([NodeIo(node(graph, "b"), 0)]), SubgraphInput([NodeIo(node(graph, "c"), 1)])
     leave = SubgraphOutput(NodeIo(node(graph, "c"), 0))
-    assert [v.name for v in SubgraphBoundary().AddInput(1, entry).AddInput(0, other).AddOutput(0, leave).region().inputs] == ["v", "a"]
+    assert [v.name for v in SubgraphBoundary().AddInput(1, entry).AddInput(0, other).AddOutput(0, leave).region().inputs] == [
+        "v",
+        "a",
+    ]
     with pytest.raises(PassError, match=r"inputs \[0, 2\] leave a gap"):
         SubgraphBoundary().AddInput(0, entry).AddInput(2, other).AddOutput(0, leave).region()
     with pytest.raises(PassError, match=r"outputs \[1\] leave a gap"):

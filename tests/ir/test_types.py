@@ -70,7 +70,12 @@ def test_invented_names_and_negative_sizes_are_unknown():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"), [("seq(float[2])", "sequence_type"), ("optional(float[2])", "optional_type"), ("sparse_tensor(float[2])", "sparse_tensor_type")]
+    ("text", "wanted"),
+    [
+        ("seq(float[2])", "sequence_type"),
+        ("optional(float[2])", "optional_type"),
+        ("sparse_tensor(float[2])", "sparse_tensor_type"),
+    ],
 )
 def test_other_types_are_carried_through(text, wanted):
     proto = info(text)

@@ -36,7 +36,15 @@ class Finder:
         return Pattern(builder.BuildAndReset(make(*builder.CreateInputs(inputs))))
 
     def matches(
-        self, text: str, make: Make, inputs: int = 1, *, opset: int = 17, ir: int = 10, registry: OpRegistry | None = None, **config: bool
+        self,
+        text: str,
+        make: Make,
+        inputs: int = 1,
+        *,
+        opset: int = 17,
+        ir: int = 10,
+        registry: OpRegistry | None = None,
+        **config: bool,
     ) -> list[MatchResult]:
         model = self.load(text, opset, ir)
         return list(PatternMatcher(self.pattern(make, inputs), model, PatternMatcherConfig(**config), registry))

@@ -78,7 +78,9 @@ def test_what_is_no_pattern_is_refused_with_its_line(make, message):
 
 
 def test_operators_that_nobody_knows_are_named(source, registry, find):
-    with pytest.raises(PatternError, match=r"test_build.py:\d+: neither ONNX nor a vendor file has an operator Relux; did you mean Relu\?"):
+    with pytest.raises(
+        PatternError, match=r"test_build.py:\d+: neither ONNX nor a vendor file has an operator Relux; did you mean Relu\?"
+    ):
         source(es.Relux)
     with pytest.raises(PatternError, match="has an operator GEMM"):
         source(es.GEMM, inputs=2)
@@ -100,7 +102,11 @@ def test_operators_that_nobody_knows_are_named(source, registry, find):
         (es.op("ai.onnx.ml::Scaler"), 17, "ai.onnx.ml::Scaler needs a domain that the model does not import"),
         (lambda x: es.ReduceMean(x, noop_with_empty_axes=1), 17, "ReduceMean of opset 17 has no parameter noop_with_empty_axes"),
         (lambda x: es.Relu(es.Reshape(x, x)), 4, "Reshape of opset 4 has no input 1"),
-        (lambda x: es.constrain(es.Split(x, num_outputs=2)[0], num_outputs=2), 13, "Split of opset 13 has no parameter num_outputs"),
+        (
+            lambda x: es.constrain(es.Split(x, num_outputs=2)[0], num_outputs=2),
+            13,
+            "Split of opset 13 has no parameter num_outputs",
+        ),
         (lambda x: es.Clip(x, x), 10, "Clip of opset 10 has no input 1"),
         (es.AnyOf("Gelu", "Mish"), 17, "Mish needs opset 18, the model has 17"),
     ],
@@ -157,7 +163,11 @@ def test_strict_parameters_are_those_of_the_opset_with_their_defaults(source):
     }  # fmt: skip
     assert asked(source(lambda x: es.ReduceMean(x), 18, config=STRICT))["axes"] == "absent"
     assert asked(source(lambda x: es.Dropout(x), 13, config=STRICT)) == {"ratio": 0.5, "seed": "absent"}
-    assert asked(source(lambda x: es.Pad(x, pads=[1, 1]), 10, config=STRICT)) == {"pads": [1, 1], "constant_value": 0.0, "mode": "constant"}
+    assert asked(source(lambda x: es.Pad(x, pads=[1, 1]), 10, config=STRICT)) == {
+        "pads": [1, 1],
+        "constant_value": 0.0,
+        "mode": "constant",
+    }
     assert asked(source(lambda x: es.Split(x, num_outputs=2)[0], 18, config=STRICT)) == {"axis": 0, "split": "absent"}
     assert asked(source(lambda x: es.Softmax(x), 11, config=STRICT)) == {"axis": -1}
     assert asked(source(lambda x: es.Softmax(x), 13, config=STRICT)) == {"axis": -1}

@@ -147,7 +147,10 @@ def test_a_choice_deep_inside_is_taken_back(find):
 def test_many_operands_in_any_order(find):
     names = [f"x{i}" for i in range(9)]
     shuffled = [names[i] for i in (4, 8, 0, 2, 7, 1, 3, 6, 5)]
-    producers = " ".join(f"{name} = {op}(p)" for name, op in zip(names, ["Relu", "Neg", "Abs", "Exp", "Sqrt", "Log", "Tanh", "Sin", "Cos"], strict=True))
+    producers = " ".join(
+        f"{name} = {op}(p)"
+        for name, op in zip(names, ["Relu", "Neg", "Abs", "Exp", "Sqrt", "Log", "Tanh", "Sin", "Cos"], strict=True)
+    )
     text = f"g (float[2] p) => (float[2] y) {{ {producers} y = Sum({', '.join(shuffled)}) }}"
 
     def total(x):
@@ -214,8 +217,14 @@ INNER = "t = MatMul(p, q) y = Add(t, r)"
     [
         ("float[2, 2] y, float[2, 2] t", ""),
         ("float[2, 2] y, float[2, 2] z", "z = Relu(t)"),
-        ("float[2, 2] y, float[2, 2] z", "z = If(c) <then_branch = b () => (float[2, 2] u) { u = Neg(t) }, else_branch = e () => (float[2, 2] r) { }>"),
-        ("float[2, 2] y, float[2, 2] z", "z = If(c) <then_branch = b () => (float[2, 2] t) { }, else_branch = e () => (float[2, 2] r) { }>"),
+        (
+            "float[2, 2] y, float[2, 2] z",
+            "z = If(c) <then_branch = b () => (float[2, 2] u) { u = Neg(t) }, else_branch = e () => (float[2, 2] r) { }>",
+        ),
+        (
+            "float[2, 2] y, float[2, 2] z",
+            "z = If(c) <then_branch = b () => (float[2, 2] t) { }, else_branch = e () => (float[2, 2] r) { }>",
+        ),
     ],
 )
 def test_an_inner_tensor_that_is_read_outside_blocks(find, outputs, more):
@@ -263,7 +272,9 @@ def test_an_output_that_nobody_asks_for_may_be_absent(find):
 
 def test_any_operand_is_not_even_asked_to_be_there(find):
     model = find.load("g (float[2] x, float l) => (float[2] y, float[2] z) { y = ge.F(x, l) z = ge.F(x) }")
-    source = build_source(find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph, [], PatternMatcherConfig(), model, OpRegistry())
+    source = build_source(
+        find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph, [], PatternMatcherConfig(), model, OpRegistry()
+    )
     op = dataclasses.replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
     source = dataclasses.replace(source, ops=(op,), inputs=source.inputs[:1])
     found = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]

@@ -161,7 +161,10 @@ def test_a_softmax_of_today_works_on_any_axis(find):
 def test_axes_are_a_set_only_where_they_are(find, node, wanted, holds):
     text = f"g (float[2, 3, 4] x) => (float y) <int64[2] w = {{0, -1}}, int64[2] s = {{1, 1}}> {{ y = {node} }}"
     op = es.op(node.partition("(")[0])
-    assert bool(find.outputs(text, lambda x: es.constrain(op(x), axes=wanted) if op.ops == ("Unsqueeze",) else sliced(x, wanted))) is holds
+    assert (
+        bool(find.outputs(text, lambda x: es.constrain(op(x), axes=wanted) if op.ops == ("Unsqueeze",) else sliced(x, wanted)))
+        is holds
+    )
 
 
 def sliced(x, axes):

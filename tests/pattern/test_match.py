@@ -34,10 +34,15 @@ def test_matches_come_in_topological_order(find):
     linear = Linear()
     matcher = PatternMatcher(linear.pattern, find.load(TEXT))
     first, second = matcher.MatchNext(), matcher.MatchNext()
-    assert [[node.name for node in match.GetMatchedNodes()] for match in (first, second)] == [["first", "sum"], ["second", "total"]]
+    assert [[node.name for node in match.GetMatchedNodes()] for match in (first, second)] == [
+        ["first", "sum"],
+        ["second", "total"],
+    ]
     assert matcher.MatchNext() is None
     assert matcher.MatchNext() is None
-    unsorted = TEXT.replace("[first] t = MatMul(p, q) [sum] y = Add(t, w)", "").replace("z = Add(s, q)", "z = Add(s, q) [sum] y = Add(t, w) [first] t = MatMul(p, q)")
+    unsorted = TEXT.replace("[first] t = MatMul(p, q) [sum] y = Add(t, w)", "").replace(
+        "z = Add(s, q)", "z = Add(s, q) [sum] y = Add(t, w) [first] t = MatMul(p, q)"
+    )
     assert [match.outputs[0].name for match in PatternMatcher(linear.pattern, find.load(unsorted).graph)] == ["y", "z"]
 
 

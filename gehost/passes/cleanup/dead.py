@@ -21,7 +21,7 @@ def sweep(state: State) -> None:
         if state.alive(node) and _is_dead(state, node):
             state.counts.dead_nodes += 1
             _remove(state, node)
-    for graph in state.all_graphs:
+    for graph in state.graphs:
         if graph in state.open:
             for value in list(graph.values.values()):
                 _remove_initializer(state, value)

@@ -71,10 +71,15 @@ class Folder:
     def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
         if not self._state.purity.is_builtin(node.op):
             return ()
-        known = _from_dimensions(node, self._version)
+        try:
+            known = _from_dimensions(node, self._version)
+        except (TypeError, OverflowError):
+            return ()
         operands = self._operands(node) if known is None else []
         results = [value for value in node.outputs if value is not None and value.uses]
         if operands is None or not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
+            return ()
+        if not self._state.purity.is_well_formed(node):
             return ()
         freed = sum(stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node))
         external = sum(map(external_bytes, operands))
@@ -95,7 +100,7 @@ class Folder:
         except TooLargeError:
             self._waiting[node] = None
             return ()
-        except (DeclinedError, ContradictionError, ModelError, ValueError, IndexError, TypeError, OverflowError):
+        except (DeclinedError, ContradictionError, ModelError, ValueError, IndexError, TypeError, ArithmeticError):
             return ()
         growth = max(0, size - freed)
         self._grow(growth)
@@ -194,13 +199,13 @@ def _from_dimensions(node: Node, version: int) -> Array | None:
     if node.op == "Shape":
         return _vector(_dimensions(node, version))
     if node.op == "Size":
-        known = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
-        size = known.size if isinstance(known, TensorType) else None
+        source = node.input(0)
+        size = source.type.size if source is not None and isinstance(source.type, TensorType) else None
         return None if size is None else np.array(size, np.int64)
-    if node.op != "Gather" or node.input(0) is None or node.attrs.get("axis", 0) not in (0, -1):
+    source, indices = node.input(0), node.input(1)
+    if node.op != "Gather" or node.attrs.get("axis", 0) not in (0, -1) or source is None or indices is None:
         return None
-    source, indices = node.inputs
-    if source is None or source.producer is None or source.producer.op != "Shape" or indices is None:
+    if source.producer is None or source.producer.op != "Shape":
         return None
     dimensions, wanted = _dimensions(source.producer, version), elements(indices) if indices.is_constant else None
     if dimensions is None or wanted is None or wanted.dtype.kind != "i":

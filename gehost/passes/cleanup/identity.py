@@ -28,7 +28,7 @@ from gehost.passes.cleanup.state import State
 def eliminate(state: State, node: Node) -> bool:
     """Remove a node that gives back its input; False where it does not, or must stay."""
     gives_back = _FORMS.get(node.op)
-    if gives_back is None or not state.purity.is_builtin(node.op):
+    if gives_back is None or not state.purity.is_builtin(node.op) or not state.purity.is_well_formed(node):
         return False
     source, result = node.input(0), node.outputs[0] if node.outputs else None
     if source is None or result is None or not gives_back(state, node, source):
@@ -56,7 +56,7 @@ def _keeps_dtype(_state: State, node: Node, source: Value) -> bool:
 
 def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
     order = node.attrs.get("perm")
-    return bool(order) and order == list(range(len(order)))
+    return bool(order) and all(axis == place for place, axis in enumerate(order))
 
 
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:

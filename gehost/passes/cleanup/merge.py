@@ -33,7 +33,7 @@ class Merger:
         self._exact: dict[_Key, Node] = {}
 
     def merge_initializers(self) -> None:
-        for graph in self._state.all_graphs:
+        for graph in self._state.graphs:
             if graph in self._state.open:
                 for value in list(graph.values.values()):
                     if value.initializer is not None:

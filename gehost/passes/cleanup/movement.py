@@ -151,8 +151,7 @@ def _where(call: Call) -> list[Array]:
 
 def _constant_of_shape(call: Call) -> list[Array]:
     shape = whole_numbers(call.array(0))
-    value = call.attribute("value")
-    filler: Array = np.zeros(1, np.float32) if value is None else value
+    filler: Array = np.asarray(call.attribute("value", np.zeros(1, np.float32)))
     if filler.size != 1:
         raise DeclinedError
     call.claim(shape, filler)

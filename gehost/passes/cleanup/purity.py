@@ -41,6 +41,7 @@ class Purity:
             self._functions.setdefault(op_name(function.domain, function.name), []).append(function)
         self._operators: dict[tuple[str, int | None], Trust] = {}
         self._nodes: dict[str, Trust] = {}
+        self._signatures: dict[str, tuple[dict[str, int], int, int]] = {}
         self._owners: dict[Node, Trust] = {}
         self._placed = bool(model.proto.configuration)
 
@@ -60,6 +61,21 @@ class Purity:
     def is_builtin(self, op: str) -> bool:
         """Whether an operator is ONNX's own, and no function of the model stands in its place."""
         return "::" not in op and op not in self._functions
+
+    def is_well_formed(self, node: Node) -> bool:
+        """Whether a node of ONNX's own has only attributes that its operator has at this opset, and a right number of inputs."""
+        found = self._signatures.get(node.op)
+        if found is None:
+            schema = schema_at("", node.op, self._model.opset() or 0)
+            if schema is None:
+                return False
+            kinds: dict[str, int] = {}
+            for name, attribute in schema.attributes.items():
+                # The stub leaves out that it is an enumeration, with the numbers of AttributeProto.
+                kinds[name] = attribute.type.value  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            found = self._signatures[node.op] = (kinds, schema.min_input, schema.max_input)
+        kinds, least, most = found
+        return least <= len(node.inputs) <= most and all(kinds.get(entry.name) == entry.type for entry in node.proto.attribute)
 
     def has_open_bodies(self, node: Node) -> bool:
         return node.op in _CONTROL_FLOW and self.is_builtin(node.op)

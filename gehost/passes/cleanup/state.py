@@ -41,7 +41,7 @@ class State:
         self.purity = Purity(model, registry)
         self.counts = Counts()
         self.open: set[Graph] = set()
-        self.all_graphs: list[Graph] = []
+        self.graphs: list[Graph] = []
         nodes = list(self._open(model.graph))
         self.protected = frozenset(_names_elsewhere(model))
         self.initial = nodes
@@ -56,7 +56,7 @@ class State:
     def _open(self, graph: Graph) -> Iterator[Node]:
         """Open a graph and its bodies; gives all nodes, each before those in its bodies and after those it reads."""
         self.open.add(graph)
-        self.all_graphs.append(graph)
+        self.graphs.append(graph)
         for node in graph.nodes:
             yield node
             if node.bodies and self.purity.has_open_bodies(node):

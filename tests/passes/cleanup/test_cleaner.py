@@ -134,3 +134,50 @@ def test_a_clean_up_within_a_transaction() -> None:
     assert [node.op for node in model.graph.nodes] == ["Exp", "Identity", "Neg"]
     assert added.in_graph
     model.check()
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "a = Transpose <perm = 5> (w)",
+        'a = Transpose <perm = "x"> (x)',
+        'a = Cast <to = "FLOAT"> (w)',
+        "a = ConstantOfShape <value = 3> (s)",
+        'a = Shape <start = "x"> (x)',
+        "a = Gather(s)",
+        'a = Gather <axis = "x"> (s, s)',
+        'a = Gather <axis = "x"> (w, s)',
+        "a = Squeeze <axes = 3> (w)",
+        "a = Concat <axis = [1]> (w, w)",
+        "a = Slice(w)",
+        "a = Split(w)",
+        "a = Add(w)",
+        "a = Add(w, w, w)",
+        "a = CastLike(w)",
+        "a = Range(s)",
+        "a = Reshape(w)",
+        "a = Reshape(x)",
+        "a = Expand(x)",
+        "a = Where(w, w)",
+        "a = Size()",
+        "a = Shape()",
+        "a = Identity()",
+        "a = Dropout()",
+        "a = Concat()",
+        "a = Min()",
+        "a = Constant()",
+        "a = If(c)",
+        "a = Loop()",
+    ],
+)
+def test_invalid_nodes_are_left_to_whoever_checks(node: str) -> None:
+    model = Model(
+        onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 21]> g (float[2] x, bool c) => (float[2] y) '
+            f"<float[2] w = {{1, 2}}, int64[2] s = {{1, 1}}> {{ {node}  b = Neg(x)  y = Add(a, b) }}"
+        )
+    )
+    before = [entry.op for entry in model.graph.nodes]
+    assert clean_once(model).folded == 0
+    assert [entry.op for entry in model.graph.nodes] == before
+    model.check()

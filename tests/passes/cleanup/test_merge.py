@@ -177,6 +177,11 @@ def test_types_of_one_numpy_kind_are_told_apart(clean: Any, dtype: int) -> None:
 
     text = "g (float[2] x) => (float[2] y) <float[2] w = {1, 1}, float[2] v = {1, 1}> { a = acme.F(x, w)  y = acme.F(a, v) }"
     assert clean(text, edit=retype, runs=False).counts == {}
+    casts = (
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 1}, float[2] v = {1, 1}> "
+        "{ a = Cast <to = 1> (w)  b = Cast <to = 1> (v)  y = Sub(a, b) }"
+    )
+    assert clean(casts, edit=retype, runs=False).result.merged == 0
     assert clean(text, runs=False).counts == {"merged": 1}
 
 

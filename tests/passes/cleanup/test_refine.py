@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import onnx
+import onnx.helper
+import onnx.parser
 import pytest
 
 from gehost.infer import Inferrer
@@ -40,6 +42,15 @@ def test_symbols_are_kept_where_inference_knows_less(clean: Any) -> None:
         "{ s = Shape <end = 1> (x)  t = Concat <axis = 0> (a, a)  u = Concat <axis = 0> (s, t)  r = Reshape(x, u)  y = Relu(r) }",
     )
     assert cleaned.model.graph.values["r"].shape == ("N", 2, 2)
+
+
+def test_what_the_file_says_is_not_overruled(clean: Any) -> None:
+    def contradict(model: onnx.ModelProto) -> None:
+        model.graph.value_info.add(name="e").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [7, None]))
+
+    cleaned = clean(EXPAND, edit=contradict, infer=False, runs=False)
+    assert cleaned.model.graph.values["e"].shape == (7, None)
+    assert "Shape" in cleaned.ops
 
 
 def test_what_inference_refuses_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,205 @@
+"""Types of single nodes: ONNX's functions, vendors' functions, bodies, and what is kept of results."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+import pytest
+
+from gehost import ops
+from gehost.errors import PatternError, VendorError
+from gehost.infer import Inferrer
+from gehost.infer.local import InferenceFailed, array_type, small_array
+from gehost.ir.model import Model
+from gehost.ir.types import DataType, TensorType
+from gehost.ops import OpRegistry
+
+
+def load(text: str, opset: int = 17, functions: str = "") -> Model:
+    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text} {functions}'))
+
+
+def infer(text: str, opset: int = 17, functions: str = "", registry: OpRegistry | None = None) -> list[str]:
+    """The types of the outputs of the first node."""
+    model = load(text, opset, functions)
+    return [str(known) for known in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))]
+
+
+def registered(**options) -> OpRegistry:
+    namespace = {"ops": ops, "options": options}
+    exec("ops.register('ge::F', inputs=['a', 'b'], attributes={'alpha': 1.0}, **options)", namespace)
+    registry = OpRegistry()
+    registry.add_marked(namespace)
+    return registry
+
+
+# -- ONNX's own -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "opset", "wanted"),
+    [
+        ("g (float[N, 3] x, float[3, 4] w) => (float[] y) { y = MatMul(x, w) }", 17, ["float[N,4]"]),
+        ("g (float[?, 3] x) => (float[] y) { y = Relu(x) }", 17, ["float[?,3]"]),
+        ("g (float[2, 3] x) => (float[] y) { y = ReduceMean<axes = [1]>(x) }", 17, ["float[2,1]"]),
+        ("g (float[2, 3] x) => (float[] y) <int64[1] a = {1}> { y = ReduceMean(x, a) }", 18, ["float[2,1]"]),
+        ("g (float[2, 3] x) => (float[] y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }", 17, ["float[3,2]"]),
+        ("g (float[9] x) => (float[] y) <int64[1] k = {3}> { y, i = TopK(x, k) }", 17, ["float[3]", "int64[3]"]),
+        ("g (float[4] x, float h) => (float[] y) { y = Clip(x, , h) }", 17, ["float[4]"]),
+        ("g (float[4] x) => (bool[] m) { , m = Dropout(x) }", 17, ["None", "bool[4]"]),
+        ("g (float[4] x) => (float[] y) { y = acme.Unknown(x) }", 17, ["None"]),
+        ("g (float[4] x) => (float[] y) { y = Gelu(x) }", 17, ["None"]),
+        ("g (float[4] x) => (float[] y) { y = Shape(x) }", 17, ["int64[1]"]),
+        ("g () => (float[] y) { y = Constant<value = float[2] {1, 2}>() }", 17, ["float[2]"]),
+    ],
+)
+def test_onnx_s_operators(text, opset, wanted):
+    assert infer(text, opset) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[2, 3] x, float[4, 5] w) => (float[] y) { y = MatMul(x, w) }",
+        "g (float[2, 3] x) => (float[] y) { y = ReduceMean<axes = [5]>(x) }",
+        "g (float[2, 3] x, float h) => (float[] y) { y = Concat<axis = 7>(x, x) }",
+    ],
+)
+def test_what_an_operator_does_not_take(text):
+    with pytest.raises(InferenceFailed):
+        infer(text)
+
+
+def test_an_unknown_input_makes_a_node_unknown_and_not_wrong():
+    assert infer("g (float[2, 3] x, float[] u) => (float[] y) { y = MatMul(x, u) }") == ["float[*]"]
+    model = load("g (float[2, 3] x) => (float[] y) { u = acme.F(x) y = Gemm(u, u) }")
+    assert Inferrer(model, OpRegistry()).node(model.graph.values["y"].producer) == (None,)
+
+
+def test_other_types_in_place_of_the_inputs():
+    model = load("g (float[2, 3] x) => (float[] y) { y = Relu(x) }")
+    inferrer, node = Inferrer(model, OpRegistry()), next(model.graph.nodes)
+    assert inferrer.node(node, [TensorType(DataType.FLOAT16, ("?1", 7))]) == (TensorType(DataType.FLOAT16, ("?1", 7)),)
+    assert inferrer.node(node) == (TensorType(DataType.FLOAT, (2, 3)),)
+
+
+def test_an_operator_that_is_no_node_yet():
+    inferrer = Inferrer(load("g () => () { }"), OpRegistry())
+    x = array_type(np.zeros((2, 3), np.float32))
+    assert inferrer.detached("Transpose", {"perm": [1, 0]}, [x], [None], 1) == (TensorType(DataType.FLOAT, (3, 2)),)
+    axes = np.array([0])
+    assert inferrer.detached("Squeeze", {}, [TensorType(DataType.FLOAT, (1, 3)), array_type(axes)], [None, axes], 1)[0].shape == (3,)
+    assert inferrer.detached("Clip", {}, [x, None, array_type(np.float32(1))], [None, None, np.float32(1)], 1) == (x,)
+
+
+def test_a_result_is_computed_once(monkeypatch):
+    model = load("g (float[N, 3] x, float[M, 3] z) => (float a, float b, float c) { a = Relu(x) b = Relu(x) c = Relu(z) }")
+    calls = []
+    infer_node = onnx.shape_inference.infer_node_outputs
+    monkeypatch.setattr(onnx.shape_inference, "infer_node_outputs", lambda *a, **k: calls.append(a) or infer_node(*a, **k))
+    inferrer = Inferrer(model, OpRegistry())
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == ["float[N,3]", "float[N,3]", "float[M,3]"]
+    assert len(calls) == 2
+
+
+def test_large_constants_are_not_read(tmp_path):
+    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[] y) { y = Add(x, w) }')
+    tensor = proto.graph.initializer.add(name="w", data_type=1, dims=[5000, 2], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="missing.bin")
+    model = Model(proto, path=str(tmp_path / "m.onnx"))
+    assert str(Inferrer(model, OpRegistry()).node(next(model.graph.nodes))[0]) == "float[5000,2]"
+    assert small_array(model.graph.values["w"]) is None
+    assert small_array(model.graph.values["x"]) is None
+    assert small_array(None) is None
+
+
+def test_control_flow_is_unknown():
+    text = "g (float[2] x, bool c) => (float[] y) { y = If(c) <then_branch = t () => (float[2] p) { p = Neg(x) }, else_branch = e () => (float[2] q) { q = Abs(x) }> }"
+    assert infer(text) in (["None"], ["float[2]"])
+
+
+# -- vendors' operators ---------------------------------------------------------------------------------------------
+
+
+def test_a_vendor_s_function_is_asked():
+    seen = []
+
+    def shape(types, attributes):
+        seen.append((types, attributes))
+        return [TensorType(DataType.INT8, ("N",)), None]
+
+    text = 'g (float[2] x) => (float[] y) { y = ge.F<alpha = 2.0, word = "x">(x) }'
+    assert infer(text, registry=registered(shape=shape)) == ["int8[N]"]
+    assert seen == [([TensorType(DataType.FLOAT, (2,)), None], {"alpha": 2.0, "word": "x"})]
+    seen.clear()
+    infer("g (float[2] x) => (float[] y) { y = ge.F(x, x) }", registry=registered(shape=shape))
+    assert seen[0][1] == {"alpha": 1.0}
+
+
+def broken(types, attributes):
+    raise KeyError("no")
+
+
+def own_error(types, attributes):
+    raise PatternError("mine")
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "message"),
+    [
+        (broken, VendorError, r"the shape function of ge::F failed: KeyError: 'no'"),
+        (lambda types, attributes: [], VendorError, "the shape function of ge::F gives 0 types for 1 outputs"),
+        (lambda types, attributes: 3, VendorError, "the shape function of ge::F failed: TypeError"),
+        (own_error, PatternError, "mine"),
+    ],
+)
+def test_a_wrong_function_is_an_error_with_its_line(shape, error, message):
+    with pytest.raises(error, match=message) as caught:
+        infer("g (float[2] x) => (float[] y) { y = ge.F(x) }", registry=registered(shape=shape))
+    assert error is PatternError or str(caught.value).startswith("<string>:1: ")
+
+
+def test_a_node_of_another_name_is_still_the_vendor_s_operator():
+    model = load("g (float[2] x) => (float[] y) { y = ge.F__12345678(x) }")
+    node = next(model.graph.nodes)
+    node.proto.metadata_props.add(key="gehost.op", value="ge::F")
+    registry = registered(shape=lambda types, attributes: [TensorType(DataType.BOOL, ())])
+    assert Inferrer(model, registry).node(node) == (TensorType(DataType.BOOL, ()),)
+
+
+# -- bodies ---------------------------------------------------------------------------------------------------------
+
+BODY = '<domain: "ge", opset_import: ["": 17]> F <axes> (p, q) => (r, s) { t = ReduceMean<axes: ints = @axes>(p) c = Constant<value = int64[2] {-1, 1}>() r = Reshape(t, c) s = Add(r, q) }'
+
+
+def test_types_go_through_a_body():
+    assert infer("g (float[2, N, 4] x, float[1] z) => (float[] y) { y, u = ge.F<axes = [1]>(x, z) }", functions=BODY) == ["float[8,1]", "float[8,1]"]
+    assert infer("g (float[2, N, 4] x, float[1] z) => (float[] y) { y = ge.F<axes = [2]>(x, z) }", functions=BODY) == ["float[?,1]"]
+
+
+def test_a_body_has_its_own_opset():
+    body = '<domain: "ge", opset_import: ["": 18]> F (p) => (r) { c = Constant<value = int64[1] {1}>() r = ReduceMean(p, c) }'
+    text = "g (float[2, 3] x) => (float[] y) { y = ge.F(x) }"
+    assert infer(text, 17, body) == ["float[2,1]"]
+
+
+def test_a_body_that_calls_itself_ends():
+    body = '<domain: "ge", opset_import: ["": 17, "ge": 1]> F (p) => (r) { r = ge.F(p) }'
+    assert infer("g (float[2, 3] x) => (float[] y) { y = ge.F(x) }", 17, body) == ["None"]
+
+
+def test_another_body_of_the_same_name_is_not_the_one_that_was_seen():
+    model = load("g (float[2, 3] x) => (float[] y) { y = ge.F(x) }")
+    inferrer, node = Inferrer(model, OpRegistry()), next(model.graph.nodes)
+
+    def offer(op_type: str) -> str:
+        function = onnx.parser.parse_function(f'<domain: "ge", opset_import: ["": 17]> F (p) => (r) {{ r = {op_type}(p) }}')
+        mark = model.mark()
+        model.offer_function("ge::F", function)
+        found = str(inferrer.node(node)[0])
+        model.undo(mark)
+        return found
+
+    assert [offer("Transpose"), offer("Relu"), offer("Shape")] == ["float[3,2]", "float[2,3]", "int64[2]"]
+    assert inferrer.node(node) == (None,)

@@ -1,0 +1,117 @@
+"""Types of a whole model, in the index only."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import ops
+from gehost.infer import Inferrer, infer_model
+from gehost.ir.model import Model
+from gehost.ir.types import TensorType
+from gehost.ops import OpRegistry
+
+
+def load(text: str, opset: int = 17) -> Model:
+    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text}'))
+
+
+def types(model: Model, *names: str) -> list[str]:
+    values = {name: value for graph in model.graphs for name, value in graph.values.items()}
+    return [str(values[name].type) for name in names]
+
+
+def test_every_tensor_gets_its_type_and_the_file_stays_as_it_is():
+    model = load("g (float[N, 3] x) => (float[N, 4] y) <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { t = MatMul(x, w) y = Relu(t) }")
+    before = model.proto.SerializeToString(deterministic=True)
+    assert infer_model(model) is None
+    assert types(model, "t", "y", "w") == ["float[N,4]", "float[N,4]", "float[3,4]"]
+    assert model.proto.SerializeToString(deterministic=True) == before
+    assert (model.mark(), model.graph.dirty) == (0, False)
+
+
+def test_shapes_that_the_model_computes_are_propagated():
+    text = """g (float[N, 3, 4] x) => (float[?, ?] y) {
+        s = Shape(x) i = Constant<value = int64[1] {0}>() n = Gather(s, i) r = Constant<value = int64[1] {12}>()
+        t = Concat<axis = 0>(n, r) u = Reshape(x, t) y = Relu(u) }"""
+    model = load(text)
+    infer_model(model)
+    assert types(model, "u", "y") == ["float[N,12]", "float[N,12]"]
+
+
+def test_edits_are_seen():
+    model = load("g (float[2, 3] x) => (float[?, ?] y) { t = Relu(x) y = Neg(t) }")
+    model.graph.set_input(model.graph.values["y"].producer, 0, model.graph.values["x"])
+    model.graph.add_node("Transpose", [model.graph.values["x"]], ["new"], {"perm": [1, 0]})
+    infer_model(model)
+    assert types(model, "new") == ["float[3,2]"]
+
+
+def test_bodies_get_types_too():
+    text = """g (float[N, 3] x, bool c, int64 n) => (float[N, 3] y) {
+        a = Relu(x)
+        b = If(c) <
+            then_branch = t () => (float[?, ?] p) { q = Neg(a) p = If(c) <then_branch = d () => (float[?, ?] u) { v = Exp(q) u = Abs(v) }, else_branch = f () => (float[?, ?] w) { w = Abs(q) }> },
+            else_branch = e () => (float[?, ?] r) { r = Neg(x) }>
+        y = Loop(n, c, b) <body = l (int64 i, bool go, float[N, 3] z) => (bool go, float[N, 3] o) { m = Mul(z, a) o = Add(m, x) }>
+    }"""
+    model = load(text)
+    assert infer_model(model) is None
+    assert types(model, "q", "v", "r", "m", "b") == ["float[N,3]"] * 5
+
+
+def test_weights_stay_out_of_it(tmp_path):
+    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[N, 512] x) => (float[] y) { t = MatMul(x, w) y = Reshape(t, s) }')
+    weight = proto.graph.initializer.add(name="w", data_type=1, dims=[512, 64], data_location=onnx.TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value="missing.bin")
+    shape = proto.graph.initializer.add(name="s", data_type=7, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
+    shape.external_data.add(key="location", value="shapes.bin")
+    (tmp_path / "shapes.bin").write_bytes(np.array([-1, 8, 8]).tobytes())
+    model = Model(proto, path=str(tmp_path / "m.onnx"))
+    assert infer_model(model) is None
+    assert types(model, "t", "y") == ["float[N,64]", "float[?,8,8]"]
+    assert [len(tensor.external_data) for tensor in model.proto.graph.initializer] == [1, 1]
+    (tmp_path / "shapes.bin").unlink()
+    again = Model(proto, path=str(tmp_path / "m.onnx"))
+    assert infer_model(again) is None
+    assert types(again, "t") == ["float[N,64]"]
+
+
+def test_functions_are_looked_into():
+    text = 'g (float[2, 3] x) => (float[] y) { t = ge.F(x) y = Relu(t) } <domain: "ge", opset_import: ["": 17]> F (p) => (q) { q = Transpose(p) }'
+    model = load(text)
+    infer_model(model)
+    assert types(model, "t", "y") == ["float[3,2]", "float[3,2]"]
+
+
+def test_what_vendors_know_goes_on_through_the_nodes_behind():
+    text = """g (float[2, 3] x, bool c) => (float[] y) { t = ge.F(x) u = Relu(t) y = Identity(u)
+        z = If(c) <then_branch = d () => (float[] p) { q = ge.F(x) p = Neg(q) }, else_branch = e () => (float[] r) { r = Neg(x) }> }"""
+    namespace = {"ops": ops, "shape": lambda types, attributes: [TensorType(types[0].dtype, (7, None))]}
+    exec("ops.register('ge::F', inputs=['x'], shape=shape)", namespace)
+    registry = OpRegistry()
+    registry.add_marked(namespace)
+    model = load(text)
+    assert infer_model(model) is None
+    assert types(model, "t", "u", "q") == ["None"] * 3
+    model = load(text)
+    assert infer_model(model, Inferrer(model, registry)) is None
+    assert types(model, "t", "u", "q", "p") == ["float[7,?]"] * 4
+
+
+def test_a_model_that_inference_gives_up_on_is_left_alone(monkeypatch):
+    def give_up(*arguments, **options):
+        raise onnx.shape_inference.InferenceError("line one\n  line two")
+
+    model = load("g (float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }")
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", give_up)
+    assert infer_model(model) == "line one line two"
+    assert types(model, "t") == ["None"]
+
+
+@pytest.mark.parametrize("opset", [9, 13, 20])
+def test_every_opset(opset):
+    model = load("g (float[2, 3] x) => (float[] y) { t = Relu(x) y = Add(t, t) }", opset)
+    assert infer_model(model) is None
+    assert types(model, "t", "y") == ["float[2,3]"] * 2

@@ -1,0 +1,121 @@
+"""Imports go down the layers of DESIGN.md, also those inside functions; no cycle, no oversized file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "gehost"
+
+LAYERS = [
+    ["errors"],
+    ["stages", "options"],
+    ["ir"],
+    ["ops"],
+    ["infer"],
+    ["es"],
+    ["pattern"],
+    ["rewrite"],
+    ["verify"],
+    ["passes"],
+    ["host"],
+    ["testing", "scaffold", "tables", "diagnose"],
+    ["cli"],
+    ["__main__"],
+]
+"""Lowest first. What stands in one layer may not import each other, but within itself a package may do as it likes."""
+
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def module_of(file: Path) -> str:
+    """The dotted name: ``gehost.ir.graph``, and ``gehost.ir`` for the package itself."""
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(file): file for file in FILES}
+
+
+def imports(tree: ast.AST, module: str, *, is_package: bool, typing: bool = True) -> Iterator[str]:
+    """Every module of gehost that is imported anywhere in a tree; ``typing`` with those for the type checker alone."""
+    for node in ast.iter_child_nodes(tree):
+        if not typing and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "gehost")
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: len(module.split(".")) - node.level + is_package]
+                base = ".".join([*parents, *filter(None, [base])])
+            if base.split(".")[0] == "gehost":
+                for alias in node.names:
+                    full = f"{base}.{alias.name}"
+                    yield full if full in MODULES else base
+        yield from imports(node, module, is_package=is_package, typing=typing)
+
+
+def imported_by(module: str, *, typing: bool = True) -> set[str]:
+    file = MODULES[module]
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return set(imports(tree, module, is_package=file.name == "__init__.py", typing=typing))
+
+
+def part(module: str) -> str:
+    """The package, or module of the top level, that a module is in."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_every_part_has_its_layer():
+    assert {part(module) for module in MODULES} - {""} <= LEVEL.keys()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "gehost"])
+def test_imports_go_down(module):
+    own = LEVEL[part(module)]
+    for found in sorted(imported_by(module)):
+        if found == "gehost":
+            assert part(module) in ("cli", "__main__"), f"{module} imports the package that gathers everything"
+        elif part(found) != part(module):
+            assert LEVEL[part(found)] < own, f"{module} imports {found}, which is not below it"
+
+
+def test_no_module_needs_itself():
+    graph = {module: imported_by(module, typing=False) & MODULES.keys() - {module} for module in MODULES if module != "gehost"}
+    list(TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "gehost.options"])
+def test_only_options_reads_the_environment(module):
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("environ", "getenv"), f"{module}:{node.lineno} reads the environment"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: module_of(file))
+def test_a_file_is_about_four_hundred_lines_at_most(file):
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 420
+
+
+def test_the_finder_finds():
+    tree = ast.parse(
+        "import gehost.ir.graph\n"
+        "from gehost.es import functions, op\n"
+        "from gehost.errors import ModelError\n"
+        "from . import journal\n"
+        "from .names import Names\n"
+        "if TYPE_CHECKING:\n    from gehost.host.host import Host\n"
+        "def f():\n    from gehost import cli\n"
+    )
+    always = {
+        "gehost.ir.graph", "gehost.es.functions", "gehost.es", "gehost.errors", "gehost.ir.journal", "gehost.ir.names", "gehost.cli"
+    }  # fmt: skip
+    assert set(imports(tree, "gehost.ir.made_up", is_package=False, typing=False)) == always
+    assert set(imports(tree, "gehost.ir.made_up", is_package=False)) == {*always, "gehost.host.host"}
+    assert set(imports(ast.parse("from .graph import Graph"), "gehost.ir", is_package=True)) == {"gehost.ir.graph"}

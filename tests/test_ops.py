@@ -1,0 +1,105 @@
+"""Operators of vendors: marked in their module, kept by a host."""
+
+from __future__ import annotations
+
+import inspect
+
+import onnx
+import pytest
+
+from gehost import ops
+from gehost.errors import VendorError
+from gehost.ops import MARK, OpDef, OpRegistry
+
+
+def module(code: str) -> dict[str, object]:
+    namespace: dict[str, object] = {"ops": ops}
+    exec(compile(code, "vendor.py", "exec"), namespace)
+    return namespace
+
+
+def definition(code: str) -> OpDef:
+    (found,) = module(code)[MARK].values()
+    return found
+
+
+def test_a_body_s_signature_is_the_operator_s():
+    found = definition(
+        "@ops.register('acme::Scale', outputs=('y', 'z'), traits=['random'], version=2)\n"
+        "def scale(x, bias=None, *, by, twice=0):\n    return x\n"
+    )
+    assert (found.name, found.version, found.inputs, found.required, found.outputs) == (
+        "acme::Scale",
+        2,
+        ("x", "bias"),
+        1,
+        ("y", "z"),
+    )
+    assert found.attributes == {"by": inspect.Parameter.empty, "twice": 0}
+    assert found.defaults == {"twice": 0}
+    assert (found.traits, found.origin, found.shape) == ({"random"}, "vendor.py:1", None)
+    assert found.body is not None
+    assert found.body("in", by=1) == "in"
+
+
+def test_without_a_body_it_is_said():
+    found = definition("ops.register('acme::Scale', inputs=['x'], attributes={'by': 1.0}, shape=print)")
+    assert (found.inputs, found.required, found.outputs, found.attributes, found.body) == (
+        ("x",),
+        1,
+        ("output",),
+        {"by": 1.0},
+        None,
+    )
+    assert found.shape is print
+
+
+def test_the_decorated_function_stays_what_it_was():
+    namespace = module("@ops.register('acme::F')\ndef f(x):\n    return x + 1\n")
+    assert namespace["f"](2) == 3
+
+
+def test_registering_touches_nothing_but_the_module():
+    before = len(onnx.defs.get_all_schemas())
+    first, second = OpRegistry(), OpRegistry()
+    first.add_marked(module("ops.register('acme::F', inputs=['x'])"))
+    assert len(onnx.defs.get_all_schemas()) == before
+    assert [found.name for found in first] == ["acme::F"]
+    assert list(second) == []
+    second.add_marked({})
+    assert (first.get("acme::F").inputs, second.get("acme::F")) == (("x",), None)
+
+
+@pytest.mark.parametrize("name", ["GEMM", "::GEMM", "ai.onnx::GEMM"])
+def test_a_domain_is_needed(name):
+    with pytest.raises(VendorError, match=r'vendor.py:2: operator ".*GEMM" needs a domain of its own, as in "acme::GEMM"'):
+        module(f"\nops.register('{name}')")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("ops.register('a::F')\nops.register('a::F')", 'vendor.py:2: operator "a::F" is registered already at vendor.py:1'),
+        (
+            "@ops.register('a::F')\ndef f(*xs):\n    return xs",
+            r"vendor.py:1: the body of a::F must name its inputs and attributes",
+        ),
+        ("@ops.register('a::F')\ndef f(x, **more):\n    return x", "the body of a::F must name its inputs and attributes"),
+    ],
+)
+def test_what_is_no_declaration_is_refused_with_its_line(code, message):
+    with pytest.raises(VendorError, match=message):
+        module(code)
+
+
+def test_one_operator_of_one_name():
+    registry = OpRegistry()
+    registry.add_marked(module("ops.register('a::F')"))
+    with pytest.raises(VendorError, match='vendor.py:3: operator "a::F" is registered already at vendor.py:1'):
+        registry.add_marked(module("\n\nops.register('a::F')"))
+
+
+def test_a_bare_name_is_found_when_it_is_the_only_one():
+    registry = OpRegistry()
+    registry.add_marked(module("ops.register('a::F')\nops.register('a::G')\nops.register('b::G')"))
+    assert (registry.resolve("F"), registry.resolve("G"), registry.resolve("H")) == ("a::F", None, None)
