@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import os
 import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -63,6 +65,8 @@ def compile_(model: str, output: str, **given: Any) -> None:
     given["cleanup"] = not given.pop("no_cleanup")
     if report_path is not None and not report_path.endswith(".json"):
         raise UsageError(f"--report {report_path}: wanted a file name that ends in .json")
+    if report_path is not None:
+        _check_report(report_path, model, output)
     options = _options(given)
     progress = Progress()
     host = Host(options, plugins=[("progress", progress)])
@@ -111,17 +115,34 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
     click.echo(json.dumps(rows, indent=2))
 
 
+def _check_report(path: str, model: str, output: str) -> None:
+    """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
+    real = os.path.realpath(path)
+    if real in (os.path.realpath(model), os.path.realpath(output)):
+        raise UsageError(f"--report {path}: this is the model; choose another name")
+    if not os.path.isdir(os.path.dirname(real)):
+        raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
+
+
+def _tolerance(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is no tolerance; wanted a number from 0")
+    return value
+
+
 @cli.command()
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
-@click.option("--rtol", type=float, help="Relative tolerance; by dtype unless given.")
-@click.option("--atol", type=float, help="Absolute tolerance; by dtype unless given.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--rtol", type=float, callback=_tolerance, help="Relative tolerance; by dtype unless given.")
+@click.option("--atol", type=float, callback=_tolerance, help="Absolute tolerance; by dtype unless given.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
 @click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
 def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None) -> None:
     """Compare the numbers of models A and B on the same inputs."""
+    from gehost.ir.model import Model
     from gehost.verify import compare, load_feeds
 
+    Model.load(b).close()  # a file that is no model is not a model with other numbers
     given = None if feeds is None else [load_feeds(feeds)]
     result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
     if not result.equal:

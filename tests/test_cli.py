@@ -209,12 +209,6 @@ def test_wrong_usage_says_where_help_is(capsys: pytest.CaptureFixture[str]) -> N
     assert fails(capsys, 2, "compile", "m.onnx").endswith("See `gehost compile --help`.")
 
 
-def test_a_report_that_cannot_be_written_is_2_and_the_model_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = outcome(capsys, *COMPILE, "--report", "no/r.json")
-    assert (code, err.count("\n")) == (2, 1)
-    assert Path("out.onnx").exists()
-
-
 # -- 3, 4, 5, 6 -----------------------------------------------------------------------------------------------------
 
 
@@ -325,3 +319,28 @@ def test_a_plugins_command_is_there_for_one_run_and_ends_as_it_says(
 def test_a_plugin_cannot_take_a_commands_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("compile"))])
     assert "a plugin replaces the command `gehost compile`" in fails(capsys, 4, "passes")
+
+
+@pytest.mark.parametrize("option", [["--rtol", "-1"], ["--atol", "nan"], ["--seed", "-5"]])
+def test_verify_refuses_a_tolerance_or_seed_that_is_none(tmp_path: Path, option: list[str]) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path)
+    assert run(["verify", str(path), str(path), *option]) == 2
+
+
+def test_verify_of_what_is_no_model_is_the_models_fault(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path)
+    (tmp_path / "text.onnx").write_text("no model")
+    assert run(["verify", str(path), str(tmp_path / "missing.onnx")]) == 3
+    assert run(["verify", str(path), str(tmp_path / "text.onnx")]) == 3
+
+
+@pytest.mark.parametrize("report", ["nowhere/r.json", "o.json", "m.json"])
+def test_a_report_that_has_no_place_is_refused_before_anything_is_done(tmp_path: Path, report: str) -> None:
+    path, output = tmp_path / "m.json", tmp_path / "o.json"
+    onnx.save(
+        parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path, "protobuf"
+    )
+    assert run(["compile", str(path), "-o", str(output), "--report", str(tmp_path / report)]) == 2
+    assert not output.exists()

@@ -101,9 +101,10 @@ class _Call:
                 self._refuse_twice(op, known, name)
                 continue
             if name not in known.inputs:
-                near = difflib.get_close_matches(name, [*known.attributes, *known.inputs], 1)
+                spelled = {given.lower(): given for given in [*known.inputs, *sorted(known.attributes)]}
+                near = [spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)]
                 hint = f'; did you mean "{near[0]}"?' if near else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
-                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}" in any opset{hint}')
+                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{hint}')
             self._refuse_twice(op, known, name)
             slot = known.inputs.index(name)
             self.open_slots.update(range(len(self.operands), slot))

@@ -154,7 +154,7 @@ class Host:
         with ExitStack() as stack:
             with self._modules.installed():
                 with self._timed(report, "load"):
-                    model = self._inlined(load())
+                    model = self._inlined(load(), report)
                 stack.callback(model.close)
                 self._compile(model, report)
             yield model
@@ -165,11 +165,15 @@ class Host:
         with self._timed(report, "verify"):
             report.verify = compare(before, after).as_dict()
 
-    def _inlined(self, model: Model) -> Model:
+    def _inlined(self, model: Model, report: Report) -> Model:
         if not self.options.inline_functions or not model.functions:
             return model
         model.close()
-        return Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
+        inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
+        if inlined.functions:
+            left = ", ".join(inlined.functions)
+            report.problems.append(f"not inlined, as they import another opset than the model: {left}")
+        return inlined
 
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)

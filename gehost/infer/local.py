@@ -12,7 +12,7 @@ import onnx.shape_inference
 from gehost.errors import GehostError, VendorError
 from gehost.infer.contents import Contents, refine
 from gehost.ir import tensors
-from gehost.ir.attributes import attribute_value, encode_attribute
+from gehost.ir.attributes import attribute_value
 from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
@@ -91,23 +91,6 @@ class Inferrer:
     def body(self, op: str) -> onnx.FunctionProto | None:
         """The body of an operator that has one."""
         return self._model.function(op)
-
-    def detached(
-        self,
-        op: str,
-        attributes: Mapping[str, Any],
-        types: Sequence[ValueType | None],
-        arrays: Sequence[np.ndarray[Any, Any] | None],
-        outputs: int,
-    ) -> tuple[ValueType | None, ...]:
-        """The same for an operator that is no node yet."""
-        domain, op_type = split_op(op)
-        proto = onnx.NodeProto(op_type=op_type, domain=domain)
-        present = zip(types, arrays, strict=True)
-        proto.input.extend("" if known is None and array is None else f"i{k}" for k, (known, array) in enumerate(present))
-        proto.output.extend(f"o{k}" for k in range(outputs))
-        proto.attribute.extend(encode_attribute(name, value) for name, value in attributes.items())
-        return self.proto(op, proto, types, arrays)
 
     def _compute(
         self,

@@ -65,7 +65,7 @@ def parameter_holds(constraint: Constraint, node: Node, signature: Signature | N
 def _is_last(axis: int, node: Node) -> bool:
     first = node.input(0)
     rank = first.rank if first is not None else None
-    return bool(rank) and axis % rank == rank - 1
+    return bool(rank) and axis in (-1, (rank or 0) - 1)
 
 
 def _same_axes(value: Any, wanted: Any, node: Node) -> bool:

@@ -139,7 +139,7 @@ class _Lowering:
             params["num_outputs"] = len(self._node.outputs)
         if signature.flattens:
             rank = self._rank()
-            if not rank or params.get("axis", -1) % rank != rank - 1:
+            if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
                 raise Refused(f"softmax: {self._op} below opset 13 flattens; only the last axis of a known rank means the same")
             params["axis"] = rank - 1
         if split_op(self._op)[0] == "" and self._version is not None and self._version < _NEGATIVE_AXES_SINCE:
@@ -150,14 +150,19 @@ class _Lowering:
 
     def _positive(self, axes: Any) -> Any:
         listed = np.atleast_1d(axes)
-        if (listed >= 0).all():
-            return axes
         rank = self._rank()
+        if rank is None and (listed >= 0).all():
+            return axes
         if rank is None:
             raise Refused(f"axes: {self._op} of opset {self._version} takes no negative axes, and the rank is unknown")
         rank = schemas.axes_rank(self._op, rank, axes)
-        positive = [int(axis) % rank for axis in listed]
+        positive = [self._from_front(int(axis), rank) for axis in listed]
         return positive[0] if np.ndim(axes) == 0 else positive
+
+    def _from_front(self, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise Refused(f"axes: {axis} of {self._op} is out of range for rank {rank}")
+        return axis + rank if axis < 0 else axis
 
     def _rank(self) -> int | None:
         first = self._node.inputs[0] if self._node.inputs else None
@@ -229,6 +234,10 @@ def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: st
     """A parameter as its attribute's kind has it: Python's ``1`` for a float is a float, a tuple or array is a list."""
     if kind not in _NUMBERS:
         return given
+    if kind == onnx.AttributeProto.INT and type(given) is int:
+        return given
+    if kind == onnx.AttributeProto.FLOAT and type(given) in (int, float):
+        return float(given)
     wrong = PatternError(f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {given!r}")
     try:
         array = np.asarray(given)

@@ -139,3 +139,30 @@ def test_the_marks_of_a_base_class_name_no_operators_for_a_subclass() -> None:
 
     with pytest.raises(PassError, match="it names no operators"):
         run_pass(CHAIN, Derived)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13])
+@pytest.mark.parametrize("shape", ["[2, 3]", ""])
+@pytest.mark.parametrize("axis", [-4, 5])
+def test_an_axis_that_the_rank_does_not_have_is_refused_at_every_opset(opset: int, shape: str, axis: int) -> None:
+    """A negative axis that is only taken modulo the rank becomes another axis, and other numbers."""
+
+    class Reduce(DecomposePass):
+        op_types = ("Erf",)
+
+        def Replacement(self, node: Any) -> Any:
+            builder = EsGraphBuilder("replacement")
+            x = builder.CreateInput(0)
+            return builder.BuildAndReset([x - es.ReduceSum(x, axes=[axis], keepdims=1)])
+
+    class Soften(DecomposePass):
+        op_types = ("Erf",)
+
+        def Replacement(self, node: Any) -> Any:
+            builder = EsGraphBuilder("replacement")
+            return builder.BuildAndReset([es.Softmax(builder.CreateInput(0), axis=axis)])
+
+    text = f'<ir_version: 8, opset_import: ["" : {opset}]> main (float{shape} x) => (float{shape} y) {{ y = Erf(x) }}'
+    for wrong in (Reduce, Soften):
+        _, record = run_pass(text, wrong)
+        assert (record.replaced, sum(record.rejected.values())) == (0, 1)

@@ -1,0 +1,90 @@
+"""Shapes that a model computes, element by element, where ONNX's inference gives up."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from gehost.infer import Inferrer, infer_model
+from gehost.infer.contents import Contents, merge_types
+from gehost.ir.model import Model
+from gehost.ir.types import DataType, OtherType, TensorType
+from gehost.ops import OpRegistry
+
+INT = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] far = {9223372036854775807}, int64[2] pair = {3, 4}, int64 last = {-1}"
+
+
+def load(nodes: str, inputs: str = "float[N, ?, 4] x", opset: int = 17) -> Model:
+    text = f'<ir_version: 10, opset_import: ["": {opset}]> g ({inputs}) => (float[] y) <{INT}> {{ {nodes} y = Relu(x) }}'
+    return Model(onnx.parser.parse_model(text))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        ("v = Identity(pair)", (3, 4)),
+        ("v = Identity(last)", (-1,)),
+        ("v = Shape(x)", ("N", None, 4)),
+        ("v = Shape<start = 1>(x)", (None, 4)),
+        ("v = Shape<start = -3, end = -1>(x)", ("N", None)),
+        ("s = Shape(x) v = Gather(s, zero)", ("N",)),
+        ("s = Shape(x) v = Gather(s, last)", (4,)),
+        ("s = Shape(x) v = Gather<axis = 1>(s, last)", None),
+        ("s = Shape(x) v = Slice(s, zero, two)", ("N", None)),
+        ("s = Shape(x) v = Slice(s, one, far, zero)", (None, 4)),
+        ("s = Shape(x) v = Slice(s, zero, far, zero, two)", ("N", 4)),
+        ("s = Shape(x) a = Slice(s, zero, one) v = Concat<axis = 0>(a, pair, one)", ("N", 3, 4, 1)),
+        ("s = Shape(x) a = Gather(s, last) b = Unsqueeze(a, zero) c = Cast<to = 7>(b) v = Concat<axis = 0>(c, one)", (4, 1)),
+        ("s = Shape(x) a = Mul(s, two) v = Concat<axis = 0>(a, one)", (None, None, None, 1)),
+        ("v = Mul(x, x)", None),
+        ("s = Shape(x) f = Cast<to = 1>(s) v = Cast<to = 7>(f)", (None, None, None)),
+    ],
+)
+def test_elements(nodes, wanted):
+    model = load(nodes)
+    infer_model(model)
+    assert Contents().of(model.graph.values["v"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        ("s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(a, two, two) v = Reshape(x, b)", "float[N,?,2,2]"),
+        ("b = Concat<axis = 0>(zero, zero, two, two) v = Reshape(x, b)", "float[N,?,2,2]"),
+        ("s = Shape(x) a = Slice(s, zero, one) m = Neg(one) b = Concat<axis = 0>(a, m) v = Reshape(x, b)", "float[N,?]"),
+        ("s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(two, a, one) v = Expand(x, b)", "float[2,N,?,4]"),
+        ("s = Shape(x) a = Slice(s, zero, one) b = Concat<axis = 0>(a, two) v = ConstantOfShape(b)", "float[N,2]"),
+    ],
+)
+def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, wanted):
+    model = load(nodes)
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert str(model.graph.values["v"].type) == wanted
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape", "wanted"),
+    [
+        ("float[N, 3, 4] x", "zero, minus", "float[N,12]"),
+        ("float[N, 3, 4] x", "minus, pair", "float[N,3,4]"),
+        ("float[N, 3, 4] x", "minus, two", "float[?,2]"),
+        ("float[2, 3, 4] x", "minus, two", "float[12,2]"),
+        ("float[N, M, 4] x", "minus, two", "float[?,2]"),
+        ("float[N, ?, 4] x", "zero, minus", "float[N,?]"),
+    ],
+)
+def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
+    model = load(f"minus = Constant<value = int64[1] {{-1}}>() b = Concat<axis = 0>({shape}) v = Reshape(x, b)", inputs)
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert str(model.graph.values["v"].type) == wanted
+
+
+def test_two_sayings_are_merged():
+    known, vague = TensorType(DataType.FLOAT, ("N", None)), TensorType(DataType.UNDEFINED, (None, 4))
+    assert merge_types(known, vague) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(vague, known) == TensorType(DataType.FLOAT, ("N", 4))
+    assert merge_types(None, known) == merge_types(known, None) == known
+    assert merge_types(TensorType(DataType.FLOAT, None), known) == known
+    assert merge_types(known, TensorType(DataType.FLOAT, (1, 2, 3))) == known
+    other = OtherType(b"")
+    assert merge_types(other, known) is other
