@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from functools import cache
 
-from gehost.es.functions import AnyOf, Commutative, OpFunction, constrain, op
+from gehost.es.functions import Alternatives, AnyOf, Commutative, OpFunction, constrain, op
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
 
-__all__ = ["AnyOf", "Commutative", "EsGraph", "EsGraphBuilder", "EsNode", "EsTensor", "OpFunction", "constrain", "op"]
+__all__ = [
+    "Alternatives",
+    "AnyOf",
+    "Commutative",
+    "EsGraph",
+    "EsGraphBuilder",
+    "EsNode",
+    "EsTensor",
+    "OpFunction",
+    "constrain",
+    "op",
+]
 
 
 @cache

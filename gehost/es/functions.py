@@ -8,7 +8,7 @@ from typing import Any
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsGraph, EsNode, EsTensor, Operand, author_origin
+from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand, author_origin
 from gehost.ir.graph import op_name, split_op
 
 COMMUTATIVE = frozenset(
@@ -101,7 +101,7 @@ class _Call:
                 self._refuse_twice(op, known, name)
                 continue
             if name not in known.inputs:
-                spelled = {given.lower(): given for given in [*known.inputs, *sorted(known.attributes)]}
+                spelled = {known_name.lower(): known_name for known_name in [*known.inputs, *sorted(known.attributes)]}
                 near = [spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)]
                 hint = f'; did you mean "{near[0]}"?' if near else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
                 raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{hint}')
@@ -149,6 +149,22 @@ def op(name: str) -> OpFunction:
 def AnyOf(*names: str) -> OpFunction:
     """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``."""
     return OpFunction(*names)
+
+
+def Alternatives(*tensors: EsTensor) -> EsTensor:
+    """One of several sub-patterns, tried in this order; a placeholder among them makes the others optional.
+
+    Raises:
+        PatternError: one of them is no tensor, or of another graph.
+    """
+    for tensor in tensors:
+        if not isinstance(tensor, EsTensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
+            raise PatternError(f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}")
+        if tensor.graph is not tensors[0].graph:
+            raise PatternError(f"{author_origin()}: Alternatives of tensors of two builders")
+    if not tensors:
+        raise PatternError(f"{author_origin()}: Alternatives wants at least one tensor")
+    return EsTensor(EsChoice(tensors[0].graph, tensors, author_origin()))
 
 
 def Commutative(tensor: EsTensor) -> EsTensor:

@@ -7,9 +7,8 @@ opset of the model at hand when it is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,13 +31,11 @@ class Origin(NamedTuple):
 def author_origin() -> Origin:
     """File and line of the nearest caller outside gehost itself."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_back is not None and _is_ours(frame):
+    while frame is not None and frame.f_back is not None:
+        if not str(frame.f_globals.get("__name__")).startswith("gehost."):
+            break
         frame = frame.f_back
     return Origin("", 0) if frame is None else Origin(frame.f_code.co_filename, frame.f_lineno)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "gehost"
 
 
 @dataclass(eq=False)
@@ -90,10 +87,19 @@ class EsNode:
 
 
 @dataclass(eq=False)
+class EsChoice:
+    """One of several tensors, in a pattern: which one is found when it is matched."""
+
+    graph: EsGraph
+    options: tuple[EsTensor, ...]
+    origin: Origin
+
+
+@dataclass(eq=False)
 class EsTensor:
     """A tensor of a graph under construction: output ``index`` of its producer. Python arithmetic builds nodes."""
 
-    producer: EsNode | EsInput | EsConst
+    producer: EsNode | EsInput | EsConst | EsChoice
     index: int = 0
 
     __array_ufunc__: Final = None
@@ -103,7 +109,7 @@ class EsTensor:
     def graph(self) -> EsGraph:
         return self.producer.graph
 
-    def GetProducer(self) -> EsNode | EsInput | EsConst:
+    def GetProducer(self) -> EsNode | EsInput | EsConst | EsChoice:
         return self.producer
 
     def __add__(self, other: Operand) -> EsTensor:
@@ -220,15 +226,21 @@ class EsGraph:
         self.nodes.append(node)
         return node.outputs
 
-    def reachable(self) -> list[EsNode]:
-        """The nodes that an output depends on, in the order in which they were built."""
+    def reachable(self, chosen: Mapping[EsChoice, EsTensor] | None = None) -> list[EsNode]:
+        """The nodes that an output depends on, in the order in which they were built.
+
+        Args:
+            chosen: the tensors that choices stand for; through one that is not among them all its options are reached.
+        """
         wanted: set[EsNode] = set()
-        stack = [tensor.producer for tensor in self.outputs]
+        stack = list(self.outputs)
         while stack:
-            node = stack.pop()
-            if isinstance(node, EsNode) and node not in wanted:
-                wanted.add(node)
-                stack.extend(tensor.producer for tensor in node.inputs if tensor is not None)
+            producer = stack.pop().producer
+            if isinstance(producer, EsChoice):
+                stack.extend([chosen[producer]] if chosen is not None and producer in chosen else producer.options)
+            elif isinstance(producer, EsNode) and producer not in wanted:
+                wanted.add(producer)
+                stack.extend(tensor for tensor in producer.inputs if tensor is not None)
         return [node for node in self.nodes if node in wanted]
 
 

@@ -307,7 +307,6 @@ class Graph:
             value.initializer = self.proto.initializer.add()
             value.initializer.CopyFrom(tensor)
             self._journal(undo_add_initializer, value)
-            self.dirty = True
         value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
         return value
 

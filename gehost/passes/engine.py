@@ -18,7 +18,7 @@ from gehost.passes.context import CustomPassContext
 from gehost.pattern.build import NotApplicable, build_source, resolve_op
 from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import MatchResult, Pattern, Rejection, would_cycle
+from gehost.pattern.match import MatchResult, Pattern, Rejection
 from gehost.pattern.rule import Rule
 from gehost.rewrite.lower import Refused
 
@@ -102,7 +102,7 @@ class _RuleRunner:
         self._pattern = pattern
         self._context = context
         (source,) = rule.sources
-        self._compiled = CompiledPattern(source, accept=lambda binding: not would_cycle(binding, source.outputs))
+        self._compiled = CompiledPattern(source)
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         compiled, context = self._compiled, self._context
@@ -120,7 +120,7 @@ class _RuleRunner:
                 if blocking is not None:
                     blocked.setdefault(blocking, []).append(node)
                 continue
-            match = MatchResult(binding, compiled, self._pattern)
+            match = MatchResult(binding, self._pattern)
             read = {value for matched in match.GetMatchedNodes() for value in matched.inputs if value is not None}
             made = self._replace(match, node)
             if made is None:

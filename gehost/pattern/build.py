@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gehost.errors import PatternError
 from gehost.es import opset, schemas
 from gehost.es.functions import COMMUTATIVE
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.opset import NotApplicable, arguments_at, signature_at
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.rule import ANY, ConstantPattern, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.variants import Chosen, resolve, variants_of
 
 __all__ = ["NotApplicable", "build_source", "check_pattern", "resolve_op"]
 
@@ -26,7 +27,8 @@ def check_pattern(graph: EsGraph) -> None:
     """Check what can be checked without a model.
 
     Raises:
-        PatternError: no operator, one that reaches no output, an input that none reads, an output that is no operator's.
+        PatternError: no operator, one that reaches no output, an input that none reads, an output that is no operator's,
+            in any variant of its alternatives; or too many variants.
     """
     if not graph.nodes:
         raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
@@ -37,17 +39,24 @@ def check_pattern(graph: EsGraph) -> None:
         for name in node.ops:
             if split_op(name)[1] in _CONTROL_FLOW:
                 raise PatternError(f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern")
-    read = {id(tensor.producer) for node in graph.nodes for tensor in node.inputs if tensor is not None}
+    for chosen in variants_of(graph):
+        _check_variant(graph, chosen)
+
+
+def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
+    nodes = graph.reachable(chosen)
+    read = {id(resolve(tensor, chosen).producer) for node in nodes for tensor in node.inputs if tensor is not None}
+    where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
     for tensor in graph.inputs:
         if id(tensor.producer) not in read:
-            raise PatternError(f"{tensor.producer.origin}: no operator of pattern {graph.name!r} reads input {_name(tensor)}")
+            raise PatternError(f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}")
     seen: set[tuple[int, int]] = set()
-    for position, tensor in enumerate(graph.outputs):
+    for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
         if not isinstance(tensor.producer, EsNode):
-            raise PatternError(f"{graph.origin}: output {position} of pattern {graph.name!r} is not made by an operator")
+            raise PatternError(f"{graph.origin}: output {position} of {where} is not made by an operator")
         key = (id(tensor.producer), tensor.index)
         if key in seen:
-            raise PatternError(f"{graph.origin}: output {position} of pattern {graph.name!r} is given twice")
+            raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
         seen.add(key)
 
 
@@ -60,37 +69,59 @@ def resolve_op(name: str, model: Model, registry: OpRegistry, where: object) -> 
 def build_source(
     graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
 ) -> SourcePattern:
-    """Lower a pattern to the model's opset.
+    """Lower a pattern to the model's opset; its variants come with it.
 
     Raises:
-        NotApplicable: the opset lacks one of its operators or parameters.
+        NotApplicable: the opset lacks an operator or parameter of every variant.
         PatternError: an operator that nobody knows.
     """
-    return _Builder(config, model, registry).build(graph, captures)
+    found: list[SourcePattern] = []
+    reason: NotApplicable | None = None
+    for chosen in variants_of(graph):
+        try:
+            found.append(_Builder(config, model, registry, chosen).build(graph, captures))
+        except NotApplicable as error:
+            reason = reason or error
+    if not found:
+        assert reason is not None
+        raise reason
+    return replace(found[0], variants=tuple(found[1:]))
 
 
 class _Builder:
-    def __init__(self, config: PatternMatcherConfig, model: Model, registry: OpRegistry) -> None:
+    def __init__(self, config: PatternMatcherConfig, model: Model, registry: OpRegistry, chosen: Chosen) -> None:
         self._config = config
         self._model = model
         self._registry = registry
+        self._chosen = chosen
         self._tensors: list[TensorPattern] = []
         self._by_key: dict[tuple[int, int], TensorPattern] = {}
 
     def build(self, graph: EsGraph, captures: Sequence[EsTensor]) -> SourcePattern:
+        nodes = graph.reachable(self._chosen)
         inputs = tuple(self._tensor(tensor).index for tensor in graph.inputs)
-        ops = tuple(self._op(node, index) for index, node in enumerate(graph.nodes))
+        ops = tuple(self._op(node, index) for index, node in enumerate(nodes))
         return SourcePattern(
             name=graph.name,
             ops=ops,
             tensors=tuple(self._tensors),
             inputs=inputs,
             outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
-            captures=tuple(self._tensor(tensor).index for tensor in captures),
+            captures=tuple(self._captured(tensor) for tensor in captures),
             origin=graph.origin,
+            nodes=tuple(nodes),
         )
 
+    def _captured(self, tensor: EsTensor) -> int | None:
+        while isinstance(tensor.producer, EsChoice):
+            if tensor.producer not in self._chosen:
+                return None
+            tensor = self._chosen[tensor.producer]
+        found = self._by_key.get((id(tensor.producer), tensor.index))
+        return None if found is None else found.index
+
     def _tensor(self, tensor: EsTensor, node_index: int | None = None) -> TensorPattern:
+        tensor = resolve(tensor, self._chosen)
         key = (id(tensor.producer), tensor.index)
         found = self._by_key.get(key)
         if found is None:

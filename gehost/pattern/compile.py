@@ -19,12 +19,13 @@ from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 class Binding:
     """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute variables."""
 
-    __slots__ = ("attributes", "graph", "nodes", "values")
+    __slots__ = ("attributes", "graph", "nodes", "source", "values")
 
-    def __init__(self, graph: Graph, ops: int, tensors: int) -> None:
+    def __init__(self, graph: Graph, source: SourcePattern) -> None:
         self.graph = graph
-        self.nodes: list[Node | None] = [None] * ops
-        self.values: list[Value | None] = [None] * tensors
+        self.source = source
+        self.nodes: list[Node | None] = [None] * len(source.ops)
+        self.values: list[Value | None] = [None] * len(source.tensors)
         self.attributes: dict[str, Any] = {}
 
 
@@ -33,37 +34,21 @@ _Bind: TypeAlias = Callable[[Binding, Node, _Step], bool]
 
 
 class CompiledPattern:
-    """A source pattern as closures over the index.
+    """A source pattern and its variants as closures over the index."""
 
-    Args:
-        accept: asked of every complete binding; False makes the search go on.
-    """
-
-    def __init__(self, source: SourcePattern, accept: _Step | None = None) -> None:
+    def __init__(self, source: SourcePattern) -> None:
         self.source = source
-        self._blocked: Value | None = None
-        self._inner = source.inner
-        plan = _plan(source)
-        needed = source.needed
-        step: _Step = self._finish if accept is None else (lambda binding: self._finish(binding) and accept(binding))
-        for position in range(len(plan) - 1, 0, -1):
-            op, link = plan[position]
-            earlier = [earlier_op.index for earlier_op, _ in plan[:position]]
-            bind = _bind_op(op, earlier, _bound_by(plan[:position]), needed)
-            step = _reach(op, link, bind, step)
-        self._anchor, _ = plan[0]
-        self._bind_anchor = _bind_op(self._anchor, [], set(), needed)
-        self._after_anchor = step
+        self._variants = [_Variant(variant) for variant in (source, *source.variants)]
 
     @property
     def anchor_ops(self) -> tuple[str, ...]:
         """The operators that make output 0."""
-        return tuple(self._anchor.ops)
+        return tuple(dict.fromkeys(op for variant in self._variants for op in variant.anchor.ops))
 
     @property
     def needs(self) -> list[tuple[str, ...]]:
-        """For each operator of the pattern the names of which a graph must hold one."""
-        return [tuple(op.ops) for op in self.source.ops]
+        """The names of which a graph must hold one, for each operator of the pattern; of several variants, the anchors'."""
+        return [tuple(op.ops) for op in self.source.ops] if len(self._variants) == 1 else [self.anchor_ops]
 
     def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
         """Match with ``node`` making output 0.
@@ -72,10 +57,36 @@ class CompiledPattern:
             The first self-contained binding, or None; and, when a complete binding failed only because a tensor inside
             it has other readers, that tensor.
         """
-        if node.op not in self._anchor.ops:
-            return None, None
+        blocked: Value | None = None
+        for variant in self._variants:
+            if node.op in variant.anchor.ops:
+                binding, blocking = variant.match_at(node)
+                if binding is not None:
+                    return binding, None
+                blocked = blocked or blocking
+        return None, blocked
+
+
+class _Variant:
+    def __init__(self, source: SourcePattern) -> None:
+        self._source = source
+        self._blocked: Value | None = None
+        self._inner = source.inner
+        plan = _plan(source)
+        needed = source.needed
+        step: _Step = self._finish
+        for position in range(len(plan) - 1, 0, -1):
+            op, link = plan[position]
+            earlier = [earlier_op.index for earlier_op, _ in plan[:position]]
+            bind = _bind_op(op, earlier, _bound_by(plan[:position]), needed)
+            step = _reach(op, link, bind, step)
+        self.anchor, _ = plan[0]
+        self._bind_anchor = _bind_op(self.anchor, [], set(), needed)
+        self._after_anchor = step
+
+    def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
         self._blocked = None
-        binding = Binding(node.graph, len(self.source.ops), len(self.source.tensors))
+        binding = Binding(node.graph, self._source)
         if self._bind_anchor(binding, node, self._after_anchor):
             return binding, None
         return None, self._blocked
@@ -90,13 +101,17 @@ class CompiledPattern:
                     if reader not in nodes:
                         self._blocked = value
                         return False
-        return len(self.source.outputs) == 1 or not self._region(binding).closes_cycle()
+        return not _would_cycle(binding)
 
-    def _region(self, binding: Binding) -> Region:
-        values, source = binding.values, self.source
-        outputs = [value for index in source.outputs if (value := values[index]) is not None]
-        nodes = [node for node in binding.nodes if node is not None]
-        return Region(binding.graph, [values[index] for index in source.inputs], outputs, nodes)
+
+def _would_cycle(binding: Binding) -> bool:
+    """Whether a complete match's outputs feed it through nodes outside; with a single output they cannot."""
+    source, values = binding.source, binding.values
+    if len(source.outputs) == 1:
+        return False
+    outputs = [value for index in source.outputs if (value := values[index]) is not None]
+    nodes = [node for node in binding.nodes if node is not None]
+    return Region(binding.graph, [values[index] for index in source.inputs], outputs, nodes).closes_cycle()
 
 
 # -- the order of steps ---------------------------------------------------------------------------------------------
@@ -210,7 +225,6 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool]:
 def _bind_outputs(op: OpPattern, known: set[int], needed: frozenset[int]) -> Callable[[Binding, Node], bool]:
     """The closure that binds a node's outputs; one that nobody asks for may be absent."""
     outputs = [(tensor.slot, tensor.index, tensor.index in known, tensor.index in needed) for tensor in op.outputs]
-    known.update(tensor.index for tensor in op.outputs)
     count = len(op.outputs)
     counted = frozenset(name for name, signature in op.ops.items() if signature is not None and signature.variadic_outputs)
 

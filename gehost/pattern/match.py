@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gehost.errors import PatternError
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
@@ -39,13 +39,20 @@ class Pattern:
             PatternError: the tensor is not one of this pattern.
         """
         captured = _as_tensor(tensor)
-        read = (operand for node in self.graph.nodes for operand in node.inputs if operand is not None)
-        if captured.graph is not self.graph or (
-            isinstance(captured.producer, EsConst) and all(operand.producer is not captured.producer for operand in read)
-        ):
+        if captured.graph is not self.graph or (isinstance(captured.producer, EsConst) and not self._reads(captured.producer)):
             raise PatternError(f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}")
         self.captures.append(captured)
         return self
+
+    def _reads(self, constant: EsConst) -> bool:
+        stack = [operand for node in self.graph.nodes for operand in node.inputs if operand is not None]
+        while stack:
+            producer = stack.pop().producer
+            if producer is constant:
+                return True
+            if isinstance(producer, EsChoice):
+                stack.extend(producer.options)
+        return False
 
 
 def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
@@ -56,7 +63,7 @@ def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
         if not 0 <= tensor.index < len(producer.outputs):
             raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
         return producer.outputs[tensor.index]
-    if isinstance(producer, EsInput | EsConst):
+    if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
     raise PatternError(f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)")
 
@@ -74,9 +81,9 @@ class Rejection:
 class MatchResult:
     """One match: the nodes and tensors of the model that stand for those of the pattern."""
 
-    def __init__(self, binding: Binding, compiled: CompiledPattern, pattern: Pattern | None) -> None:
+    def __init__(self, binding: Binding, pattern: Pattern | None) -> None:
         self._binding = binding
-        self._source = compiled.source
+        self._source = binding.source
         self._pattern = pattern
         self.attributes = binding.attributes
         """Values of the attribute variables that the pattern binds."""
@@ -107,12 +114,19 @@ class MatchResult:
         """The tensor captured ``index``-th.
 
         Raises:
-            IndexError: the pattern captured no so many.
+            IndexError: the pattern captured not so many, or that tensor stands in an alternative that is not this match's.
         """
         captures = self._source.captures
         if not 0 <= index < len(captures):
             raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
-        return NodeIo.of(self._value(captures[index]))
+        captured = captures[index]
+        if captured is None:
+            raise IndexError(f"captured tensor {index}: it stands in an alternative that did not match; ask has() before")
+        return NodeIo.of(self._value(captured))
+
+    def has(self, node: EsNode | EsTensor) -> bool:
+        """Whether an operator of the pattern is part of this match, which depends on the alternative that was found."""
+        return (node.producer if isinstance(node, EsTensor) else node) in self._source.nodes
 
     def GetMatchedNodes(self) -> list[Node]:
         """The matched nodes in topological order; constants are not among them."""
@@ -126,7 +140,9 @@ class MatchResult:
             producer = node.producer if isinstance(node, EsTensor) else node
             if self._pattern is None or not isinstance(producer, EsNode) or producer.graph is not self._pattern.graph:
                 raise PatternError(f"{author_origin()}: GetMatchedNode wants an operator of the pattern that matched")
-            found = self._binding.nodes[self._pattern.graph.nodes.index(producer)]
+            if producer not in self._source.nodes:
+                raise PatternError(f"{author_origin()}: {producer!r} stands in an alternative that did not match")
+            found = self._binding.nodes[self._source.nodes.index(producer)]
         assert found is not None
         return found
 
@@ -175,13 +191,4 @@ class PatternMatcher:
             if node.in_graph:
                 binding, _ = self._compiled.match_at(node)
                 if binding is not None:
-                    yield MatchResult(binding, self._compiled, self._pattern)
-
-
-def would_cycle(binding: Binding, outputs: tuple[int, ...]) -> bool:
-    """Whether a match's outputs feed it through nodes outside; ``CompiledPattern`` asks this itself."""
-    if len(outputs) == 1:
-        return False
-    nodes = [node for node in binding.nodes if node is not None]
-    made = [binding.values[index] for index in outputs]
-    return Region(binding.graph, [], [value for value in made if value is not None], nodes).closes_cycle()
+                    yield MatchResult(binding, self._pattern)

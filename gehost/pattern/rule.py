@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from gehost.es.graph import EsGraph, Origin
+from gehost.es.graph import EsGraph, EsNode, Origin
 from gehost.es.literals import in_dtype
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gehost.pattern.match import MatchResult, Rejection
 
 MAX_VARIANTS = 64
+"""How many combinations of alternatives one pattern may have."""
 
 
 class Kind(Enum):
@@ -120,8 +121,13 @@ class SourcePattern:
     tensors: tuple[TensorPattern, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    captures: tuple[int, ...]
+    captures: tuple[int | None, ...]
+    """None for a tensor of an alternative that this variant has not."""
     origin: Origin
+    nodes: tuple[EsNode, ...] = ()
+    """The author's operators, by the index of their patterns."""
+    variants: tuple[SourcePattern, ...] = ()
+    """The same with other alternatives, to be tried in this order after this one."""
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -132,7 +138,7 @@ class SourcePattern:
     def needed(self) -> frozenset[int]:
         """Tensors that must be there: those that an operator reads, outputs and captures."""
         read = {tensor.index for op in self.ops for tensor in op.inputs if tensor is not None and tensor is not ANY}
-        return frozenset(read.union(self.outputs, self.captures))
+        return frozenset(read.union(self.outputs, (index for index in self.captures if index is not None)))
 
 
 @dataclass(frozen=True, slots=True)

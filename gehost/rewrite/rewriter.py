@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from gehost.errors import PassError
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.errors import PassError, PatternError
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.local import InferenceFailed, Inferrer, array_type
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
@@ -52,7 +52,7 @@ class Rewriter:
         """
         try:
             region = boundary.region()
-            if len(region.outputs) > 1 and region.closes_cycle():
+            if region.closes_cycle():
                 raise Refused("cycle: the replacement would make one")
             return self.replace(region, replacement)
         except Refused as refusal:
@@ -230,6 +230,8 @@ class _Transaction:
             producer = tensor.producer
             if isinstance(producer, EsInput):
                 raise PassError(f"{producer.origin}: the replacement uses input {producer.index}, which is absent here")
+            if isinstance(producer, EsChoice):
+                raise PatternError(f"{producer.origin}: Alternatives stand in patterns only")
             if not isinstance(producer, EsConst):
                 raise PassError(f"{producer.origin}: the replacement uses a tensor that it does not make")
             found = self.values[_key(tensor)] = self._constant(producer.array)
@@ -315,8 +317,11 @@ def _still_needed(region: Region) -> set[Node]:
             if value is None:
                 continue
             readers = [region.graph.reading_node(reader) for reader, _ in value.uses]
-            outside = value in region.inputs or any(reader is None or reader not in region.nodes for reader in readers)
-            if any(reader in kept for reader in readers) or (outside and value not in region.outputs):
+            if value not in region.outputs:
+                needed = value in region.inputs or any(reader in kept or reader not in region.nodes for reader in readers)
+            else:
+                needed = any(reader in kept for reader in readers)
+            if needed:
                 kept.add(node)
     return kept
 
@@ -352,8 +357,10 @@ def _provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
 
 def _carried(metadata: Mapping[str, str], key: str, own: str) -> list[str]:
     """The list under ``key``; ``own`` where there is none, or something that gehost did not write."""
+    if key not in metadata:
+        return [own]
     try:
-        listed: Any = json.loads(metadata.get(key, ""))
+        listed: Any = json.loads(metadata[key])
     except ValueError:
         return [own]
     if not isinstance(listed, list):

@@ -49,6 +49,12 @@ def test_a_parameter_that_wandered_stays_a_parameter_unless_it_is_a_tensor(a):
     assert (pad.inputs, pad.params, pad.open_slots) == ([x, None, t], {"pads": [1, 1]}, {1})
 
 
+def test_an_input_that_is_given_by_name_after_a_later_one_is_no_longer_open():
+    x, v, p = EsGraphBuilder("made").CreateInputs(3)
+    pad = node(es.Pad(x, constant_value=v, pads=p))
+    assert (pad.inputs, pad.open_slots) == ([x, p, v], frozenset())
+
+
 def test_inputs_by_name_take_their_place():
     x, low, high = EsGraphBuilder("made").CreateInputs(3)
     assert node(es.Where(low, Y=high, X=x)).inputs == [low, x, high]
@@ -79,6 +85,7 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
     [
         (lambda a: es.ReduceMean(a, axis=[1]), 'ReduceMean has no parameter "axis"; did you mean "axes"?'),
         (lambda a: es.Relu(a, slope=1), 'Relu has no parameter "slope"; it has '),
+        (lambda a: es.AnyOf("ge::X", "Relu")(a, slope=1), 'Relu has no parameter "slope"'),
         (lambda a: es.MatMul(a), "MatMul takes at least 2 inputs, got 1"),
         (lambda a: es.Relu(a, a), "Relu takes at most 1 inputs, got 2"),
         (lambda a: es.Split(a), "Split needs num_outputs= or split="),

@@ -23,7 +23,9 @@ def types(model: Model, *names: str) -> list[str]:
 
 
 def test_every_tensor_gets_its_type_and_the_file_stays_as_it_is():
-    model = load("g (float[N, 3] x) => (float[N, 4] y) <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { t = MatMul(x, w) y = Relu(t) }")
+    model = load(
+        "g (float[N, 3] x) => (float[N, 4] y) <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { t = MatMul(x, w) y = Relu(t) }"
+    )
     before = model.proto.SerializeToString(deterministic=True)
     assert infer_model(model) is None
     assert types(model, "t", "y", "w") == ["float[N,4]", "float[N,4]", "float[3,4]"]
@@ -62,7 +64,9 @@ def test_bodies_get_types_too():
 
 
 def test_weights_stay_out_of_it(tmp_path):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[N, 512] x) => (float[] y) { t = MatMul(x, w) y = Reshape(t, s) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[N, 512] x) => (float[] y) { t = MatMul(x, w) y = Reshape(t, s) }'
+    )
     weight = proto.graph.initializer.add(name="w", data_type=1, dims=[512, 64], data_location=onnx.TensorProto.EXTERNAL)
     weight.external_data.add(key="location", value="missing.bin")
     shape = proto.graph.initializer.add(name="s", data_type=7, dims=[3], data_location=onnx.TensorProto.EXTERNAL)

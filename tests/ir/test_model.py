@@ -106,6 +106,15 @@ def test_a_body_may_read_what_stands_behind_its_node(describe):
     assert describe(model) == describe.fresh(model)
 
 
+def test_a_body_that_reads_nothing_else_than_what_stands_behind():
+    text = """g (float[2] x, bool c) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] p) { p = Neg(late) }, else_branch = e () => (float[2] q) { q = Abs(late) }>
+        late = Relu(x) }"""
+    model = load(text)
+    assert ops(model)[0] == ["Relu", "If"]
+    model.check()
+
+
 @pytest.mark.parametrize(
     ("nodes", "stuck"),
     [

@@ -110,6 +110,11 @@ def test_constants_may_enter_unsaid_but_nothing_else():
         boundary(graph, [[("c", 1)]], ["c"]).region()
 
 
+def test_what_stands_behind_a_constant_is_inside_too():
+    graph = load("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Relu(x) y = Add(w, a) }")
+    assert boundary(graph, [[("a", 0)]], ["y"]).region().nodes == [node(graph, "a"), node(graph, "y")]
+
+
 def test_an_inner_tensor_that_is_read_outside_must_be_an_output():
     graph = load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Neg(a) z = Exp(a) }")
     with pytest.raises(PassError, match='inner tensor "a" is also read outside'):

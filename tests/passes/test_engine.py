@@ -42,6 +42,26 @@ def op_types(model: Any) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
+def test_a_replacement_depends_on_the_alternative_that_was_found() -> None:
+    class NegatedRelu(PatternFusionPass):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("negated")
+            x = builder.CreateInput(0)
+            self.abs = es.Abs(x)
+            return Pattern(builder.BuildAndReset(-es.Relu(es.Alternatives(self.abs, x))))
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Abs", "Neg") if match.has(self.abs) else unary("Exp")
+
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x, float[2] z) => (float[2] y, float[2] w) {
+        a = Abs(x) b = Relu(a) y = Neg(b)
+        c = Relu(z) w = Neg(c)
+    }"""
+    result, _ = run_pass(text, NegatedRelu)
+    assert op_types(result) == ["Abs", "Neg", "Exp"]
+
+
 # -- counting -------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from gehost.pattern.build import build_source
 from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import Pattern, PatternMatcher
-from gehost.pattern.rule import ANY
+from gehost.pattern.rule import ANY, Constraint, Kind
 
 
 def matmul_add(a, b, c):
@@ -281,20 +281,33 @@ def test_any_operand_is_not_even_asked_to_be_there(find):
     assert all(binding is not None for binding in found)
 
 
+def test_variables_are_bound_anew_on_every_try(find):
+    text = """g (float[2] x) => (float[2] a, float[2] b, float[2] c) {
+        a = LeakyRelu<alpha = 0.25>(x) b = Elu<alpha = 0.5>(x) c = Elu<alpha = 0.25>(x) }"""
+    model = find.load(text)
+    source = build_source(
+        find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]).graph, [], PatternMatcherConfig(), model, OpRegistry()
+    )
+    bind = Constraint("alpha", Kind.BIND, "same")
+    bound = dataclasses.replace(source, ops=tuple(dataclasses.replace(op, constraints=(bind,)) for op in source.ops))
+    binding, _ = CompiledPattern(bound).match_at(next(model.graph.nodes))
+    assert [value.name for value in binding.values[1:]] == ["a", "c"]
+    assert binding.attributes == {"same": 0.25}
+    other = Constraint("alpha", Kind.BIND, "other")
+    free = dataclasses.replace(bound, ops=(bound.ops[0], dataclasses.replace(bound.ops[1], constraints=(other, bind))))
+    binding, _ = CompiledPattern(free).match_at(next(model.graph.nodes))
+    assert binding.attributes == {"same": 0.25, "other": 0.25}, "what the first try bound is gone"
+
+
+def test_an_output_that_the_node_has_not(find):
+    text = "g (float[2] p) => (float[2] y) { y = Dropout(p) }"
+    assert find.outputs(text, lambda x: list(es.Dropout(x, num_outputs=2))) == []
+    assert find.outputs(text, lambda x: es.Dropout(x, num_outputs=2)[0]) == [["y"]], "nobody asks for the mask"
+
+
 def test_what_a_graph_must_hold_is_told_beforehand(find):
     model = find.load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     pattern = find.pattern(lambda x: es.AnyOf("Relu", "Neg")(es.Exp(x)))
     compiled = CompiledPattern(build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry()))
     assert sorted(compiled.needs) == [("Exp",), ("Relu", "Neg")]
     assert compiled.anchor_ops == ("Relu", "Neg")
-
-
-def test_a_condition_of_the_caller_s_makes_the_search_go_on(find):
-    model = find.load("g (float[2] p) => (float[2] a, float[2] b, float[2] c) { a = Neg(p) b = Relu(p) c = Relu(p) }")
-    pattern = find.pattern(lambda x: [es.Neg(x), es.Relu(x)])
-    source = build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())
-    wanted = model.graph.values["c"]
-    compiled = CompiledPattern(source, accept=lambda binding: wanted in binding.values)
-    binding, _ = compiled.match_at(next(model.graph.nodes))
-    assert binding is not None
-    assert wanted in binding.values

@@ -26,6 +26,10 @@ EITHER = [(ATTRIBUTE, 13), (ATTRIBUTE, 17), (INPUT, 18), (INPUT, 20)]
 # -- parameters -----------------------------------------------------------------------------------------------------
 
 
+def first(x):
+    return es.constrain(es.ReduceMean(x), axes=[-3])
+
+
 @pytest.mark.parametrize(("text", "opset"), EITHER)
 def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
     def constrained(**wanted):
@@ -38,6 +42,9 @@ def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
     assert not constrained(axes=[1])
     assert not constrained(axes=[0, 1])
     assert not constrained(axes=[1, 2], keepdims=1)
+    assert find.outputs(
+        text.replace("[1, -1]", "[0]").replace("int64[2] w = {1, -1}", "int64[1] w = {0}"), first, opset=opset
+    ) == [["y"]]
     assert not constrained(axes=None)
     assert constrained(axes=lambda axes: len(axes) == 2)
     assert not constrained(axes=lambda axes: 0 in axes)
@@ -217,6 +224,7 @@ def literal(value) -> ConstantPattern:
         (2, np.zeros((0, 3), np.float32), False),
         ([], np.zeros(0, np.float32), False),
         ([1, 2], np.array([1, 2], np.int32), True),
+        ([1, 2], np.array([1, 3], np.int32), False),
         ([1, 2], np.array([[1, 2]], np.int32), False),
         ([1, 1], np.array(1, np.int32), False),
         ([2], np.array([2], np.int64), True),

@@ -31,13 +31,19 @@ class Rewriting:
         refused: why the others were not done.
     """
 
-    def __init__(self, describe: Callable[..., Any], text: str | onnx.ModelProto, opset: int = 17, ir: int = 10, **weights: Any) -> None:
+    def __init__(
+        self, describe: Callable[..., Any], text: str | onnx.ModelProto, opset: int = 17, ir: int = 10, **weights: Any
+    ) -> None:
         self._describe = describe
         header = f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> '
         proto = onnx.parser.parse_model(header + text) if isinstance(text, str) else text
         generator = np.random.default_rng(0)
         for name, given in weights.items():
-            array = np.asarray(given) if isinstance(given, np.ndarray | np.generic) else generator.standard_normal(given).astype(np.float32)
+            array = (
+                np.asarray(given)
+                if isinstance(given, np.ndarray | np.generic)
+                else generator.standard_normal(given).astype(np.float32)
+            )
             proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
         self.before = onnx.ModelProto()
         self.before.CopyFrom(proto)

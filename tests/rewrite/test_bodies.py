@@ -51,7 +51,9 @@ def functions(model: onnx.ModelProto) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("opset", [9, 13, 17, 20])
 def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
-    work = rewriting(LINEAR, opset, ir=8, **WEIGHTS).replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=registry(gemm_body))
+    work = rewriting(LINEAR, opset, ir=8, **WEIGHTS).replace(
+        matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=registry(gemm_body)
+    )
     assert work.ops == ["ge::GEMM", "ge::GEMM"]
     result = work.assert_equal()
     (function,) = result.functions
@@ -130,7 +132,10 @@ def test_optional_inputs_and_literals_that_only_types_tell(rewriting):
     work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=made)
     work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=made)
     first, second = work.model.graph.nodes
-    assert [[None if value is None else value.name for value in node.inputs] for node in (first, second)] == [["x", "v"], ["x", None, "v"]]
+    assert [[None if value is None else value.name for value in node.inputs] for node in (first, second)] == [
+        ["x", "v"],
+        ["x", None, "v"],
+    ]
     assert first.op != second.op
     result = work.assert_equal()
     constant = next(node for node in result.functions[0].node if node.op_type == "Constant")
@@ -168,7 +173,12 @@ def test_a_body_may_hand_on_inputs_and_constants(rewriting):
     text = "g (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c) { a = Identity(z) k = Constant<value_floats = [1.0, 2.0]>() b = Identity(k) c = Abs(x) }"
     made = registry(body, "ge::Three", ("p", "q", "r"))
     work = rewriting(text)
-    work.replace(lambda x, z: [es.Identity(z), es.Abs(x)], lambda x, z: (lambda o: [o[0], o[2]])(es.op("ge::Three")(x, z, num_outputs=3)), 2, registry=made)
+    work.replace(
+        lambda x, z: [es.Identity(z), es.Abs(x)],
+        lambda x, z: (lambda o: [o[0], o[2]])(es.op("ge::Three")(x, z, num_outputs=3)),
+        2,
+        registry=made,
+    )
     assert work.ops.count("ge::Three") == 1
     work.finish()
     assert functions(work.model.proto)["Three"] == ["Constant", "Add", "Identity", "Constant", "Identity", "Identity"]
@@ -200,7 +210,9 @@ def test_a_wrong_body_is_an_error_with_its_line(rewriting, describe, body, call,
 
 
 def test_a_body_that_the_opset_cannot_express_is_refused(rewriting):
-    work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.Gelu(gemm_body(a, b, c))))
+    work = rewriting(LINEAR, **WEIGHTS).replace(
+        matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.Gelu(gemm_body(a, b, c)))
+    )
     assert set(work.refused) == {"not applicable: Gelu needs opset 20, the model has 17"}
     work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.MatMul(b, a) + c))
     assert {reason.partition(":")[0] for reason in work.refused} == {"types"}
@@ -299,6 +311,14 @@ def test_when_the_match_cannot_be_a_body(rewriting, text, find, put, reason):
     assert work.refused[0].startswith("needs a function body: ")
     assert reason in work.refused[0]
     assert work.model.function("acme::F") is None
+
+
+@pytest.mark.parametrize(("size", "fits"), [(1024, True), (1025, False)])
+def test_four_kibibytes_of_constants_become_part_of_a_body(rewriting, size, fits):
+    work = rewriting(f"g (float[{size}] x) => (float[{size}] y) {{ y = Add(x, w) }}", w=(size,))
+    work.replace(es.Add, lambda x, w: es.op("acme::F")(x), 2)
+    assert (len(work.made), len(work.refused)) == (fits, not fits)
+    work.assert_equal()
 
 
 def test_bodies_and_imports_of_a_refused_rewrite_are_gone(rewriting):

@@ -33,7 +33,9 @@ def empty(opset: int) -> Model:
     return Model(onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["": {opset}]> g () => () {{ }}'))
 
 
-def lower(make: Make, opset: int, kind: TensorType | None = None, registry: OpRegistry | None = None, inputs: int = 1) -> LoweredNode:
+def lower(
+    make: Make, opset: int, kind: TensorType | None = None, registry: OpRegistry | None = None, inputs: int = 1
+) -> LoweredNode:
     """One operator on placeholders of one type."""
     builder = EsGraphBuilder("made")
     made = make(*builder.CreateInputs(inputs))
@@ -148,12 +150,14 @@ def test_one_spelling_gives_the_same_numbers_and_is_found_again(case, opset):
         (lambda x: es.Clip(x, None, 6.0), 10, {"max": 6.0}, []),
         (lambda x: es.Clip(x, None, 6.0), 11, {}, [None, 6.0]),
         (lambda x: es.Clip(x, None, None), 10, {}, []),
+        (lambda x: es.Clip(x, 0.5, None), 10, {"min": 0.5}, []),
         (lambda x: es.ReduceMean(x, axes=None, keepdims=None), 18, {}, []),
         (lambda x: es.Pad(x, pads=[1, 1], constant_value=2), 10, {"pads": [1, 1], "value": 2.0}, []),
         (lambda x: es.Pad(x, pads=np.array([1, 1]), mode="edge"), 18, {"mode": "edge"}, [[1, 1]]),
         (lambda x: es.Split(x, num_outputs=3), 17, {}, []),
         (lambda x: es.Split(x, num_outputs=3), 18, {"num_outputs": 3}, []),
         (lambda x: es.Split(x, split=[1, 2]), 18, {}, [[1, 2]]),
+        (lambda x: es.Split(x, [1, 2], num_outputs=2), 18, {}, [[1, 2]]),
         (lambda x: es.Softmax(x), 12, {"axis": 2}, []),
         (lambda x: es.Softmax(x), 13, {}, []),
         (lambda x: es.DFT(x, axis=1), 17, {"axis": 1}, []),
@@ -181,7 +185,12 @@ def test_what_becomes_of_a_parameter(make, opset, attributes, constants):
         (lambda x: es.Softmax(x, axis=1), 12, X, "softmax: Softmax below opset 13 flattens"),
         (es.Softmax, 12, None, "softmax: "),
         (es.Softmax, 12, np.float32(1), "softmax: "),
-        (lambda x: es.ReduceMean(x, axes=[-1]), 10, None, "axes: ReduceMean of opset 10 takes no negative axes, and the rank is unknown"),
+        (
+            lambda x: es.ReduceMean(x, axes=[-1]),
+            10,
+            None,
+            "axes: ReduceMean of opset 10 takes no negative axes, and the rank is unknown",
+        ),
         (lambda x: x + 1.0, 17, None, "literal: the dtype of the partner of a literal of Add is unknown"),
         (lambda x: x + 0.5, 17, np.int32(1), r"literal: 0.5 of Add at .*test_lower.py:\d+ is no int32"),
         (lambda x: x + 300, 17, np.uint8(1), "literal: 300 of Add"),
@@ -245,6 +254,12 @@ def test_a_number_takes_the_dtype_of_the_tensor_beside_it(make, dtype, wanted):
     assert first.dtype == np.dtype(wanted)
 
 
+def test_axes_from_the_front_need_no_rank():
+    assert lower(lambda x: es.ReduceMean(x, axes=[0]), 9).attributes == {"axes": [0]}
+    assert lower(lambda x: es.Concat(x, x, axis=0), 9).attributes == {"axis": 0}
+    assert lower(lambda x: es.ArgMax(x, axis=-1), 11).attributes == {"axis": -1}
+
+
 def test_a_root_is_taken_of_floats():
     np.testing.assert_allclose(run(assemble(lambda x: es.Pow(x, 0.5), 17, np.abs(X)), np.abs(X))[0], np.abs(X) ** 0.5, rtol=1e-6)
 
@@ -267,10 +282,12 @@ def test_cast_like_below_15_casts_to_what_is_known():
 
 def test_a_registered_operator_has_its_name_and_float_attributes():
     registry = OpRegistry()
-    registry.add(OpDef("ge::GEMM", 1, ("a",), 1, ("y",), {"alpha": 1.0, "mode": "x", "count": 2}, None, None, frozenset(), "here"))
+    registry.add(
+        OpDef("ge::GEMM", 1, ("a",), 1, ("y",), {"alpha": 1.0, "mode": "x", "count": 2}, None, None, frozenset(), "here")
+    )
     lowered = lower(lambda x: es.GEMM(x, alpha=2, count=3, mode=None), 17, array_type(X), registry)
     assert (lowered.op, lowered.attributes) == ("ge::GEMM", {"alpha": 2.0, "count": 3})
-    assert isinstance(lowered.attributes["alpha"], float)
+    assert [type(value) for value in lowered.attributes.values()] == [float, int]
 
 
 def test_empty_lists_are_of_the_kind_that_the_operator_has():

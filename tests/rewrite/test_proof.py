@@ -46,7 +46,9 @@ def test_a_known_size_stays(replace):
     text = "g (float[2, 3] x) => (float[?, ?] y) { y = Relu(x) }"
     assert replace(text, es.Relu, lambda x: es.Max(x, 0.0)) == ("", "float[2,3]")
     assert replace(text, es.Relu, lambda x: es.Transpose(x))[0] == 'shape: dimension 0 of "y" was 2, would be 3'
-    assert replace(text, es.Relu, lambda x: es.Transpose(x), proven=True)[0].startswith("shape: "), "an author cannot vouch for what is wrong"
+    assert replace(text, es.Relu, lambda x: es.Transpose(x), proven=True)[0].startswith("shape: "), (
+        "an author cannot vouch for what is wrong"
+    )
 
 
 def test_what_was_known_stays_when_the_new_type_is_not(replace):
@@ -57,7 +59,19 @@ def test_what_was_known_stays_when_the_new_type_is_not(replace):
     registry.add_marked(namespace)
     assert replace(text, es.Relu, es.op("acme::F"), registry=registry) == ("", "float[2,3]")
     text = "g (float[2, 3] x, int64[2] s) => (float[2, 3] y) { r = Reshape(x, s) y = Relu(r) }"
-    assert replace(text, lambda x, s: es.Relu(es.Reshape(x, s)), lambda x, s: es.Max(es.Reshape(x, s), 0.0), 2) == ("", "float[2,3]")
+    assert replace(text, lambda x, s: es.Relu(es.Reshape(x, s)), lambda x, s: es.Max(es.Reshape(x, s), 0.0), 2) == (
+        "",
+        "float[2,3]",
+    )
+
+
+def test_a_known_size_does_not_become_that_of_an_input_of_which_nothing_is_known(replace):
+    text = "g (float[N] x) => (float[4] y) { y = Add(x, w) }"
+    zeros = {"w": np.zeros(4, np.float32)}
+    refused, _ = replace(text, lambda x: x + [0.0] * 4, lambda x: x, **zeros)
+    assert refused == 'unproven: dimension 0 of "y" was 4, would be that of an input, N', "x may be of size 1"
+    assert replace(text, lambda x: x + [0.0] * 4, lambda x: x, proven=True, **zeros) == ("", "float[4]")
+    assert replace(text.replace("float[N] x", "float[4] x"), lambda x: x + [0.0] * 4, lambda x: x, **zeros)[0] == ""
 
 
 def test_dtype_and_rank_agree_whatever_the_author_says(replace):
@@ -102,7 +116,9 @@ def test_one_input_s_unknown_size_that_goes_through_unchanged_is_one_size(replac
     transposed = "g (float[?, ?] x) => (float[?, ?] y) { t = Transpose(x) y = Transpose(t) }"
     twice = lambda x: es.Transpose(es.Transpose(x))  # noqa: E731
     assert replace(transposed, twice, lambda x: x)[0] == ""
-    assert replace(transposed, twice, lambda x: es.Transpose(x))[0].startswith('unproven: dimension 0 of "y" was unknown, would be unknown')
+    assert replace(transposed, twice, lambda x: es.Transpose(x))[0].startswith(
+        'unproven: dimension 0 of "y" was unknown, would be unknown'
+    )
     assert replace(transposed, twice, lambda x: es.Transpose(x), proven=True)[0] == ""
 
 
@@ -116,7 +132,9 @@ def test_two_unknown_sizes_are_not_equal_for_being_unknown(replace):
 
 
 def test_names_that_inference_invented_are_unknown(rewriting):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2, 3] x) => (float[?] y) { t = ge.F(x) u = ge.G(x) y = Relu(t) z = Neg(u) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2, 3] x) => (float[?] y) { t = ge.F(x) u = ge.G(x) y = Relu(t) z = Neg(u) }'
+    )
     for name in ("t", "u", "z"):
         proto.graph.value_info.append(onnx.helper.make_tensor_value_info(name, 1, ["unk__0"]))
     work = rewriting(proto)
@@ -136,23 +154,53 @@ def test_the_same_computation_has_the_same_sizes(replace):
     assert replace(text, relu, lambda a, b, c: es.Max(es.Sub(es.MatMul(a, b), c), 0.0), 3)[0].startswith("unproven: ")
     data = "g (float[N] x) => (int64[1, ?] y) { t = NonZero(x) y = Neg(t) }"
     assert replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(x), -1))[0] == ""
-    assert replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(es.Relu(x)), -1))[0].startswith("unproven: ")
+    assert replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(es.Relu(x)), -1))[0].startswith(
+        "unproven: "
+    )
+
+
+def registry_of(code: str) -> OpRegistry:
+    namespace = {"ops": ops, "es": es, "TensorType": TensorType}
+    exec(code, namespace)
+    registry = OpRegistry()
+    registry.add_marked(namespace)
+    return registry
+
+
+UNNAMED = "g (float[?, 3] x, float[3, ?] w, float[?] b) => (float[?, ?] y) { t = MatMul(x, w) y = Add(t, b) }"
 
 
 def test_a_computation_in_a_body_is_the_same_computation(replace):
-    text = "g (float[?, 3] x, float[3, ?] w, float[?] b) => (float[?, ?] y) { t = MatMul(x, w) y = Add(t, b) }"
-    namespace = {"ops": ops, "es": es}
-    exec(
+    registry = registry_of(
         "@ops.register('ge::GEMM')\n"
         "def gemm(a, b, c, *, flip=0):\n"
-        "    return es.Add(c, es.MatMul(a, b)) if not flip else es.Sub(es.MatMul(a, b), c)\n",
-        namespace,
+        "    return es.Add(c * 2.0 * 0.5, es.MatMul(a, b)) if not flip else es.Sub(es.MatMul(a, b), c)\n"
     )
-    registry = OpRegistry()
-    registry.add_marked(namespace)
-    assert replace(text, matmul_add, es.op("ge::GEMM"), 3, registry=registry)[0] == ""
-    assert replace(text, matmul_add, lambda a, b, c: es.op("ge::GEMM")(a, b, c, flip=1), 3, registry=registry)[0].startswith("unproven: ")
-    assert replace(text, matmul_add, es.op("acme::Unregistered"), 3)[0] == "", "the match itself is the body"
+    scaled = UNNAMED.replace("y = Add(t, b)", "u = Mul(b, two) v = Mul(u, half) y = Add(t, v)")
+    weights = {"two": np.array(2, np.float32), "half": np.array(0.5, np.float32)}
+
+    def find(a, b, c):
+        return es.Add(es.MatMul(a, b), c * 2.0 * 0.5)
+
+    def flipped(a, b, c):
+        return es.op("ge::GEMM")(a, b, c, flip=1)
+
+    assert replace(scaled, find, es.op("ge::GEMM"), 3, registry=registry, **weights)[0] == ""
+    assert replace(UNNAMED, matmul_add, es.op("ge::GEMM"), 3, registry=registry)[0].startswith("unproven: "), (
+        "another computation"
+    )
+    assert replace(UNNAMED, matmul_add, flipped, 3, registry=registry)[0].startswith("unproven: ")
+    assert replace(UNNAMED, matmul_add, es.op("acme::Unregistered"), 3)[0] == "", "the match itself is the body"
+
+
+@pytest.mark.parametrize("shape", ["None", "TensorType(types[0].dtype, None)", "TensorType(types[0].dtype, (None, None))"])
+def test_what_a_vendor_s_function_leaves_open_the_body_tells(replace, shape):
+    registry = registry_of(
+        f"@ops.register('ge::GEMM', shape=lambda types, attributes: [{shape}])\n"
+        "def gemm(a, b, c):\n"
+        "    return es.Add(es.MatMul(a, b), c)\n"
+    )
+    assert replace(UNNAMED, matmul_add, es.op("ge::GEMM"), 3, registry=registry)[0] == ""
 
 
 # -- types that are not known at all --------------------------------------------------------------------------------
@@ -166,7 +214,9 @@ def test_before_inference_types_are_inferred_from_what_is_there():
     model = untyped("g (float[N, 3] x) => (float[N, 3] z) { t = Neg(x) y = Neg(t) z = Relu(y) }")
     x, y = model.graph.values["x"], model.graph.values["y"]
     assert y.type is None
-    proof = TypeProof([x], [Step.of(node) for node in list(model.graph.nodes)[:2]], Inferrer(model, OpRegistry()), shape_proven=False)
+    proof = TypeProof(
+        [x], [Step.of(node) for node in list(model.graph.nodes)[:2]], Inferrer(model, OpRegistry()), shape_proven=False
+    )
     assert str(proof.settle(y, None, x, x.type, [])) == "float[N,3]"
 
 

@@ -10,10 +10,6 @@ from gehost import DataType, EsTensor, MatchResult, Value, es, shapes
 TOLERANCES = {DataType.DOUBLE: 1e-14, DataType.FLOAT: 1e-6, DataType.FLOAT16: 1e-3, DataType.BFLOAT16: 8e-3}
 """How far a constant may be off, relatively: the rounding of its dtype; for float32 seven digits, as people write them."""
 
-BROADCASTING = frozenset({"Add", "Sub", "Mul", "Div", "Cast", "Identity"})
-"""Operators whose result is as wide as the widest of their operands."""
-SEARCH_LIMIT = 256
-
 Square = Callable[[EsTensor], EsTensor]
 Quotient = Callable[[EsTensor, EsTensor], EsTensor]
 
@@ -76,28 +72,10 @@ def epsilon_problem(epsilon: Value, x: Value) -> str:
 
 def vector_problem(what: str, vector: Value, x: Value) -> str:
     """A scale or bias must be [D], D proven to be the last dimension of ``x``: a longer one would widen the result."""
-    found = vector.shape
-    if found is not None and len(found) == 1 and shapes.same_dim(found[0], last_dim(x)):
+    found, wanted = vector.shape, x.shape
+    if found is not None and wanted and len(found) == 1 and shapes.same_dim(found[0], wanted[-1]):
         return ""
-    return f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis of "{x.name}" {_text(x.shape)}'
-
-
-def last_dim(x: Value) -> int | str | None:
-    """The size of the last axis, known or proven; it can be proven where not even the rank is known.
-
-    A tensor to which one of D > 1 columns is added has D columns itself. TorchScript exports of opset 13 need this:
-    inference does not see through their Reshapes.
-    """
-    if x.shape is not None:
-        return x.shape[-1] if x.shape else None
-    found = [x]
-    for value in found:  # grows while it is walked
-        if value.shape:
-            if isinstance(value.shape[-1], int) and value.shape[-1] != 1:
-                return value.shape[-1]
-        elif value.producer is not None and value.producer.op in BROADCASTING and len(found) < SEARCH_LIMIT:
-            found.extend(operand for operand in value.producer.inputs if operand is not None and operand not in found)
-    return None
+    return f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis of "{x.name}" {_text(wanted)}'
 
 
 def _text(shape: tuple[int | str | None, ...] | None) -> str:

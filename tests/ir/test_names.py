@@ -1,0 +1,52 @@
+"""Names that are new in a whole model, and stay what they are."""
+
+from __future__ import annotations
+
+import onnx
+
+from gehost.ir.model import Model
+
+
+def load(text: str) -> Model:
+    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 17]> {text}'))
+
+
+PLAIN = "g (float[2] x, bool c) => (float[2] y) { a = Relu(x) y = Neg(a) }"
+
+
+def test_names_are_unique_in_the_whole_model():
+    text = """g (float[2] n_0, bool c) => (float[2] y) <float[2] n_1 = {1, 2}, float[2] n_6> {
+        [n_2] n_3 = Add(n_0, n_1)
+        y = If(c) <
+            then_branch = yes () => (float[2] n_4) <float[2] n_5 = {1, 2}> { n_4 = Add(n_3, n_5) },
+            else_branch = no () => (float[2] q) { [n_7] q = Neg(n_3) }>
+    }"""
+    model = load(text)
+    assert [model.fresh_name("n"), model.fresh_name("n"), model.fresh_name("m")] == ["n_8", "n_9", "m_0"]
+
+
+def test_names_that_somebody_else_gives_are_used_too():
+    model = load(PLAIN)
+    values = model.graph.values
+    mark = model.mark()
+    model.graph.add_node("Relu", [values["a"]], ["p_0"], name="p_1")
+    body = onnx.parser.parse_graph("more () => (float[2] p_2) { [p_3] p_2 = Abs(x) }")
+    model.graph.add_node("If", [values["c"]], ["o"], {"then_branch": body})
+    assert model.fresh_name("p") == "p_4"
+    model.undo(mark)
+    assert model.fresh_name("p") == "p_0"
+
+
+def test_a_name_stays_used_when_its_tensor_is_gone():
+    model = load(PLAIN)
+    values = model.graph.values
+    name = model.fresh_name("p")
+    made = model.graph.add_node("Relu", [values["a"]], [name])
+    model.graph.remove_node(made)
+    assert model.fresh_name("p") == "p_1"
+
+
+def test_the_first_free_number_is_taken_for_each_stem():
+    model = load("g (float[2] p_1) => (float[2] p_3) { [q_0] p_3 = Relu(p_1) }")
+    assert [model.fresh_name("p") for _ in range(3)] == ["p_0", "p_2", "p_4"]
+    assert [model.fresh_name("q") for _ in range(2)] == ["q_1", "q_2"]
