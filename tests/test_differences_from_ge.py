@@ -1,0 +1,247 @@
+"""Where gehost does better than the reference on purpose: each trap as a model, and what happens on it.
+
+``trapped`` is the graph that falling into the trap gives; its numbers differ, or ONNX refuses it, which is shown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import (
+    EsGraphBuilder,
+    HostOptions,
+    PassError,
+    Pattern,
+    PatternFusionPass,
+    PatternMatcherConfig,
+    UsageError,
+    es,
+)
+from gehost.host.host import Host
+from gehost.testing import assert_equal_numbers, assert_rewrites, parse, run_pass
+from gehost.verify import compare
+
+HEADER = '<ir_version: 8, opset_import: ["": 17]> '
+Describe = Callable[..., Any]
+
+
+def pass_of(find: Describe, put: Describe, inputs: int = 1, **config: bool) -> type[PatternFusionPass]:
+    """A pass without conditions: ``find`` and ``put`` of the same placeholders."""
+
+    def graph(describe: Describe) -> Any:
+        builder = EsGraphBuilder("pattern")
+        made = describe(*builder.CreateInputs(inputs))
+        return builder.BuildAndReset(list(made) if isinstance(made, list | tuple) else [made])
+
+    class Better(PatternFusionPass):
+        def __init__(self) -> None:
+            super().__init__(PatternMatcherConfig(**config))
+
+        def Patterns(self) -> Any:
+            return [Pattern(graph(find))]
+
+        def Replacement(self, match: Any) -> Any:
+            return graph(put)
+
+    return Better
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A model in which a naive host rewrites wrongly; ``after`` is what gehost makes of it (None: it leaves it alone)."""
+
+    model: str
+    rule: type[PatternFusionPass]
+    after: str | None
+    trapped: str
+
+
+SQUARE = pass_of(lambda x: x * x, lambda x: es.Pow(x, 2.0))
+TRAPS = {
+    "the same placeholder at two places is one tensor": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) { y = Mul(a, b) z = Mul(a, a) }",
+        SQUARE,
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) <float two = {2}> { y = Mul(a, b) z = Pow(a, two) }",
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) <float two = {2}> { y = Pow(a, two) z = Pow(a, two) }",
+    ),
+    "and one output of one node, not the node": Trap(
+        "g (float[4] a) => (float[2] y) { p, q = Split(a) y = Mul(p, q) }",
+        SQUARE,
+        None,
+        "g (float[4] a) => (float[2] y) { p, q = Split(a) two = Constant <value = float {2}> () y = Pow(p, two) }",
+    ),
+    "an absent input does not shift the next one": Trap(
+        "g (float[2] a) => (float[2] y) { one = Constant <value = float {1}> () y = Clip(a, , one) }",
+        pass_of(lambda x, low: es.Clip(x, low), lambda x, low: es.Max(x, low), 2),
+        None,
+        "g (float[2] a) => (float[2] y) { one = Constant <value = float {1}> () y = Max(a, one) }",
+    ),
+    "two operators of a pattern are two nodes": Trap(
+        "g (float[2] a) => (float[2] y, float[2] z) { y = Relu(a) z = Neg(a) }",
+        pass_of(lambda x: [es.Relu(x), es.Relu(x)], lambda x: [es.Relu(x), es.Abs(x)]),
+        None,
+        "g (float[2] a) => (float[2] y, float[2] z) { y = Abs(a) z = Neg(a) }",
+    ),
+    "a nested body that reads a tensor keeps it": Trap(
+        """g (bool c, float[2] a) => (float[2] y, float[2] z) { r = Relu(a) y = Neg(r)
+             z = If (c) <then_branch = t () => (float[2] p) { p = Abs(r) }, else_branch = e () => (float[2] q) { q = Neg(r) }> }""",
+        pass_of(lambda x: -es.Relu(x), lambda x: es.Min(-x, x * 0.0)),
+        None,
+        """g (bool c, float[2] a) => (float[2] y, float[2] z) { n = Neg(a) o = Constant <value = float {0}> () m = Mul(a, o) y = Min(n, m)
+             z = If (c) <then_branch = t () => (float[2] p) { p = Abs(r) }, else_branch = e () => (float[2] q) { q = Neg(r) }> }""",
+    ),
+    "self-contained is said of a tensor, not of its node": Trap(
+        "g (float[4, 2] a) => (float[2, 2] y, float[2, 2] z, float[2, 2] w) { p, q = Split <axis = 0> (a) y = Relu(p) z = Neg(q) w = Abs(p) }",
+        pass_of(
+            lambda x: (lambda both: [es.Relu(both[0]), both[1]])(es.Split(x, num_outputs=2, axis=0)),
+            lambda x: (lambda both: [both[0], es.Slice(x, starts=[2], ends=[4], axes=[0])])(
+                es.Split(es.Relu(x), num_outputs=2, axis=0)
+            ),
+        ),
+        None,
+        """g (float[4, 2] a) => (float[2, 2] y, float[2, 2] z, float[2, 2] w)
+             <int64[1] s = {2}, int64[1] e = {4}, int64[1] x = {0}>
+             { r = Relu(a) y, u = Split <axis = 0> (r) q = Slice(a, s, e, x) z = Neg(q) w = Abs(p) }""",
+    ),
+    "a constant that others read neither blocks nor goes": Trap(
+        "g (float[2] a) => (float[2] y, float[2] z) { two = Constant <value = float {2}> () y = Mul(a, two) z = Sub(a, two) }",
+        pass_of(lambda x: x * 2.0, lambda x: x + x),
+        "g (float[2] a) => (float[2] y, float[2] z) { two = Constant <value = float {2}> () y = Add(a, a) z = Sub(a, two) }",
+        "g (float[2] a) => (float[2] y, float[2] z) { y = Add(a, a) z = Sub(a, two) }",
+    ),
+    "a literal is a value": Trap(
+        "g (float[2] a) => (float[2] y) { two = Constant <value = float {3}> () y = Mul(a, two) }",
+        pass_of(lambda x: x * 2.0, lambda x: x + x),
+        None,
+        "g (float[2] a) => (float[2] y) { y = Add(a, a) }",
+    ),
+    "an input may be forwarded": Trap(
+        "g (float[2] a) => (float[2] y) { n = Neg(a) m = Neg(n) y = Relu(m) }",
+        pass_of(lambda x: es.Neg(es.Neg(x)), lambda x: x),
+        "g (float[2] a) => (float[2] y) { y = Relu(a) }",
+        "g (float[2] a) => (float[2] y) { n = Neg(a) y = Relu(n) }",
+    ),
+    "to a graph output too": Trap(
+        "g (float[2] a) => (float[2] y) { n = Neg(a) y = Neg(n) }",
+        pass_of(lambda x: es.Neg(es.Neg(x)), lambda x: x),
+        "g (float[2] a) => (float[2] y) { y = Identity(a) }",
+        "g (float[2] a) => (float[2] a) { y = Neg(a) }",
+    ),
+    "a replacement may leave an input out": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y) { d = Sub(b, b) y = Add(a, d) }",
+        pass_of(lambda x, z: x + z * 0.0, lambda x, z: es.Identity(x), 2),
+        None,
+        "g (float[2] a, float[2] b) => (float[2] y) { y = Add(a, b) }",
+    ),
+    "types are inferred and compared": Trap(
+        "g (float[2] a) => (float[2] y) { y = Relu(a) }",
+        pass_of(es.Relu, lambda x: es.Unsqueeze(x, axes=[0])),
+        None,
+        "g (float[2] a) => (float[2] y) { zero = Constant <value = int64[1] {0}> () y = Unsqueeze(a, zero) }",
+    ),
+    "a type that widens is another type": Trap(
+        "g (float[2] a, float[3, 2] w) => (float[3, 2] y) { z = Sub(w, w) s = Abs(z) y = Add(a, s) }",
+        pass_of(lambda x, z: x + es.Abs(z), lambda x, z: es.Identity(x), 2),
+        None,
+        "g (float[2] a, float[3, 2] w) => (float[3, 2] y) { y = Identity(a) }",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_the_trap_and_what_happens(name):
+    trap = TRAPS[name]
+    model = parse(HEADER + trap.model)
+    if trap.after is None:
+        result, record = run_pass(model, trap.rule)
+        assert record.replaced == 0
+        assert result.graph.node == model.graph.node
+    else:
+        assert_equal_numbers(model, assert_rewrites(model, trap.rule, HEADER + trap.after))
+    assert is_wrong(model, onnx.parser.parse_model(HEADER + trap.trapped)), "this was no trap"
+
+
+def is_wrong(model: onnx.ModelProto, other: onnx.ModelProto) -> bool:
+    """Whether ONNX refuses ``other``, or its numbers are not those of ``model``."""
+    try:
+        onnx.checker.check_model(other, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return True
+    interfaces = [[entry.name for entry in (*found.graph.input, *found.graph.output)] for found in (model, other)]
+    return interfaces[0] != interfaces[1] or not compare(model, other).equal
+
+
+# -- what is said, where GE is silent -------------------------------------------------------------------------------
+
+
+class Failing(PatternFusionPass):
+    failing = ""
+
+    def Patterns(self) -> Any:
+        self._fail("Patterns")
+        builder = EsGraphBuilder("failing")
+        return [Pattern(builder.BuildAndReset([es.Relu(builder.CreateInput(0))]))]
+
+    def MeetRequirements(self, match: Any) -> bool:
+        self._fail("MeetRequirements")
+        return True
+
+    def Replacement(self, match: Any) -> Any:
+        self._fail("Replacement")
+
+    def _fail(self, hook: str) -> None:
+        if hook == self.failing:
+            raise ValueError(f"{hook} is broken")
+
+
+RELU = HEADER + "g (float[2] a) => (float[2] y) { [here] y = Relu(a) }"
+
+
+@pytest.mark.parametrize(
+    ("hook", "at"), [("Patterns", ""), ("MeetRequirements", ' at node "here"'), ("Replacement", ' at node "here"')]
+)
+def test_an_error_in_any_hook_fails_the_compile_with_pass_file_line_and_node(hook, at):
+    rule = type("Failing", (Failing,), {"failing": hook, "__module__": __name__})
+    with pytest.raises(PassError, match=rf"^Failing \({__file__}:\d+\): {hook}{at}.*: ValueError: {hook} is broken$"):
+        run_pass(RELU, rule)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"disable": ["FlattenBatchMatmulAdd"]}, "FlattenBatchMatMulAdd"),
+        ({"enable": ["LayerNormalisation"]}, "LayerNormalization"),
+    ],
+)
+def test_a_switch_for_a_pass_that_does_not_exist_is_an_error_with_the_nearest_names(options, message):
+    with pytest.raises(UsageError, match=f"did you mean .*{message}"):
+        Host(HostOptions(vendors=["vendors"], **options))
+
+
+def test_an_invalid_pattern_is_an_error_with_file_and_line():
+    with pytest.raises(PassError, match=rf"Patterns: {__file__}:\d+: .*no operator"):
+        run_pass(RELU, pass_of(lambda x: x, lambda x: x))
+
+
+def test_a_pattern_that_the_opset_lacks_is_reported_as_not_applicable():
+    _, record = run_pass(RELU, pass_of(es.Gelu, es.Relu))
+    assert (record.status, record.message) == ("not applicable", "Gelu needs opset 20, the model has 17")
+
+
+@pytest.mark.parametrize("put", [lambda x: es.Relu(es.Abs(x)), lambda x: es.Abs(es.Relu(x))], ids=["below", "above"])
+def test_rewrites_that_feed_themselves_are_stopped_with_pass_and_node(put):
+    with pytest.raises(
+        PassError, match=r"^Better .* at node .*: rewrites feed each other without end: \w+ \(Relu\) is 101 generations"
+    ):
+        run_pass(RELU, pass_of(es.Relu, put))
+
+
+def test_a_replacement_equal_to_what_it_replaces_is_no_change():
+    result, record = run_pass(RELU, pass_of(es.Relu, es.Relu))
+    assert (record.matched, record.replaced, list(record.rejected)) == (1, 0, ["no change"])
+    assert result == parse(RELU)
