@@ -45,6 +45,7 @@ class OpFunction:
     def __init__(self, *ops: str) -> None:
         """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
+        self._known = [(op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None]
 
     def __repr__(self) -> str:
         return f"es.{'|'.join(self.ops)}"
@@ -60,13 +61,19 @@ class OpFunction:
         Raises:
             PatternError: an input or parameter that no version of the operator has.
         """
+        known = self._known[0][1] if len(self._known) == len(self.ops) == 1 else None
+        if (
+            known is not None
+            and not params
+            and num_outputs is None
+            and known.default_outputs == 1
+            and not known.variadic_outputs
+            and known.min_inputs <= len(inputs) <= known.max_inputs
+        ):
+            return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, {})[0]
         call = _Call(list(inputs), params)
         count, names = 1, ()
-        for op in self.ops:
-            domain, op_type = split_op(op)
-            known = schemas.operator(domain, op_type)
-            if known is None:
-                continue
+        for op, known in self._known:
             call.place_keywords(op, known)
             count, names = known.default_outputs, () if known.variadic_outputs else known.outputs
             if op == "Split":
@@ -134,7 +141,7 @@ class _Call:
         return num_outputs
 
 
-def _graph_of(operands: list[Operand | None], op: str) -> EsGraph:
+def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     for operand in operands:
         if isinstance(operand, EsTensor):
             return operand.graph

@@ -7,9 +7,10 @@ opset of the model at hand when it is used.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,17 +29,18 @@ class Origin(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
 def author_origin() -> Origin:
     """File and line of the nearest caller outside gehost itself."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_back is not None:
-        if not str(frame.f_globals.get("__name__")).startswith("gehost."):
-            break
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back
     return Origin("", 0) if frame is None else Origin(frame.f_code.co_filename, frame.f_lineno)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class EsInput:
     """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits its constraints."""
 
@@ -51,7 +53,7 @@ class EsInput:
     shape: tuple[Dim, ...] | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class EsConst:
     """A constant. ``literal`` ones take their partner's dtype and, in a pattern, match by value."""
 
@@ -63,7 +65,7 @@ class EsConst:
     atol: float = 0.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class EsNode:
     """An operator application; ``ops`` holds more than one name in a pattern that takes any of them."""
 
@@ -86,7 +88,7 @@ class EsNode:
         return self.ops[0].rpartition("::")[2]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class EsChoice:
     """One of several tensors, in a pattern: which one is found when it is matched."""
 
@@ -95,14 +97,14 @@ class EsChoice:
     origin: Origin
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class EsTensor:
     """A tensor of a graph under construction: output ``index`` of its producer. Python arithmetic builds nodes."""
 
     producer: EsNode | EsInput | EsConst | EsChoice
     index: int = 0
 
-    __array_ufunc__: Final = None
+    __array_ufunc__: ClassVar[None] = None
     """Keeps numpy from taking the tensor apart in ``array * tensor``."""
 
     @property
@@ -175,10 +177,11 @@ class EsGraph:
         Raises:
             PatternError: their indices leave a gap.
         """
-        indices = sorted(self._inputs)
-        if indices != list(range(len(indices))):
-            raise PatternError(f"{self.origin}: the inputs {indices} of {self.name!r} leave a gap; number them from 0")
-        return [self._inputs[index] for index in indices]
+        try:
+            return [self._inputs[index] for index in range(len(self._inputs))]
+        except KeyError:
+            indices = sorted(self._inputs)
+            raise PatternError(f"{self.origin}: the inputs {indices} of {self.name!r} leave a gap; number them from 0") from None
 
     @property
     def next_input(self) -> int:
@@ -212,8 +215,8 @@ class EsGraph:
         origin = author_origin()
         operands: list[EsTensor | None] = []
         for slot, operand in enumerate(inputs):
-            if isinstance(operand, EsTensor):
-                if operand.graph is not self:
+            if type(operand) is EsTensor:
+                if operand.producer.graph is not self:
                     raise PatternError(f"{origin}: input {slot} of {ops[0]} was made by another builder")
                 operands.append(operand)
             elif operand is None:
@@ -232,6 +235,8 @@ class EsGraph:
         Args:
             chosen: the tensors that choices stand for; through one that is not among them all its options are reached.
         """
+        if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
+            return list(self.nodes)
         wanted: set[EsNode] = set()
         stack = list(self.outputs)
         while stack:
@@ -255,7 +260,13 @@ class EsGraphBuilder:
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
-        self._graph = EsGraph(name)
+        self._begun: EsGraph | None = EsGraph(name)
+
+    @property
+    def _graph(self) -> EsGraph:
+        if self._begun is None:
+            self._begun = EsGraph(self.name)
+        return self._begun
 
     def CreateInput(
         self,
@@ -284,8 +295,9 @@ class EsGraphBuilder:
 
     def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
         """The next ``count`` placeholders."""
-        start = self._graph.next_input
-        return tuple(self.CreateInput(start + offset) for offset in range(count))
+        graph, origin = self._graph, author_origin()
+        start = graph.next_input
+        return tuple(graph.add_input(EsInput(graph, i, origin, f"input{i}")) for i in range(start, start + count))
 
     def CreateConst(
         self,
@@ -338,7 +350,7 @@ class EsGraphBuilder:
         Raises:
             PatternError: no outputs, one that is of another graph, or inputs that leave a gap.
         """
-        graph, self._graph = self._graph, EsGraph(self.name)
+        graph, self._begun = self._graph, None
         listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
         _ = graph.inputs  # complains of a gap
         if not listed:

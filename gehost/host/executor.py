@@ -14,7 +14,7 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.graph import Node
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
 from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, RewriteLimit, running
-from gehost.passes.engine import author_code
+from gehost.passes.engine import AuthorCode
 from gehost.stages import CustomPassStage
 
 _STAGE_HOOKS = {
@@ -120,14 +120,14 @@ class Executor:
             node_support=self._node_support,
         )
         with running(context):
-            with author_code(context, "__init__"):
+            with AuthorCode(context, "__init__"):
                 instance = spec.factory()
             context.rewriter.shape_proven = getattr(instance, "shape_proven", False)
             for graph in list(self._model.graphs):
                 if graph.owner is not None and not graph.owner.in_graph:
                     continue
                 inside = "" if graph.owner is None else f' in graph "{graph.name}" of node "{graph.owner.label}"'
-                with author_code(context, f"Run{inside}"), _until_limit():
+                with AuthorCode(context, f"Run{inside}"), _until_limit():
                     result: Any = instance.Run(graph, context)
                     if result is FAILED or result is False:
                         raise PassError(context.GetErrorMessage() or "it returned FAILED")

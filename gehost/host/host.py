@@ -26,7 +26,7 @@ from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorModules, find_vendor_files
 from gehost.infer import Inferrer, infer_model
-from gehost.ir.model import Model
+from gehost.ir.model import Model, collector_spared
 from gehost.ir.skeleton import skeleton
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
@@ -156,6 +156,7 @@ class Host:
                 with self._timed(report, "load"):
                     model = self._inlined(load(), report)
                 stack.callback(model.close)
+                stack.enter_context(collector_spared())
                 self._compile(model, report)
             yield model
 

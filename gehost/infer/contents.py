@@ -18,6 +18,8 @@ Elements: TypeAlias = tuple[Dim, ...]
 
 _MOST = 64
 _DEPTH = 32
+REFINED = frozenset({"Reshape", "Expand", "ConstantOfShape"})
+"""Operators of whose result a computed shape may tell more than inference does."""
 _PASSED_ON = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten"})
 _INTEGERS = frozenset({DataType.INT64, DataType.INT32})
 
@@ -107,7 +109,7 @@ def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) ->
 
 def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents) -> ValueType | None:
     """The type of output 0, where a computed shape tells more than inference did."""
-    if node.op not in ("Reshape", "Expand", "ConstantOfShape") or _complete(inferred):
+    if node.op not in REFINED or _complete(inferred):
         return inferred
     wanted = contents.of(node.input(0 if node.op == "ConstantOfShape" else 1))
     source = types[0] if types else None

@@ -24,6 +24,16 @@ _DATA_LIMIT = 1024
 _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
+_ELEMENTS_DO_NOT_MATTER = frozenset(
+    [
+        "Abs", "Add", "And", "BatchNormalization", "Cast", "Concat", "Conv", "ConvTranspose", "Div", "Equal", "Erf",
+        "Exp", "Gather", "Gelu", "Gemm", "Greater", "Identity", "InstanceNormalization", "LayerNormalization", "Less",
+        "Log", "MatMul", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "PRelu", "Reciprocal", "Relu",
+        "RMSNormalization", "Shape", "Sigmoid", "Softmax", "Sqrt", "Sub", "Sum", "Tanh", "Transpose", "Where", "Xor",
+    ]
+)  # fmt: skip
+"""Common operators whose output types depend on types and attributes alone."""
+
 
 class InferenceFailed(Exception):  # noqa: N818 - who asks decides whether it is one; a rewrite is refused
     """ONNX's inference refuses the node: types or shapes that the operator does not take."""
@@ -50,7 +60,20 @@ class Inferrer:
         """
         if types is None:
             types = [value.type if value is not None else None for value in node.inputs]
-        found = self.proto(node.op, node.proto, types, [small_array(value) for value in node.inputs])
+        return self.refined(node, types, self.inferred(node, types))
+
+    def inferred(self, node: Node, types: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+        """What the node itself tells of its output types.
+
+        Raises:
+            InferenceFailed: as above.
+        """
+        return self.proto(node.op, node.proto, types, [deciding_array(node.op, value) for value in node.inputs])
+
+    def refined(
+        self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
+    ) -> tuple[ValueType | None, ...]:
+        """What the nodes around a node tell of its output types beside what inference ``found``."""
         refined = refine(node, types, found[0], self._contents) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
 
@@ -80,7 +103,7 @@ class Inferrer:
         if body is not None:
             self._bodies[id(body)] = body
         attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute))
-        data = tuple(None if array is None else (array.dtype.str, array.shape, array.tobytes()) for array in small)
+        data = tuple(None if array is None else (array.dtype, array.shape, array.tobytes()) for array in small)
         present = (tuple(map(bool, proto.input)), tuple(map(bool, proto.output)))
         key = (op, id(body), opsets.get(split_op(op)[0]), attributes, tuple(types), data, present)
         found = self._known.get(key)
@@ -228,6 +251,11 @@ def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
     return TensorType(dtype_from_number(tensors.elem_type(array.dtype)), array.shape)
+
+
+def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
+    """The elements of a small constant, where inference of ``op`` may look at them."""
+    return None if op in _ELEMENTS_DO_NOT_MATTER else small_array(value)
 
 
 def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:

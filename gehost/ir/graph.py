@@ -37,7 +37,7 @@ from gehost.ir.edits import (
     undo_remove_node,
     use_inputs,
 )
-from gehost.ir.node import Node, Value, op_name, split_op
+from gehost.ir.node import Node, Value, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Graph:
         op: str,
         inputs: Sequence[Value | None],
         outputs: Sequence[Value | str | None],
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, Any] | Sequence[onnx.AttributeProto] = (),
         *,
         name: str = "",
         after: Node | None = None,
@@ -177,7 +177,7 @@ class Graph:
             op: the operator's name, ``domain::Type`` outside ONNX's own domain.
             inputs: None leaves an input absent.
             outputs: a name makes a new value; a value is taken over from whoever made it; None leaves the output absent.
-            attributes: Python values, or ``AttributeProto`` to be copied; graphs become the node's bodies.
+            attributes: Python values by name, or encoded ones; they are copied, and graphs become the node's bodies.
             name: the node's name.
             after: the node behind which it goes; None puts it first. Its readers must stand later.
             metadata: its ``metadata_props``.
@@ -186,7 +186,9 @@ class Graph:
             GehostError: an output has the name of another tensor.
             TypeError: an attribute is of no kind that ONNX has.
         """
-        encoded = [encode_attribute(key, value) for key, value in (attributes or {}).items()]
+        encoded = attributes
+        if isinstance(encoded, Mapping):
+            encoded = [encode_attribute(key, value) for key, value in encoded.items()]
         mark = self.model.mark()
         try:
             values = [self.new_value(output) if isinstance(output, str) else output for output in outputs]
@@ -195,18 +197,20 @@ class Graph:
             raise
         if name:
             self.model.names.use(name)
-        domain, op_type = split_op(op)
+        domain, op_type, interned = spelled(op)
         proto = self.proto.node.add(op_type=op_type, domain=domain or None, name=name or None)
         proto.input.extend([value.name if value is not None else "" for value in inputs])
         proto.output.extend([value.name if value is not None else "" for value in values])
-        proto.attribute.extend(encoded)
+        if encoded:
+            proto.attribute.extend(encoded)
         for key, text in (metadata or {}).items():
             proto.metadata_props.add(key=key, value=text)
-        node = Node(self, proto, self.model.intern_op(op_name(domain, op_type)))
+        node = Node(self, proto, interned)
         node.inputs, node.outputs = list(inputs), values
         for slot, value in enumerate(values):
             if value is not None:
-                self._journal(put_producer, value, value.producer, value.index)
+                if outputs[slot] is value:  # a new one is forgotten as a whole
+                    self._journal(put_producer, value, value.producer, value.index)
                 value.producer, value.index = node, slot
         self.link(node, after)
         self._journal(undo_add_node, node)
@@ -326,8 +330,9 @@ class Graph:
     def set_type(self, value: Value, known: ValueType | None) -> None:
         """State what is known of a value, in the index only."""
         old = value.stated
-        put_type(value, known)
-        self._journal(put_type, value, old)
+        if old is not known:
+            put_type(value, known)
+            self._journal(put_type, value, old)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
         """Move a node behind ``anchor`` (None: to the front); the caller keeps the order topological."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,9 +96,6 @@ class Model:
     def _forget_import(self, domain: str) -> None:
         del self.opsets[domain]
         del self.proto.opset_import[-1]
-
-    def intern_op(self, op: str) -> str:
-        return sys.intern(op)
 
     def fresh_name(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested bodies included."""
@@ -218,6 +214,19 @@ def collector_off() -> Generator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def collector_spared() -> Generator[None]:
+    """Keep Python's cyclic collector from walking over and over through objects that are there and stay alive."""
+    if gc.get_freeze_count():  # somebody else has a plan
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

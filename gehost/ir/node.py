@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +49,8 @@ class Value:
     def type(self) -> ValueType | None:
         """What the file or inference says of this value; None where they say nothing."""
         known = self.stated
+        if type(known) is TensorType:
+            return known
         tensor = self.initializer
         if isinstance(known, onnx.TypeProto):
             known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
@@ -211,3 +215,10 @@ def split_op(op: str) -> tuple[str, str]:
     """The domain ("" for ONNX's own) and operator type of an operator name."""
     domain, _, op_type = op.rpartition("::")
     return ("" if domain == "ai.onnx" else domain), op_type
+
+
+@lru_cache(maxsize=1024)
+def spelled(op: str) -> tuple[str, str, str]:
+    """Domain, operator type and interned name of an operator."""
+    domain, op_type = split_op(op)
+    return domain, op_type, sys.intern(op_name(domain, op_type))

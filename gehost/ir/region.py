@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gehost.errors import PassError
@@ -21,6 +21,13 @@ class Region:
     inputs: Sequence[Value | None]
     outputs: list[Value]
     nodes: list[Node]
+    closed: bool = field(default=False, compare=False)
+    """Whether it is known that nobody outside reads a tensor that is made here, except for the outputs."""
+
+    @property
+    def last(self) -> Node:
+        """The node that runs last."""
+        return max(self.nodes, key=lambda node: node.order)
 
     def outside_readers(self, value: Value) -> list[Node]:
         """The nodes of this region's graph, not of the region, that read ``value`` themselves or in a body."""
@@ -47,8 +54,7 @@ class Region:
         """Whether an output feeds an input, itself or through nodes outside: joined into one node it would be a cycle."""
         if any(value in self.outputs for value in self.inputs):
             return True
-        last = max(node.order for node in self.nodes)
-        return any(node in self.nodes for node in self.readers_before(last + 1))
+        return any(node in self.nodes for node in self.readers_before(self.last.order + 1))
 
 
 class SubgraphInput:

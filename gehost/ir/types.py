@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -63,6 +64,8 @@ class DataType(IntEnum):
     DT_COMPLEX64 = 14
     DT_COMPLEX128 = 15
     DT_BF16 = 16
+
+    __hash__ = int.__hash__
 
     @property
     def is_float(self) -> bool:
@@ -132,8 +135,14 @@ ValueType: TypeAlias = TensorType | OtherType
 
 def decode_type(proto: onnx.TypeProto) -> ValueType | None:
     """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become unknown."""
+    return _decoded(proto.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=1 << 14)
+def _decoded(serialized: bytes) -> ValueType | None:
+    proto = onnx.TypeProto.FromString(serialized)
     if not proto.HasField("tensor_type"):
-        return OtherType(proto.SerializeToString(deterministic=True)) if proto.WhichOneof("value") else None
+        return OtherType(serialized) if proto.WhichOneof("value") else None
     tensor = proto.tensor_type
     dtype = dtype_from_number(tensor.elem_type)
     if not tensor.HasField("shape"):

@@ -15,7 +15,8 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ir.region import SubgraphBoundary
 from gehost.ops import OpRegistry
-from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import Rewriter
 from gehost.stages import CustomPassStage
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -35,7 +35,7 @@ class PatternRules:
         """Raises ``PassError`` when ``Patterns`` fails or returns nonsense."""
         self._context = context
         self._runners: list[_RuleRunner] = []
-        with author_code(context, "Patterns"), _looking_only(context):
+        with AuthorCode(context, "Patterns", edits=False):
             reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
         context.record.message = "; ".join(reasons)
         if not self._runners:
@@ -106,10 +106,8 @@ class _RuleRunner:
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         compiled, context = self._compiled, self._context
-        if any(not any(graph.by_op.get(op) for op in ops) for ops in compiled.needs):
-            return 0
         context.rewriter.shape_proven = self._rule.shape_proven
-        worklist = _Worklist(graph, compiled.anchor_ops)
+        worklist = _Worklist(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
         for node in worklist:
@@ -121,14 +119,15 @@ class _RuleRunner:
                     blocked.setdefault(blocking, []).append(node)
                 continue
             match = MatchResult(binding, self._pattern)
-            read = {value for matched in match.GetMatchedNodes() for value in matched.inputs if value is not None}
+            read: set[Value] = set()
+            if blocked:
+                read.update(value for matched in match.GetMatchedNodes() for value in matched.inputs if value is not None)
             made = self._replace(match, node)
             if made is None:
                 continue
             count += 1
             bound.count(node)
-            for new in made:
-                worklist.add(new)
+            worklist.extend(made, node, rewired=context.rewriter.rewired)
             for value in read & blocked.keys():
                 for waiting in blocked.pop(value):
                     worklist.add(waiting)
@@ -159,7 +158,7 @@ def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, conte
 
 def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str]:
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
-    with author_code(context, "op_types"):
+    with AuthorCode(context, "op_types"):
         if not listed:
             raise PassError(
                 'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the constructor'
@@ -195,12 +194,12 @@ def _ask(
     """Offer a match to its author; the replacement, or None when the match was refused."""
     record = context.record
     record.matched += 1
-    with author_code(context, "MeetRequirements", node), _looking_only(context):
+    with AuthorCode(context, "MeetRequirements", node, edits=False):
         refusal = _refusal(condition(matched))
     if refusal:
         record.reject(refusal)
         return None
-    with author_code(context, "Replacement", node), _looking_only(context):
+    with AuthorCode(context, "Replacement", node, edits=False):
         return as_graph(replacement(matched))
 
 
@@ -234,7 +233,7 @@ def as_graph(made: Any) -> EsGraph:
 
 def _commit(context: CustomPassContext, region: Region, replacement: EsGraph, node: Node) -> list[Node] | None:
     """Replace a region; a refusal is counted and gives None."""
-    with author_code(context, "Replacement", node):
+    with AuthorCode(context, "Replacement", node):
         try:
             made = context.rewriter.replace(region, replacement)
         except Refused as refusal:
@@ -244,32 +243,36 @@ def _commit(context: CustomPassContext, region: Region, replacement: EsGraph, no
     return made
 
 
-@contextmanager
-def _looking_only(context: CustomPassContext) -> Generator[None]:
-    """Hold an author to editing the graph by what ``Replacement`` returns alone; the rest of a rule pass is not checked."""
-    mark = context.model.mark()
-    yield
-    if context.model.mark() != mark:
-        raise PassError("it edited the graph; only what Replacement returns may change it")
+class AuthorCode:
+    """Turns whatever an author's hook raises into one ``PassError`` with pass, file and line, and the node at hand.
 
-
-@contextmanager
-def author_code(context: CustomPassContext, hook: str, node: Node | None = None) -> Generator[None]:
-    """Turn whatever an author's hook raises into one ``PassError`` with pass, file and line, and the node at hand.
-
-    Raises:
-        PassError: for any exception; interrupts go through.
+    Interrupts go through. Without ``edits`` the hook may change the graph by what it returns alone: the rest of a rule
+    pass is not checked.
     """
-    at = f' at node "{node.label}" ({node.op})' if node is not None else ""
-    record = context.record
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        if isinstance(error, PassError) and error.named:
-            raise
+
+    __slots__ = ("_context", "_hook", "_mark", "_node")
+
+    def __init__(self, context: CustomPassContext, hook: str, node: Node | None = None, *, edits: bool = True) -> None:
+        self._context = context
+        self._hook = hook
+        self._node = node
+        self._mark = None if edits else context.model.mark()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            if self._mark is None or self._mark == self._context.model.mark():
+                return
+            error = PassError("it edited the graph; only what Replacement returns may change it")
+        if not isinstance(error, Exception | SystemExit) or (isinstance(error, PassError) and error.named):
+            return
+        at = f' at node "{self._node.label}" ({self._node.op})' if self._node is not None else ""
+        record = self._context.record
         where = deepest_line(error, _split_origin(record.origin)[0]) or record.origin
         told = described(error).removeprefix(f"{where}: ")
-        failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
+        failure = PassError(f"{record.name} ({where}): {self._hook}{at}: {told}")
         failure.named = True
         raise failure from error
 
@@ -285,18 +288,33 @@ def _split_origin(origin: str) -> tuple[str, int]:
 class _Worklist:
     """Candidates in topological order; new ones may join while it is walked, removed ones are passed over."""
 
-    def __init__(self, graph: Graph, ops: Sequence[str]) -> None:
-        self._ops = frozenset(ops)
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._graph = graph
-        self._initial = iter(graph.nodes_of(*ops))
+        self._compiled = compiled
+        found, self._complete = compiled.candidates(graph)
+        self._initial = iter(found)
+        self._known = set(found)
         self._added: list[tuple[int, int, Node]] = []
         self._serial = 0
         self._renumbered = graph.model.renumbered
 
     def add(self, node: Node) -> None:
-        if node.op in self._ops:
-            self._serial += 1
-            heapq.heappush(self._added, (node.order, self._serial, node))
+        self._known.add(node)
+        self._serial += 1
+        heapq.heappush(self._added, (node.order, self._serial, node))
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        """Add what may match now that a rewrite at ``at`` has ``made`` nodes, or has ``rewired`` old ones."""
+        if rewired and not self._complete:
+            self._complete = True
+            found = [node for node in self._graph.nodes_of(*self._compiled.anchor_ops) if node.order > at.order]
+        elif self._complete:
+            found = [node for node in made if node.op in self._compiled.anchor_ops]
+        else:
+            found = [node for new in made for node in self._compiled.reached_from(new)]
+        for node in found:
+            if node not in self._known:
+                self.add(node)
 
     def __iter__(self) -> Iterator[Node]:
         pending = next(self._initial, None)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
+from gehost.pattern.candidates import Candidates
 from gehost.pattern.conditions import parameter_holds, tensor_holds
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 
@@ -45,10 +46,18 @@ class CompiledPattern:
         """The operators that make output 0."""
         return tuple(dict.fromkeys(op for variant in self._variants for op in variant.anchor.ops))
 
-    @property
-    def needs(self) -> list[tuple[str, ...]]:
-        """The names of which a graph must hold one, for each operator of the pattern; of several variants, the anchors'."""
-        return [tuple(op.ops) for op in self.source.ops] if len(self._variants) == 1 else [self.anchor_ops]
+    def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
+        """The nodes that may make output 0 of a match in the graph as it is, in topological order.
+
+        Also whether these are all nodes of the operator; else a rewrite may bring more, see ``reached_from``.
+        """
+        if len(self._variants) > 1:
+            return graph.nodes_of(*self.anchor_ops), True
+        return self._variants[0].candidates.of(graph)
+
+    def reached_from(self, node: Node) -> list[Node]:
+        """The nodes that may make output 0 of a match in which ``node`` is the newest."""
+        return [found for variant in self._variants for found in variant.candidates.reached_from(node)]
 
     def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
         """Match with ``node`` making output 0.
@@ -83,8 +92,19 @@ class _Variant:
         self.anchor, _ = plan[0]
         self._bind_anchor = _bind_op(self.anchor, [], set(), needed)
         self._after_anchor = step
+        self.candidates = Candidates(source, self.anchor)
+        self._feeders = [
+            (tensor.slot, slot, source.ops[tensor.producer].ops)
+            for slot, tensor in enumerate(self.anchor.inputs)
+            if not self.anchor.commutative and tensor is not None and tensor is not ANY and tensor.producer is not None
+        ]
 
     def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
+        inputs = node.inputs
+        for output, slot, ops in self._feeders:  # fails most candidates before anything is bound
+            value = inputs[slot] if slot < len(inputs) else None
+            if value is None or value.index != output or value.producer is None or value.producer.op not in ops:
+                return None, None
         self._blocked = None
         binding = Binding(node.graph, self._source)
         if self._bind_anchor(binding, node, self._after_anchor):

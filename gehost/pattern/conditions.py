@@ -131,9 +131,12 @@ def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> boo
     literal = wanted.in_dtype(array.dtype)
     if literal is None:
         return False
+    if array.size == 1 and literal.ndim == 0:
+        one, other = array.item(), literal.item()
+        return bool(one == other or (np.isnan(one) and np.isnan(other)))
     if literal.ndim == 0:
         # The first one tells nearly always, and large weights are read no further.
-        return _same(array.reshape(-1)[:1], literal) and (array.size == 1 or _same(array, literal))
+        return _same(array.reshape(-1)[:1], literal) and _same(array, literal)
     return array.shape == literal.shape and _same(array, literal)
 
 

@@ -85,6 +85,7 @@ class MatchResult:
         self._binding = binding
         self._source = binding.source
         self._pattern = pattern
+        self._nodes: list[Node] | None = None
         self.attributes = binding.attributes
         """Values of the attribute variables that the pattern binds."""
 
@@ -130,7 +131,9 @@ class MatchResult:
 
     def GetMatchedNodes(self) -> list[Node]:
         """The matched nodes in topological order; constants are not among them."""
-        return sorted((node for node in self._binding.nodes if node is not None), key=lambda node: node.order)
+        if self._nodes is None:
+            self._nodes = sorted((node for node in self._binding.nodes if node is not None), key=_order)
+        return list(self._nodes)
 
     def GetMatchedNode(self, node: EsNode | EsTensor | int) -> Node:
         """The node that stands for an operator of the pattern (given by itself, by its output, or by its position)."""
@@ -151,11 +154,17 @@ class MatchResult:
         return Rejection(reason)
 
     def region(self) -> Region:
-        return Region(self.graph, self.inputs, self.outputs, self.GetMatchedNodes())
+        nodes = zip(self._source.ops, self._binding.nodes, strict=True)
+        closed = all(node is not None and len(node.outputs) <= len(op.outputs) for op, node in nodes)
+        return Region(self.graph, self.inputs, self.outputs, self.GetMatchedNodes(), closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
         return SubgraphBoundary.of_region(self.region())
+
+
+def _order(node: Node) -> int:
+    return node.order
 
 
 class PatternMatcher:

@@ -7,8 +7,8 @@ the same computation. Two unknown sizes are not equal for being unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from gehost.infer.local import InferenceFailed, Inferrer
 from gehost.ir.graph import Node, Value
@@ -17,8 +17,7 @@ from gehost.rewrite.lower import Refused
 from gehost.rewrite.trace import Trace, is_input_size
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A node with the values that it read and made at a certain moment."""
 
     node: Node
@@ -35,12 +34,14 @@ class TypeProof:
 
     Args:
         inputs: the region's inputs.
-        old: the matched nodes before anything was changed.
+        old: gives the matched nodes as they were before anything was changed.
         inferrer: infers both sides.
         shape_proven: the rule's author vouches for sizes that cannot be compared.
     """
 
-    def __init__(self, inputs: Sequence[Value | None], old: Sequence[Step], inferrer: Inferrer, *, shape_proven: bool) -> None:
+    def __init__(
+        self, inputs: Sequence[Value | None], old: Callable[[], Sequence[Step]], inferrer: Inferrer, *, shape_proven: bool
+    ) -> None:
         self._shape_proven = shape_proven
         self._old = old
         self._inputs = inputs
@@ -125,7 +126,7 @@ class TypeProof:
         """Both sides' types, inferred from inputs in which every unknown size has a name."""
         if self._old_types is None or self._new_types is None:
             trace = Trace(self._inputs, self._inferrer)
-            self._old_types, self._new_types = _infer(self._old, trace), _infer(made, trace)
+            self._old_types, self._new_types = _infer(self._old(), trace), _infer(made, trace)
         return self._old_types.get(old), self._new_types.get(new)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.infer.local import InferenceFailed, Inferrer, array_type
+from gehost.infer.contents import REFINED
+from gehost.infer.local import InferenceFailed, Inferrer, array_type, deciding_array
+from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
@@ -19,17 +20,11 @@ from gehost.ir.types import ValueType
 from gehost.ops import OpRegistry
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import LoweredNode, Refused, lower_node
+from gehost.rewrite.prepare import TOO_MUCH, Key, Prepared, constant_key, key_of
 from gehost.rewrite.proof import Step, TypeProof
+from gehost.rewrite.provenance import Author, provenance
 
 MAX_GENERATIONS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Author:
-    """On whose behalf a rewrite is done: names the new nodes and goes into their provenance."""
-
-    name: str
-    vendor: str = ""
 
 
 class Rewriter:
@@ -43,6 +38,9 @@ class Rewriter:
         """The rule at hand vouches for output sizes that cannot be compared."""
         self.inferrer = inferrer or Inferrer(model, registry)
         self.replaced = 0
+        self.rewired = False
+        """Whether the last rewrite made old nodes read other old tensors than before."""
+        self.prepared: dict[Key, Prepared] = {}
 
     def replace_boundary(self, boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
         """Replace what lies inside ``boundary``; returns the new nodes.
@@ -69,6 +67,7 @@ class Rewriter:
             raise PassError(f"the replacement has {len(replacement.outputs)} outputs, the pattern {len(region.outputs)}")
         if len(replacement.inputs) > len(region.inputs):
             raise PassError(f"the replacement has {len(replacement.inputs)} inputs, the pattern {len(region.inputs)}")
+        self.rewired = False
         mark = self.model.mark()
         try:
             made = _Transaction(self, region, replacement).run()
@@ -96,8 +95,9 @@ class _Transaction:
         self.kept = _still_needed(region)
         """Matched nodes that stay, because another output of theirs is read outside."""
         self.made: list[Node] = []
+        self._steps: list[Step] | None = None
         self.position: Node | None = None
-        self.metadata = _provenance(rewriter.author, region.nodes)
+        self.metadata = provenance(rewriter.author, region.nodes)
         self.generation = max((node.generation for node in region.nodes), default=0) + 1
 
     def run(self) -> list[Node]:
@@ -106,37 +106,45 @@ class _Transaction:
             depth = f"{last.label} ({last.op}) is {self.generation} generations deep"
             raise PassError(f"rewrites feed each other without end: {depth}")
         rewriter = self.rewriter
-        old = [Step.of(node) for node in self.region.nodes]
-        proof = TypeProof(self.region.inputs, old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
+        if self.kept or any(not isinstance(tensor.producer, EsNode) for tensor in self.replacement.outputs):
+            self._old()  # what follows edits matched nodes
+        proof = TypeProof(self.region.inputs, self._old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
         self._make_room()
         self._choose_outputs()
         for node in self.replacement.reachable():
             self._build(node)
-        built = [Step.of(node) for node in self.made]
+        built = list(map(Step.of, self.made))
         for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
             new = self._value(tensor)
             self.graph.set_type(value, proof.settle(value, value.type, new, self._value_type(new), built))
             if new is not value:
                 self._forward(new, value)
-        if self._nothing_changed(old):
+        if self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         for node in reversed(self.region.nodes):
             if node not in self.kept:
                 self.graph.remove_node(node)
         return self.made
 
+    def _old(self) -> Sequence[Step]:
+        """The matched nodes as they were; called before any of them is edited, or when none is."""
+        if self._steps is None:
+            self._steps = list(map(Step.of, self.region.nodes))
+        return self._steps
+
     # -- where the new nodes go -------------------------------------------------------------------------------------
 
     def _make_room(self) -> None:
         """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
-        last = max(self.region.nodes, key=lambda node: node.order)
-        behind = last
+        last = behind = self.region.last
+        self.position = last
+        if all(value.producer is last for value in self.region.outputs):
+            return  # whoever reads them stands behind it
         for reader in self.region.readers_before(last.order + 1):
             if reader in self.region.nodes:
                 raise Refused("cycle: the replacement would make one")
             self.graph.move_after(reader, behind)
             behind = reader
-        self.position = last
 
     # -- building ---------------------------------------------------------------------------------------------------
 
@@ -153,6 +161,7 @@ class _Transaction:
         if value.producer not in self.kept:
             return
         readers = [(reader, slot) for reader, slot in value.uses if self.graph.reading_node(reader) in self.kept]
+        self.rewriter.rewired = True
         spare = self.graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
@@ -161,32 +170,82 @@ class _Transaction:
 
     def _build(self, node: EsNode) -> None:
         rewriter = self.rewriter
+        given = [None if tensor is None else self.values.get((tensor.producer, tensor.index)) for tensor in node.inputs]
+        key = key_of(node, [self._operand_key(node, slot, value) for slot, value in enumerate(given)])
+        prepared = rewriter.prepared.get(key) if key is not None else None
+        if prepared is None or (prepared.body is not None and self.model.function(prepared.op) is not prepared.body):
+            self._build_anew(node, key)
+            return
+        inputs: list[Value | None] = []
+        for slot, literal in enumerate(prepared.literals):
+            if literal is not None:
+                inputs.append(self._constant(literal))
+                continue
+            tensor, value = (node.inputs[slot], given[slot]) if slot < len(given) else (None, None)
+            inputs.append(self._value(tensor) if value is None and tensor is not None else value)
+        made = self._add(node, prepared.op, inputs, prepared.attributes, prepared.original)
+        types = prepared.types
+        if made.op in REFINED:
+            types = rewriter.inferrer.refined(
+                made, [None if value is None else self._value_type(value) for value in inputs], types
+            )
+        self._deliver(node, made, types)
+
+    def _operand_key(self, node: EsNode, slot: int, value: Value | None) -> Hashable:
+        """What lowering, a body and inference may look at of an operand."""
+        if value is None:
+            tensor = node.inputs[slot]
+            if tensor is None:
+                return None
+            return constant_key(tensor.producer) if isinstance(tensor.producer, EsConst) else TOO_MUCH
+        known = self._value_type(value)
+        array = deciding_array(node.ops[0], value)
+        return known if array is None else (known, array.dtype, array.shape, array.tobytes())
+
+    def _build_anew(self, node: EsNode, key: Key | None) -> None:
+        rewriter = self.rewriter
         lowered = lower_node(node, self.model, rewriter.registry, self._type_of)
-        stem = f"{rewriter.author.name}_{lowered.op.rpartition('::')[2]}"
         inputs: list[Value | None] = []
         for operand in lowered.inputs:
-            if operand is None:
-                inputs.append(None)
-            elif isinstance(operand, EsTensor):
-                inputs.append(self._value(operand))
-            else:
+            if isinstance(operand, np.ndarray):
                 inputs.append(self._constant(operand))
+            else:
+                inputs.append(None if operand is None else self._value(operand))
         types = [None if value is None else self._value_type(value) for value in inputs]
-        op, metadata = self._with_body(node, lowered, inputs, types)
-        name = self.model.fresh_name(stem)
+        op, of_match = self._with_body(node, lowered, inputs, types)
+        attributes = [encode_attribute(name, value) for name, value in lowered.attributes.items()]
+        original = lowered.op if op != lowered.op else ""
+        made = self._add(node, op, inputs, attributes, original)
+        try:
+            inferred = rewriter.inferrer.inferred(made, types)
+        except InferenceFailed as error:
+            raise Refused(f"types: {error}") from error
+        if key is not None and not of_match:
+            literals = [operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs]
+            rewriter.prepared[key] = Prepared(op, literals, attributes, original, self.model.function(op), inferred)
+        self._deliver(node, made, rewriter.inferrer.refined(made, types, inferred))
+
+    def _add(
+        self, node: EsNode, op: str, inputs: Sequence[Value | None], attributes: Sequence[onnx.AttributeProto], original: str
+    ) -> Node:
+        """Put a new node into the graph; it takes over the replaced values that it is to make."""
+        model = self.model
+        stem = f"{self.rewriter.author.name}_{(original or op).rpartition('::')[2]}"
+        name = model.fresh_name(stem)
         outputs: list[Value | str | None] = []
         for position, tensor in enumerate(node.outputs):
             old = self.taken.get(_key(tensor))
-            outputs.append(old if old is not None else name if position == 0 else self.model.fresh_name(stem))
-        made = self.graph.add_node(op, inputs, outputs, lowered.attributes, name=name, after=self.position, metadata=metadata)
+            outputs.append(old if old is not None else name if position == 0 else model.fresh_name(stem))
+        metadata = {**self.metadata, "gehost.op": original} if original else self.metadata
+        made = self.graph.add_node(op, inputs, outputs, attributes, name=name, after=self.position, metadata=metadata)
         made.generation = self.generation
         self.position = made
         self.made.append(made)
-        try:
-            inferred = rewriter.inferrer.node(made, types)
-        except InferenceFailed as error:
-            raise Refused(f"types: {error}") from error
-        for tensor, value, known in zip(node.outputs, made.outputs, inferred, strict=True):
+        return made
+
+    def _deliver(self, node: EsNode, made: Node, types: Sequence[ValueType | None]) -> None:
+        """Note what the outputs of ``node`` are in the model."""
+        for tensor, value, known in zip(node.outputs, made.outputs, types, strict=True):
             assert value is not None
             self.values[_key(tensor)] = value
             if _key(tensor) in self.taken:
@@ -196,21 +255,19 @@ class _Transaction:
 
     def _with_body(
         self, node: EsNode, lowered: LoweredNode, inputs: Sequence[Value | None], types: Sequence[ValueType | None]
-    ) -> tuple[str, dict[str, str]]:
-        """The operator name to write and the node's metadata; offers the body of a custom operator to the model."""
+    ) -> tuple[str, bool]:
+        """The operator name to write, and whether its body was made from this match; offers the body to the model."""
         op, attributes = lowered.op, lowered.attributes
         model, rewriter = self.model, self.rewriter
         if op.startswith("ai.onnx.") or "::" not in op:
-            return op, self.metadata
+            return op, False
         present = [value is not None for value in inputs]
         named = op_with_body(op, types, attributes, model, rewriter.registry, rewriter.inferrer, present)
         came = op in model.original_ops or (op in model.functions and op not in model.new_functions)
-        if named is None and not came:
-            function = function_of_region(self.region, inputs, self._outputs_of(node, op), attributes)
-            named = add_function(op, function, model)
-        if named is None or named == op:
-            return op, self.metadata
-        return named, {**self.metadata, "gehost.op": op}
+        if named is not None or came:
+            return named or op, False
+        function = function_of_region(self.region, inputs, self._outputs_of(node, op), attributes)
+        return add_function(op, function, model), True
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
         """The replaced values by position of the outputs of ``node``, which alone stands for the whole match."""
@@ -253,6 +310,7 @@ class _Transaction:
 
     def _forward(self, source: Value, value: Value) -> None:
         """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an ``Identity``."""
+        self.rewriter.rewired = True
         if not value.is_graph_output:
             for reader, slot in list(value.uses):
                 if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
@@ -266,10 +324,12 @@ class _Transaction:
 
     # -- finishing --------------------------------------------------------------------------------------------------
 
-    def _nothing_changed(self, old: Sequence[Step]) -> bool:
+    def _nothing_changed(self) -> bool:
         """Whether the outputs are computed by the same nodes again, one for one."""
-        new = [Step.of(node) for node in self.made]
-        if len(old) != len(new):
+        if len(self.made) != len(self.region.nodes):
+            return False
+        old, new = self._old(), list(map(Step.of, self.made))
+        if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False
         comparison = _Comparison(old, new)
         pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
@@ -312,26 +372,32 @@ class _Comparison:
 def _still_needed(region: Region) -> set[Node]:
     """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
     kept: set[Node] = set()
+    inside, graph = set(region.nodes), region.graph
+    if region.closed and not any(value is not None and value.producer in inside for value in region.inputs):
+        return kept
     for node in reversed(region.nodes):
         for value in node.outputs:
             if value is None:
                 continue
-            readers = [region.graph.reading_node(reader) for reader, _ in value.uses]
-            if value not in region.outputs:
-                needed = value in region.inputs or any(reader in kept or reader not in region.nodes for reader in readers)
-            else:
-                needed = any(reader in kept for reader in readers)
-            if needed:
+            replaced = value in region.outputs
+            if not replaced and value in region.inputs:
                 kept.add(node)
+                continue
+            for reader, _ in value.uses:
+                if reader not in inside:
+                    reader = graph.reading_node(reader)  # a body's reads are those of the node that holds it
+                if reader in kept or not (replaced or reader in inside):
+                    kept.add(node)
+                    break
     return kept
 
 
-_Key: TypeAlias = tuple[int, int]
+_Key: TypeAlias = tuple[object, int]
 
 
 def _key(tensor: EsTensor) -> _Key:
     """One key for all ``EsTensor`` objects of one output."""
-    return id(tensor.producer), tensor.index
+    return tensor.producer, tensor.index
 
 
 def _equal_constants(left: Value, right: Value) -> bool:
@@ -339,30 +405,3 @@ def _equal_constants(left: Value, right: Value) -> bool:
         return False
     a, b = left.array, right.array
     return a is not None and b is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def _provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
-    """``metadata_props`` of the new nodes; nodes that were made by passes give the origins that they carry."""
-    names: dict[str, None] = {}
-    types: dict[str, None] = {}
-    for node in nodes:
-        carried = node.metadata if node.proto.metadata_props else {}
-        names.update(dict.fromkeys(_carried(carried, "gehost.origin_nodes", node.label)))
-        types.update(dict.fromkeys(_carried(carried, "gehost.origin_types", node.op)))
-    metadata = {"gehost.pass": author.name, "gehost.vendor": author.vendor} if author.vendor else {"gehost.pass": author.name}
-    metadata["gehost.origin_nodes"] = json.dumps(list(names), ensure_ascii=False)
-    metadata["gehost.origin_types"] = json.dumps(list(types), ensure_ascii=False)
-    return metadata
-
-
-def _carried(metadata: Mapping[str, str], key: str, own: str) -> list[str]:
-    """The list under ``key``; ``own`` where there is none, or something that gehost did not write."""
-    if key not in metadata:
-        return [own]
-    try:
-        listed: Any = json.loads(metadata[key])
-    except ValueError:
-        return [own]
-    if not isinstance(listed, list):
-        return [own]
-    return [str(entry) for entry in cast("list[Any]", listed)]

@@ -153,4 +153,4 @@ class Side:
 
 
 def _content(array: np.ndarray[Any, Any]) -> Hashable:
-    return array.dtype.str, array.shape, array.tobytes()
+    return array.dtype, array.shape, array.tobytes()

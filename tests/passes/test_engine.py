@@ -62,6 +62,24 @@ def test_a_replacement_depends_on_the_alternative_that_was_found() -> None:
     assert op_types(result) == ["Abs", "Neg", "Exp"]
 
 
+def test_a_forwarded_tensor_makes_a_match_of_old_nodes() -> None:
+    class Forwarding(PatternFusionPass):
+        def Patterns(self) -> Any:
+            return Pattern(unary("Neg", "Abs"))
+
+        def Replacement(self, match: Any) -> Any:
+            return EsGraphBuilder("forwarding").CreateInput(0)
+
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x) => (float[2] y, float[2] z) {
+        a = Neg(x) b = Neg(a) c = Abs(b) d = Abs(c) y = Relu(d)
+        e = Abs(x) f = Abs(e) g = Abs(f) z = Abs(g)
+    }"""
+    result, record = run_pass(text, Forwarding)
+    assert record.replaced == 2, "d reads a once c has gone"
+    assert op_types(result) == ["Relu", "Abs", "Abs", "Abs", "Abs"]
+
+
 # -- counting -------------------------------------------------------------------------------------------------------
 
 

@@ -305,9 +305,51 @@ def test_an_output_that_the_node_has_not(find):
     assert find.outputs(text, lambda x: es.Dropout(x, num_outputs=2)[0]) == [["y"]], "nobody asks for the mask"
 
 
-def test_what_a_graph_must_hold_is_told_beforehand(find):
-    model = find.load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
-    pattern = find.pattern(lambda x: es.AnyOf("Relu", "Neg")(es.Exp(x)))
-    compiled = CompiledPattern(build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry()))
-    assert sorted(compiled.needs) == [("Exp",), ("Relu", "Neg")]
-    assert compiled.anchor_ops == ("Relu", "Neg")
+CHAINS = "g (float[2] x) => (float[2] y, float[2] z, float[2] w) { a = Exp(x) b = Neg(a) y = Relu(b) z = Relu(x) c = Exp(z) w = Relu(c) }"
+
+
+def compiled(find, describe, text=CHAINS, inputs=1):
+    model = find.load(text)
+    pattern = find.pattern(describe, inputs)
+    return CompiledPattern(build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())), model.graph
+
+
+@pytest.mark.parametrize(
+    ("describe", "wanted", "complete"),
+    [
+        (lambda x: es.Relu(es.Neg(es.Exp(x))), ["y"], False),
+        (lambda x: es.Relu(es.Neg(x)), ["y"], False),
+        (lambda x: es.Commutative(es.Add(es.Neg(x), x)), [], False),
+        (lambda x: es.Relu(x), ["y", "z", "w"], True),
+        (lambda x: es.Relu(es.Exp(x)), ["y", "z", "w"], True),
+        (lambda x: es.Relu(es.Alternatives(es.Neg(x), x)), ["y", "z", "w"], True),
+        (lambda x: es.AnyOf("Relu", "Sigmoid")(es.Neg(x)), ["y"], False),
+        (lambda x: [es.Relu(x), es.Tanh(x)], [], False),
+    ],
+    ids=["chain", "rare", "absent", "one", "not-rare", "alternatives", "any-of", "second-output"],
+)
+def test_candidates_are_reached_from_the_rarest_operator(find, describe, wanted, complete):
+    pattern, graph = compiled(find, describe)
+    found, all_of_them = pattern.candidates(graph)
+    assert ([node.label for node in found], all_of_them) == (wanted, complete)
+
+
+def test_candidates_that_a_new_node_brings(find):
+    pattern, graph = compiled(find, lambda x: es.Relu(es.Neg(es.Exp(x))))
+    nodes = {node.label: node for node in graph.nodes}
+    assert [[node.label for node in pattern.reached_from(nodes[name])] for name in ("a", "b", "y", "c", "z")] == [
+        ["y"], ["y"], ["y"], [], ["z"]
+    ]  # fmt: skip
+
+
+def test_a_reader_in_a_body_is_no_candidate(find):
+    text = """g (bool c, float[2] x) => (float[2] y, float[2] z) { n = Neg(x) y = Relu(n) u = Relu(x) v = Relu(u)
+        z = If (c) <then_branch = t () => (float[2] p) { p = Relu(n) }, else_branch = e () => (float[2] q) { q = Neg(v) }> }"""
+    pattern, graph = compiled(find, lambda x: es.Relu(es.Neg(x)), text)
+    assert [node.label for node in pattern.candidates(graph)[0]] == ["y"]
+
+
+def test_a_commuting_reader_is_reached_through_any_operand(find):
+    text = "g (float[2] x, float[2] z) => (float[2] y, float[2] u, float[2] v) { n = Neg(x) y = Add(z, n) u = Add(x, z) v = Add(z, z) }"
+    pattern, graph = compiled(find, lambda x, z: es.Commutative(es.Neg(x) + z), text, 2)
+    assert [node.label for node in pattern.candidates(graph)[0]] == ["y"]

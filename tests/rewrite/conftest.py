@@ -16,7 +16,8 @@ from gehost.ops import OpRegistry
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import Pattern, PatternMatcher
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import Rewriter
 
 ort = pytest.importorskip("onnxruntime")
 

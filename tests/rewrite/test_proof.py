@@ -214,9 +214,8 @@ def test_before_inference_types_are_inferred_from_what_is_there():
     model = untyped("g (float[N, 3] x) => (float[N, 3] z) { t = Neg(x) y = Neg(t) z = Relu(y) }")
     x, y = model.graph.values["x"], model.graph.values["y"]
     assert y.type is None
-    proof = TypeProof(
-        [x], [Step.of(node) for node in list(model.graph.nodes)[:2]], Inferrer(model, OpRegistry()), shape_proven=False
-    )
+    old = [Step.of(node) for node in list(model.graph.nodes)[:2]]
+    proof = TypeProof([x], lambda: old, Inferrer(model, OpRegistry()), shape_proven=False)
     assert str(proof.settle(y, None, x, x.type, [])) == "float[N,3]"
 
 
@@ -227,7 +226,7 @@ def test_the_unknown_and_the_known():
     steps = [Step.of(next(model.graph.nodes))]
 
     def settle(old, new, proven: bool = False):
-        return TypeProof([x], steps, Inferrer(model, OpRegistry()), shape_proven=proven).settle(y, old, x, new, [])
+        return TypeProof([x], lambda: steps, Inferrer(model, OpRegistry()), shape_proven=proven).settle(y, old, x, new, [])
 
     assert settle(None, None) is None
     with pytest.raises(Refused, match=r'unproven: the type of "y" is unknown, the replacement would have float\[N,3\]'):
@@ -249,7 +248,7 @@ def test_the_unknown_and_the_known():
 def test_what_is_no_tensor_must_be_the_same():
     model = untyped("g (seq(float[N]) s, float[N] x) => (seq(float[N]) y) { y = Identity(s) }")
     s, x, y = (model.graph.values[name] for name in "sxy")
-    proof = TypeProof([s, x], [Step.of(next(model.graph.nodes))], Inferrer(model, OpRegistry()), shape_proven=True)
+    proof = TypeProof([s, x], lambda: [Step.of(next(model.graph.nodes))], Inferrer(model, OpRegistry()), shape_proven=True)
     assert proof.settle(y, s.type, s, s.type, []) == s.type
     with pytest.raises(Refused, match="type: "):
         proof.settle(y, s.type, x, x.type, [])

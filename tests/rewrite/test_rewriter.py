@@ -18,7 +18,8 @@ from gehost.ir.ge import NodeIo
 from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.rewriter import MAX_GENERATIONS, Author, Rewriter
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import MAX_GENERATIONS, Rewriter
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y) { t = MatMul(x, w) y = Add(t, b) }"
 
@@ -310,7 +311,8 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import Pattern, PatternMatcher
-from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import Rewriter
 model = Model(onnx.parser.parse_model(sys.stdin.read()))
 builder = EsGraphBuilder("p")
 x, z = builder.CreateInputs(2)
@@ -348,3 +350,19 @@ def test_alternatives_stand_in_patterns_only(rewriting):
         work.replace(lambda x: es.Exp(es.Relu(x)), lambda x: es.Exp(es.Alternatives(es.Relu(x), x)))
     work.replace(lambda x: es.Exp(es.Alternatives(es.Relu(x), es.Neg(x))), es.Abs)
     assert work.ops == ["Abs", "Abs"]
+
+
+def test_an_operator_that_was_built_before_reads_what_it_is_given_now(rewriting):
+    work = rewriting("g (float[2] x, float[2] z) => (float[2] y) { a = Sub(x, z) y = Relu(a) }")
+    work.replace(lambda x, z: es.Relu(x - z), lambda x, z: es.Max(es.Neg(z - x), x - x), 2)
+    work.assert_equal()
+
+
+def test_parameters_tell_operators_apart_that_read_the_same(rewriting):
+    work = rewriting("g (float[2] x, double[2] z) => (double[2] y) { a = Cast <to = 11> (x) y = Add(a, z) }")
+    work.replace(
+        lambda x, z: es.Cast(x) + z,
+        lambda x, z: es.Cast(x, to=11) + es.Cast(es.Cast(x, to=6), to=11) * 0.0 + z,
+        2,
+    )
+    work.assert_equal()

@@ -1,0 +1,93 @@
+"""Where a match may be: nodes of the operator that makes output 0, reached from those of the pattern's rarest operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gehost.ir.graph import Graph, Node
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern
+
+_WALK_COST = 2
+"""How much dearer it is to reach a candidate than to look at one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A step from an operator of the pattern to one that reads it."""
+
+    output: int
+    reader: OpPattern
+    slots: range
+
+
+class Candidates:
+    """The nodes that may stand for ``anchor``, the operator of the pattern that makes output 0."""
+
+    def __init__(self, source: SourcePattern, anchor: OpPattern) -> None:
+        self._source = source
+        self._anchor = anchor
+        self._ways = _ways_to(anchor, source)
+
+    def of(self, graph: Graph) -> tuple[list[Node], bool]:
+        """Those of a graph as it is, in topological order, and whether they are all nodes of the anchor's operators."""
+        rarest, least, at_anchor = self._anchor, None, 0
+        for op in self._source.ops:
+            count = sum(len(graph.by_op.get(name, ())) for name in op.ops)
+            if count == 0:
+                return [], False
+            if op is self._anchor:
+                at_anchor = count
+            if op.index in self._ways and (least is None or count < least):
+                rarest, least = op, count
+        if least is None or least * _WALK_COST > at_anchor:
+            return graph.nodes_of(*self._anchor.ops), True
+        nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
+        return sorted(self._walk(nodes, rarest), key=_order), False
+
+    def reached_from(self, node: Node) -> list[Node]:
+        """Those of matches in which ``node`` is the newest."""
+        found: dict[Node, None] = {}
+        for op in self._source.ops:
+            if node.op in op.ops and (op is self._anchor or op.index in self._ways):
+                found.update(dict.fromkeys(self._walk([node], op)))
+        return list(found)
+
+    def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
+        """The nodes of the anchor's operator that nodes of ``op`` reach on the way that the pattern has."""
+        while op is not self._anchor:
+            way = self._ways[op.index]
+            reached: dict[Node, None] = {}
+            for node in nodes:
+                value = node.outputs[way.output] if way.output < len(node.outputs) else None
+                if value is None:
+                    continue
+                for reader, slot in value.uses:
+                    if (
+                        isinstance(reader, Node)
+                        and reader.op in way.reader.ops
+                        and slot in way.slots
+                        and reader.graph is node.graph
+                    ):
+                        reached[reader] = None
+            nodes, op = reached, way.reader
+        return nodes
+
+
+def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
+    """For each operator from which the anchor is reached, the first step of a shortest way."""
+    ways: dict[int, _Way] = {}
+    waiting = [anchor]
+    for reader in waiting:  # grows while it is walked
+        for slot, tensor in enumerate(reader.inputs):
+            if tensor is None or tensor is ANY or tensor.producer is None or tensor.producer == anchor.index:
+                continue
+            if tensor.producer not in ways:
+                slots = range(len(reader.inputs)) if reader.commutative else range(slot, slot + 1)
+                ways[tensor.producer] = _Way(tensor.slot, reader, slots)
+                waiting.append(source.ops[tensor.producer])
+    return ways
+
+
+def _order(node: Node) -> int:
+    return node.order

@@ -1,0 +1,71 @@
+"""What an operator of a replacement became once, kept by all that it depends on.
+
+A rule that fires a thousand times builds the same operators over and over. What lowering, a function body and inference
+make of one depends on the operator, its parameters and what is known of its operands, and on nothing else in one compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.es.graph import EsConst, EsNode
+from gehost.ir.types import DataType, ValueType
+
+_MOST_BYTES = 1024
+"""Constants of at most this many bytes are part of a key; an operator with a larger one is prepared anew each time."""
+_PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, type(None)})
+
+Key: TypeAlias = Hashable
+TOO_MUCH: Final = "too much"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One operator as it is written.
+
+    Attributes:
+        op: the operator's name in the model.
+        literals: for each input the array of a literal; None where it is the author's operand at that position.
+        attributes: encoded.
+        original: the custom operator that ``op`` stands for, where its body needed a name of its own.
+        body: the function that ``op`` calls.
+        types: of the outputs.
+    """
+
+    op: str
+    literals: list[np.ndarray[Any, Any] | None]
+    attributes: list[onnx.AttributeProto]
+    original: str
+    body: onnx.FunctionProto | None
+    types: tuple[ValueType | None, ...]
+
+
+def key_of(node: EsNode, operands: Sequence[Hashable]) -> Key | None:
+    """What the outcome for ``node`` depends on; None where that is too much to be kept.
+
+    Args:
+        node: of a replacement.
+        operands: what matters of each operand; None for an absent one.
+    """
+    params: list[Hashable] = []
+    for name, given in node.params.items():
+        kind = type(given).__name__
+        if type(given) not in _PLAIN and not (kind in ("list", "tuple") and all(type(entry) in _PLAIN for entry in given)):
+            return None
+        params.append((name, kind, repr(given)))  # 1, 1.0 and True are equal, but not alike
+    if TOO_MUCH in operands:
+        return None
+    return node.ops, len(node.outputs), tuple(params), tuple(operands)
+
+
+def constant_key(constant: EsConst) -> Hashable:
+    """What matters of a constant of the replacement."""
+    array = constant.array
+    if array.nbytes > _MOST_BYTES or array.dtype == object:
+        return TOO_MUCH
+    return constant.literal, array.dtype, array.shape, array.tobytes()
