@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import copy
+import errno
+import io
 import math
 import os
+import signal
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gehost import __version__
-from gehost.errors import GehostError, NumbersDifferError, UsageError, VendorError, one_line
+from gehost.errors import GehostError, NumbersDifferError, OutputError, UsageError, VendorError, one_line
 
 if TYPE_CHECKING:
     from gehost.options import HostOptions
 
 _EXIT_CODES = """
 Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
-file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted.
+file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 terminated.
 """
+
+_LONGEST = 4000
+"""Characters of an error; models and vendors choose the names in it."""
 
 _vendors = click.option(
     "--vendors",
@@ -58,27 +65,30 @@ def cli() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
 def compile_(model: str, output: str, **given: Any) -> None:
     """Compile MODEL: run the vendors' passes at their stages and write the result."""
+    from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
 
     report_path, verbose = given.pop("report"), given.pop("verbose")
     given["cleanup"] = not given.pop("no_cleanup")
+    options = _options(given)
     if report_path is not None and not report_path.endswith(".json"):
         raise UsageError(f"--report {report_path}: wanted a file name that ends in .json")
     if report_path is not None:
         _check_report(report_path, model, output)
-    options = _options(given)
     progress = Progress()
-    host = Host(options, plugins=[("progress", progress)])
-    for passed_over in host.skipped if verbose else ():
-        click.echo(one_line(f"skipped: {passed_over}"), err=True)
-    with progress.showing(len(host.passes)):
-        report = host.compile(model, output)
+    with output_on_stderr():
+        host = Host(options, plugins=[("progress", progress)])
+        for passed_over in host.skipped if verbose else ():
+            click.echo(one_line(f"skipped: {passed_over}"), err=True)
+        with progress.showing(len(host.passes)):
+            report = host.compile(model, output)
     if report_path is not None:
         from gehost.ir.save import write_bytes_atomic
 
         write_bytes_atomic(report_path, report.to_json().encode())
-    print_report(report, output)
+    with _telling():
+        print_report(report, output)
     if report.verify and not report.verify["equal"]:
         raise NumbersDifferError(f"{output}: the numbers differ from those of {model}: {report.verify['summary']}")
 
@@ -88,15 +98,18 @@ def compile_(model: str, output: str, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
     """List the passes that the vendors bring, in the order in which they run."""
+    from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.stages import RUN_STAGES
 
-    host = Host(_options({"vendors": vendors}))
+    with output_on_stderr():
+        host = Host(_options({"vendors": vendors}))
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
         from gehost.tables import print_passes
 
-        print_passes(listed)
+        with _telling():
+            print_passes(listed)
         return
     import json
 
@@ -112,7 +125,8 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
         }
         for spec in listed
     ]
-    click.echo(json.dumps(rows, indent=2))
+    with _telling():
+        click.echo(json.dumps(rows, indent=2))
 
 
 def _check_report(path: str, model: str, output: str) -> None:
@@ -122,6 +136,21 @@ def _check_report(path: str, model: str, output: str) -> None:
         raise UsageError(f"--report {path}: this is the model; choose another name")
     if not os.path.isdir(os.path.dirname(real)):
         raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
+
+
+@contextmanager
+def _telling() -> Generator[None]:
+    """Where a command writes to standard output: a reader that went away ends it quietly, a full disk with an error."""
+    try:
+        yield
+        if sys.__stdout__ is not None:  # it is, where the process was started without one
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # else what is left over is an error again at the end
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def _tolerance(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
@@ -147,7 +176,8 @@ def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, fe
     result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
     if not result.equal:
         raise NumbersDifferError(result.summary())
-    click.echo(result.summary())
+    with _telling():
+        click.echo(result.summary())
 
 
 @cli.command()
@@ -157,13 +187,18 @@ def new(name: str, vendors: str) -> None:
     """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""
     from gehost.scaffold import write_pass
 
-    for path in write_pass(name, vendors):
-        click.echo(f"wrote {path}")
+    with _telling():
+        for path in write_pass(name, vendors):
+            click.echo(f"wrote {path}")
 
 
 def _options(given: dict[str, Any]) -> HostOptions:
     from gehost.options import from_environment
 
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(f"the working directory cannot be used: {error.strerror}; change into another one") from error
     return from_environment(given)
 
 
@@ -187,7 +222,19 @@ def _with_plugin_commands() -> click.Group:
 
 def main() -> None:
     """The ``gehost`` command: one line for each error a user can cause, and its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is no reason to fail
     sys.exit(run(sys.argv[1:]))
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, on the way of Ctrl-C: nothing takes it for an author's error, and temporary files go."""
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    raise _Terminated
 
 
 def run(arguments: list[str]) -> int:
@@ -200,8 +247,9 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
         return _fail(f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}", 2)
-    except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", 130)
+    except (click.Abort, KeyboardInterrupt) as error:
+        terminated = isinstance(error.__cause__ or error, _Terminated)
+        return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
     except Exception as error:  # noqa: BLE001 - the last resort: a user meets one line, not a traceback
         told = f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and report it)"
         return _fail(told, 1, error if show_traceback else None)
@@ -213,5 +261,8 @@ def _fail(message: str, code: int, error: BaseException | None = None) -> int:
         import traceback
 
         traceback.print_exception(error)
-    click.echo(f"gehost: {one_line(message)}", err=True)
+    told = one_line(message)
+    if len(told) > _LONGEST:
+        told = f"{told[: _LONGEST // 2]} … {told[-_LONGEST // 2 :]}"
+    click.echo(f"gehost: {told}", err=True)
     return code

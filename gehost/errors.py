@@ -15,6 +15,9 @@ from __future__ import annotations
 import os
 import traceback
 
+_LONGEST = 2000
+"""Characters of a message; a line of a terminal is for reading."""
+
 
 class GehostError(Exception):
     """Base of all errors that a user can cause; the message is one line that says what to do."""
@@ -73,8 +76,15 @@ def deepest_line(error: BaseException, inside: str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """What an error says; its type too, unless it is one of gehost's."""
-    text = str(error)
+    """What an error says, shortened where it says too much; its type too, unless it is one of gehost's."""
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as fault:  # noqa: BLE001 - an author's __str__ may raise anything
+        text = f"(its message cannot be read: {type(fault).__name__})"
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     if isinstance(error, GehostError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -58,6 +58,9 @@ def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None
 
     Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists. Dumps: ``DUMP_GRAPH_PATH``, else the working
     directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is also the level of dumps unless one was given.
+
+    Raises:
+        UsageError: an option or a variable has a value that there is not.
     """
     env = os.environ if environ is None else environ
     chosen = dict(given)
@@ -65,6 +68,8 @@ def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None
         listed = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
         chosen["vendors"] = listed or (["vendors"] if Path("vendors").is_dir() else [])
     level = env.get("DUMP_GE_GRAPH", "")
+    if level not in ("", "0", *_LEVELS):
+        raise UsageError(f"DUMP_GE_GRAPH={level}: wanted 1 (with weights), 2 (without), 3 (structure only) or 0 (no dumps)")
     if chosen.get("dump") is None:
         chosen["dump"] = env.get("DUMP_GRAPH_PATH") or ("." if level in _LEVELS else None)
     if chosen.get("dump_level") is None and level in _LEVELS:

@@ -88,7 +88,7 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
         ({}, {"DUMP_GE_GRAPH": "2"}, ".", 2),
         ({}, {"DUMP_GE_GRAPH": "3"}, ".", 3),
         ({}, {"DUMP_GE_GRAPH": "0"}, None, 2),
-        ({}, {"DUMP_GE_GRAPH": "yes"}, None, 2),
+        ({}, {"DUMP_GE_GRAPH": ""}, None, 2),
         ({}, {"DUMP_GRAPH_PATH": "there"}, "there", 2),
         ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": "there"}, "there", 1),
         ({}, {"DUMP_GE_GRAPH": "1", "DUMP_GRAPH_PATH": ""}, ".", 1),

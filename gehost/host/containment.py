@@ -1,32 +1,119 @@
-"""Loading somebody's file without letting it change the process around it."""
+"""Running somebody's code without letting it change the process around it."""
 
 from __future__ import annotations
 
+import locale
 import os
 import random
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any, TextIO
 
 import numpy as np
 
 
 @contextmanager
 def contained() -> Generator[None]:
-    """Put back the working directory, ``sys.path``, warning filters and the state of the global random generators."""
-    path, seed, numpy_seed = list(sys.path), random.getstate(), np.random.get_state(legacy=False)
-    try:
-        directory = os.getcwd()
-    except OSError:  # it was removed while we stood in it
-        directory = None
-    try:
-        with warnings.catch_warnings():
+    """Put back what vendor code may change of the process, however it ends.
+
+    That is: the working directory, ``sys.path``, modules that were loaded before, the standard streams, the recursion
+    limit, warning filters, numpy's error state, the locale, the handlers of interrupts, and the state of the global
+    random generators. Environment variables stay: what sets them for a library, sets them for its later calls too. Threads
+    and ``atexit`` are not looked at.
+    """
+    with ExitStack() as stack:
+        for restore in _state():
+            stack.callback(restore)
+        with warnings.catch_warnings(), np.errstate():
             yield
+
+
+@contextmanager
+def output_on_stderr() -> Generator[None]:
+    """Send what is written to standard output, also by native code and child processes, to standard error.
+
+    For a process of one's own only: descriptors belong to the whole process.
+    """
+    if sys.__stdout__ is None or sys.__stderr__ is None:  # the process was started without one
+        yield
+        return
+    _flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    os.dup2(2, 1)
+    try:
+        yield
     finally:
-        sys.path[:] = path
-        random.setstate(seed)
-        np.random.set_state(numpy_seed)
-        if directory is not None:
-            with suppress(OSError):
-                os.chdir(directory)
+        _flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _flush() -> None:
+    for stream in {sys.stdout, sys.__stdout__}:
+        if stream is not None and not stream.closed:
+            with suppress(OSError):  # told when the command writes for itself
+                stream.flush()
+
+
+def _state() -> Generator[Callable[[], Any]]:
+    """What puts back each thing that is kept."""
+    yield partial(random.setstate, random.getstate())
+    yield partial(np.random.set_state, np.random.get_state(legacy=False))
+    yield partial(_put_path, sys.path, list(sys.path))
+    yield partial(_put_modules, sys.modules, dict(sys.modules))
+    yield partial(setattr, sys, "stdin", sys.stdin)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream: TextIO | None = getattr(sys, name)
+        yield partial(_put_stream, name, stream, None if stream is None or stream.closed else number)
+    yield partial(sys.setrecursionlimit, sys.getrecursionlimit())
+    yield partial(_put_locale, locale.setlocale(locale.LC_ALL))
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        for number in (signal.SIGINT, signal.SIGTERM):
+            yield partial(_put_handler, number, signal.getsignal(number))
+    with suppress(OSError):  # it was removed while we stood in it
+        yield partial(_put_directory, os.getcwd())
+
+
+def _put_path(listed: list[str], entries: list[str]) -> None:
+    sys.path = listed
+    if listed != entries:
+        listed[:] = entries
+
+
+def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
+    """What was imported since stays; what was there and was replaced or removed comes back."""
+    sys.modules = table
+    table.update({name: module for name, module in before.items() if table.get(name) is not module})
+    for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        del table[name]
+
+
+def _put_stream(name: str, stream: TextIO | None, number: int | None) -> None:
+    """Put a stream back; one that was closed meanwhile is opened anew at its descriptor, which Python leaves open."""
+    if stream is not None and stream.closed and number is not None:
+        stream = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - it stays open
+    setattr(sys, name, stream)
+
+
+def _put_locale(name: str) -> None:
+    if locale.setlocale(locale.LC_ALL) != name:
+        locale.setlocale(locale.LC_ALL, name)
+
+
+def _put_handler(number: signal.Signals, handler: Any) -> None:
+    if handler is not None and signal.getsignal(number) is not handler:  # None: it was not set by Python
+        signal.signal(number, handler)
+
+
+def _put_directory(path: str) -> None:
+    with suppress(OSError):
+        if os.getcwd() == path:
+            return
+    with suppress(OSError):
+        os.chdir(path)

@@ -7,7 +7,8 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from gehost.errors import GehostError, ModelError, PassError, VendorError
+from gehost.errors import GehostError, ModelError, PassError, VendorError, described
+from gehost.host.containment import contained
 from gehost.host.context import CompileContext
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
@@ -60,7 +61,7 @@ class Executor:
         for hook in self._plugins.each(name):
             mark = self._model.mark()
             try:
-                with hook.blamed():
+                with contained(), hook.blamed():
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
                     raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
@@ -80,7 +81,8 @@ class Executor:
         start = time.perf_counter()
         mark, left = self._model.mark(), self._limit.left
         try:
-            self._call(spec, record)
+            with contained():
+                self._call(spec, record)
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
                 self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
@@ -122,7 +124,7 @@ class Executor:
         with running(context):
             with AuthorCode(context, "__init__"):
                 instance = spec.factory()
-            context.rewriter.shape_proven = getattr(instance, "shape_proven", False)
+                context.rewriter.shape_proven = bool(getattr(instance, "shape_proven", False))
             for graph in list(self._model.graphs):
                 if graph.owner is not None and not graph.owner.in_graph:
                     continue
@@ -137,8 +139,8 @@ class Executor:
     def _check(self, what: str) -> None:
         try:
             self._model.check()
-        except ModelError as error:
-            failure = PassError(f"{what}: {error}")
+        except Exception as error:  # an index that somebody took apart may raise anything
+            failure = PassError(f"{what}: {error if isinstance(error, ModelError) else described(error)}")
             failure.named = True
             raise failure from error
 
@@ -153,10 +155,13 @@ class Executor:
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()
         try:
-            hook(graph=self._model.graph, context=self._context)
+            with contained():
+                hook(graph=self._model.graph, context=self._context)
             if self._model.mark() > mark:
                 self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
             failure = PassError(str(error) if isinstance(error, PassError) and error.named else hook.told(error))
             failure.__cause__ = error
             self._undo(mark, failure)
@@ -166,8 +171,10 @@ class Executor:
     def _undo(self, mark: int, failure: GehostError) -> None:
         try:
             self._model.undo(mark)
-        except GehostError as error:  # somebody called Model.flush, save or commit in between
-            raise PassError(f"{failure}; what it did cannot be undone, so that the compile cannot go on: {error}") from failure
+            self._model.check()
+        except Exception as error:  # noqa: BLE001 - somebody called Model.flush, save or commit, or edited past the Graph's methods
+            told = described(error)
+            raise PassError(f"{failure}; what it did cannot be undone, so that the compile cannot go on: {told}") from failure
 
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:

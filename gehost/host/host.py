@@ -11,11 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import onnx
-import onnx.checker
 import onnx.inliner
 
-from gehost.errors import PassError, VendorError
+from gehost.errors import ModelError, PassError, VendorError, described
 from gehost.host import ge_style
+from gehost.host.containment import contained
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
@@ -24,10 +24,10 @@ from gehost.host.plugins import Plugins, installed_plugins
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
-from gehost.host.vendors import VendorModules, find_vendor_files
+from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
+from gehost.ir.admit import admit, checker_finding
 from gehost.ir.model import Model, collector_spared
-from gehost.ir.skeleton import skeleton
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
@@ -79,7 +79,7 @@ class Host:
     def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
         for hook in self._plugins.each(name):
             try:
-                with hook.blamed():
+                with contained(), hook.blamed():
                     hook(registry=registry)
             except VendorError as error:
                 self._go_on_or_raise(error)
@@ -94,15 +94,16 @@ class Host:
         loaded: list[tuple[str, ModuleType]] = []
         for file in files:
             try:
-                with self.passes.loading(file.vendor):
+                with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
                     Plugins([plugin])  # proves its hooks, while it can still be left out
                     collectors.call("gehost_collect_passes", module=plugin[1], registry=self.passes)
                     self._add_ops([*loaded, plugin])
-            except VendorError as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything
                 self._add_ops(loaded)
-                named = str(file.directory) in str(error)
-                self._go_on_or_raise(error if named else VendorError(f"{file.path}: {error}"))
+                self._go_on_or_raise(fault_of(error, file))
             else:
                 loaded.append(plugin)
         return loaded
@@ -154,9 +155,14 @@ class Host:
         with ExitStack() as stack:
             with self._modules.installed():
                 with self._timed(report, "load"):
-                    model = self._inlined(load(), report)
+                    model = load()
+                with self._timed(report, "check"):
+                    admit(model)
+                if self.options.inline_functions and model.functions:
+                    with self._timed(report, "inline"):
+                        model = _inlined(model, report)
+                stack.enter_context(collector_spared(model))
                 stack.callback(model.close)
-                stack.enter_context(collector_spared())
                 self._compile(model, report)
             yield model
 
@@ -166,42 +172,48 @@ class Host:
         with self._timed(report, "verify"):
             report.verify = compare(before, after).as_dict()
 
-    def _inlined(self, model: Model, report: Report) -> Model:
-        if not self.options.inline_functions or not model.functions:
-            return model
-        model.close()
-        inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
-        if inlined.functions:
-            left = ", ".join(inlined.functions)
-            report.problems.append(f"not inlined, as they import another opset than the model: {left}")
-        return inlined
-
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
-        with self._timed(report, "check"):
-            findings = _findings(model)
         context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
         executor = Executor(context, self._plugins, self.passes, self._disabled)
         executor.look("gehost_compile_started", context=context)
         for stage in RUN_STAGES:
             if stage is CustomPassStage.kAfterInferShape:
                 with self._timed(report, "infer_shape"):
-                    failure = infer_model(model, context.inferrer)
-                if failure:
-                    report.problems.append(f"shape inference gave up: {failure}")
+                    self._infer(context)
             if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
                 with self._timed(report, "cleanup"):
-                    report.cleanup = asdict(clean_up(model, self.ops, context.inferrer))
-                    model.commit()
+                    self._clean_up(context)
             with self._timed(report, "passes"):
                 executor.run_stage(stage)
         with self._timed(report, "check"):
-            _final_check(model, findings, report)
+            _final_check(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.look("gehost_compile_finished", context=context)
+
+    def _infer(self, context: CompileContext) -> None:
+        try:
+            failure = infer_model(context.model, context.inferrer)
+        except VendorError as error:  # the shape function or the body of a custom operator
+            if not self.options.keep_going:
+                raise
+            failure = str(error)
+        if failure:
+            context.report.problems.append(f"shape inference gave up: {failure}")
+
+    def _clean_up(self, context: CompileContext) -> None:
+        mark = context.model.mark()
+        try:
+            context.report.cleanup = asdict(clean_up(context.model, self.ops, context.inferrer))
+        except VendorError as error:  # as above
+            if not self.options.keep_going:
+                raise
+            context.model.undo(mark)
+            context.report.problems.append(f"clean-up gave up: {error}")
+        context.model.commit()
 
     @staticmethod
     @contextmanager
@@ -213,29 +225,37 @@ class Host:
             report.seconds[what] = report.seconds.get(what, 0.0) + time.perf_counter() - start
 
 
-def _findings(model: Model) -> str:
-    """What ``onnx.checker`` says of a model, "" when it is content; weights are not looked at."""
-    copy = skeleton(model.flush(), lambda _: False)
-    stated = {info.name for info in copy.graph.input}
-    for tensor in copy.graph.initializer:
-        if tensor.name not in stated:
-            copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    del copy.graph.initializer[:]
+def _inlined(model: Model, report: Report) -> Model:
+    """The model with the bodies of its functions in place of their calls, as far as ONNX's inliner does it.
+
+    Raises:
+        ModelError: what comes out is not valid.
+    """
+    model.close()
     try:
-        onnx.checker.check_model(copy)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
-    except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        return " ".join(str(error).split())
-    return ""
+        inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
+        admit(inlined)
+    except (ModelError, RuntimeError) as error:
+        told = str(error).removeprefix(f"{model}: ")
+        raise ModelError(f"{model}: its functions cannot be inlined: {told}; compile without inline_functions") from error
+    if inlined.functions:
+        left = ", ".join(inlined.functions)
+        report.problems.append(f"not inlined, as they import another opset than the model: {left}")
+    return inlined
 
 
-def _final_check(model: Model, before: str, report: Report) -> None:
-    """Prove the index, and that ``onnx.checker`` finds nothing where it found nothing in the input.
+def _final_check(model: Model, report: Report) -> None:
+    """Prove the index, and that ``onnx.checker`` is as content as it was with the input.
 
     Raises:
         PassError: it does; names the passes that changed something.
     """
-    model.check()
-    after = _findings(model)
-    if after and not before:
+    try:
+        model.check()
+    except Exception as error:  # the input was proven when it was loaded: somebody edited past the Graph's methods
+        ran = [record.name for record in report.passes if record.status in ("done", "not changed")]
+        raise PassError(f"the graph is not sound after {', '.join(ran) or 'hooks'}: {described(error)}") from error
+    finding = checker_finding(model)
+    if finding:
         changed = [record.name for record in report.passes if record.status == "done"]
-        raise PassError(f"the model is not valid after {', '.join(changed) or 'clean-up and hooks'}: {after}")
+        raise PassError(f"the model is not valid after {', '.join(changed) or 'clean-up and hooks'}: {finding}")

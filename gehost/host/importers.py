@@ -53,11 +53,11 @@ class ImporterRegistry:
             proto: Any = importer(path)
             if not isinstance(proto, onnx.ModelProto):
                 raise TypeError(f"it must return a ModelProto, got {proto!r}")
-        except GehostError:
+        except (GehostError, KeyboardInterrupt):
             raise
         except OSError as error:
             raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             where = deepest_line(error, importer.__code__.co_filename) if hasattr(importer, "__code__") else ""
             raise VendorError(
                 f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: {described(error)}"

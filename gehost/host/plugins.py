@@ -44,9 +44,9 @@ class Hook:
         """Turn whatever a call raises into a ``VendorError`` that names the plugin; gehost's own errors go through."""
         try:
             yield
-        except GehostError:
+        except (GehostError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise VendorError(self.told(error)) from error
 
 
@@ -69,13 +69,17 @@ class Plugins:
         manager = self._manager
         path: str | None = getattr(plugin, "__file__", None) if isinstance(plugin, ModuleType) else None
         what = f"{path}: plugin {name}" if path else f"plugin {name}"
+        if manager.has_plugin(name) or manager.is_registered(plugin):
+            raise VendorError(f"{what}: two plugins have this name, or one was given twice; take one away")
         try:
             manager.register(plugin, name)
             manager.check_pending()
         except pluggy.PluginValidationError as error:
             raise VendorError(f"{what}: {' '.join(str(error).split())}; gehost/host/hookspecs.py lists the hooks") from error
-        except ValueError as error:
-            raise VendorError(f"{what}: two plugins have this name, or one was given twice; take one away") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # pluggy looks at everything that the plugin holds
+            raise VendorError(f"{what}: {described(error)}") from error
         for caller in manager.get_hookcallers(plugin) or ():
             if any(found.wrapper or found.hookwrapper for found in caller.get_hookimpls() if found.plugin is plugin):
                 raise VendorError(
@@ -116,5 +120,7 @@ def installed_plugins() -> list[tuple[str, Any]]:
 def _load(entry: EntryPoint) -> Any:
     try:
         return entry.load()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise VendorError(f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}") from error

@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
 from gehost.host.containment import contained
@@ -45,6 +46,13 @@ def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[Ven
     Raises:
         UsageError: a root is no directory that can be read, or is itself a vendor's.
     """
+    try:
+        return _find(roots)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: cannot look for vendor files: {error.strerror}") from error
+
+
+def _find(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], list[str]]:
     found: list[VendorFile] = []
     skipped: list[str] = []
     loaded: set[str] = set()
@@ -55,7 +63,7 @@ def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[Ven
         for vendor in _vendors_of(root, skipped):
             directory = root / vendor / PASSES_DIR
             package, number = _free_package(vendor, packages)
-            for entry in _listed(directory):
+            for entry in sorted(os.listdir(directory)):
                 path, reason = _loadable(directory / entry)
                 real = os.path.realpath(path)
                 if not reason and real in loaded:
@@ -80,7 +88,7 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
             f"{root}: this is one vendor's directory of passes; give the one that holds the vendor: {root.parent.parent}"
         )
     vendors: list[str] = []
-    for entry in _listed(root):
+    for entry in sorted(os.listdir(root)):
         if not (root / entry).is_dir():
             continue
         if entry.startswith(("_", ".")):
@@ -90,13 +98,6 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
         else:
             vendors.append(entry)
     return vendors
-
-
-def _listed(directory: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError as error:
-        raise UsageError(f"{directory}: cannot read the directory: {error.strerror}") from error
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
@@ -126,11 +127,11 @@ class VendorModules:
 
     @contextmanager
     def installed(self) -> Generator[None]:
-        """Make relative imports of these modules work; what they print goes to stderr."""
+        """Make relative imports of these modules work; what they print goes to stderr, what they change is put back."""
         before = _take_vendor_modules()
         sys.modules.update(self._modules)
         try:
-            with redirect_stdout(sys.stderr):
+            with contained(), redirect_stdout(sys.stderr):
                 yield
         finally:
             self._modules = _take_vendor_modules()
@@ -154,7 +155,9 @@ class VendorModules:
         try:
             with contained():
                 return _import(file)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             for name in set(sys.modules) - before:
                 if f"{name}.".startswith(f"{file.module_name}."):
                     del sys.modules[name]
@@ -195,9 +198,20 @@ def _forget_strays(before: set[str], directory: Path) -> None:
     """Drop modules that a vendor imported from its own directory by way of ``sys.path``: the next vendor has its own."""
     inside = os.path.join(directory, "")
     for name in set(sys.modules) - before:
-        path = getattr(sys.modules[name], "__file__", None)
+        module: Any = sys.modules[name]  # a vendor may put there what it likes
+        path = module.__dict__.get("__file__") if issubclass(type(module), ModuleType) else None
         if isinstance(path, str) and path.startswith(inside) and not name.startswith(PACKAGE):
             del sys.modules[name]
+
+
+def fault_of(error: BaseException, file: VendorFile) -> VendorError:
+    """Whatever went wrong with a vendor file after it was imported, as an error that names it."""
+    if isinstance(error, VendorError) and str(file.directory) in str(error):
+        return error
+    where = str(file.path) if isinstance(error, VendorError) else _fault(error, file)
+    failure = VendorError(f"{where}: {described(error)}")
+    failure.__cause__ = error
+    return failure
 
 
 def _fault(error: BaseException, file: VendorFile) -> str:

@@ -29,18 +29,23 @@ class Contents:
 
     def __init__(self) -> None:
         self._known: dict[Value, Elements | None] = {}
+        self._unknown: dict[Value, Elements | None] = {}
+        """What the present walk did not find; the next one may."""
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
         """The elements of an integer vector or scalar; None where not even their number is known."""
         if value is None or depth == 0 or (value.dtype is not None and value.dtype not in _INTEGERS):
             return None
-        if value in self._known:
-            return self._known[value]
+        if depth == _DEPTH:
+            self._unknown.clear()
+        for known in (self._known, self._unknown):
+            if value in known:
+                return known[value]
         found = self._find(value, depth)
         if found is None:
             found = _unknown_elements(value)
-        if found is not None and any(dim is not None for dim in found):
-            self._known[value] = found
+        is_known = found is not None and any(dim is not None for dim in found)
+        (self._known if is_known else self._unknown)[value] = found
         return found
 
     def _find(self, value: Value, depth: int) -> Elements | None:
@@ -58,8 +63,7 @@ class Contents:
         if node.op in _PASSED_ON:
             return first if value.rank in (0, 1) else None
         if node.op == "Concat":
-            parts = [self.of(part, depth - 1) for part in node.inputs]
-            return None if any(part is None for part in parts) else tuple(dim for part in parts for dim in part or ())
+            return self._joined(node, depth)
         if node.op == "Gather" and first is not None:
             return _gather(node, first, self.of(node.input(1), depth - 1))
         if node.op == "Slice" and first is not None:
@@ -68,6 +72,15 @@ class Contents:
         if node.op == "Reshape":
             return first if value.rank in (0, 1) else None
         return None
+
+    def _joined(self, node: Node, depth: int) -> Elements | None:
+        joined: list[Dim] = []
+        for part in node.inputs:
+            elements = self.of(part, depth - 1)
+            if elements is None or len(joined) + len(elements) > _MOST:
+                return None
+            joined.extend(elements)
+        return tuple(joined)
 
 
 def _unknown_elements(value: Value) -> Elements | None:

@@ -9,14 +9,16 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.errors import GehostError, VendorError
+from gehost.errors import GehostError, VendorError, described
+from gehost.infer.bounds import grows_too_much
 from gehost.infer.contents import Contents, refine
+from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.types import TensorType, ValueType, decode_type, dtype_from_number, encode_type
+from gehost.ir.types import Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
 from gehost.ops import OpDef, OpRegistry
 
 _DATA_LIMIT = 1024
@@ -132,25 +134,18 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else schema_at(domain, op_type, version)
-        if schema is None:
+        if schema is None or grows_too_much(op, map(_shape_of, types)):
             return (None,) * len(proto.output)
-        given_types: dict[str, onnx.TypeProto] = {}
-        given_data: dict[str, onnx.TensorProto] = {}
-        for name, known, array in zip(proto.input, types, arrays, strict=True):
-            if name:
-                given_types[name] = onnx.TypeProto() if known is None else encode_type(known)
-                if array is not None:
-                    given_data[name] = tensors.from_numpy(array, name)
         imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
-        named = _with_all_outputs(proto)
-        try:
-            inferred = onnx.shape_inference.infer_node_outputs(schema, named, given_types, given_data, opset_imports=imports)
-        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-            unknown = any(name and known is None for name, known in zip(proto.input, types, strict=True))
-            if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
-                return (None,) * len(proto.output)  # it may only miss an input's type, or what a body captures
-            raise InferenceFailed(" ".join(str(error).split())) from error
-        return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+        said = _ask_onnx(schema, proto, types, arrays, imports)
+
+        def ask(others: Sequence[ValueType | None]) -> tuple[ValueType | None, ...] | None:
+            try:
+                return _ask_onnx(schema, proto, others, arrays, imports)
+            except InferenceFailed:
+                return None
+
+        return tuple(checked(op, types, said, ask))
 
     def _through_body(
         self,
@@ -162,6 +157,8 @@ class Inferrer:
     ) -> tuple[ValueType | None, ...]:
         if op in self._inside:
             return (None,) * len(call.output)  # it calls itself, which ONNX forbids
+        if len(call.output) > len(body.output):
+            raise InferenceFailed(f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}")
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -179,6 +176,35 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def _ask_onnx(
+    schema: onnx.defs.OpSchema,
+    proto: onnx.NodeProto,
+    types: Sequence[ValueType | None],
+    arrays: Sequence[np.ndarray[Any, Any] | None],
+    imports: list[onnx.OperatorSetIdProto],
+) -> tuple[ValueType | None, ...]:
+    given_types: dict[str, onnx.TypeProto] = {}
+    given_data: dict[str, onnx.TensorProto] = {}
+    for name, known, array in zip(proto.input, types, arrays, strict=True):
+        if name:
+            given_types[name] = onnx.TypeProto() if known is None else encode_type(known)
+            if array is not None:
+                given_data[name] = tensors.from_numpy(array, name)
+    named = spelled_out(_with_all_outputs(proto))
+    try:
+        inferred = onnx.shape_inference.infer_node_outputs(schema, named, given_types, given_data, opset_imports=imports)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        unknown = any(name and known is None for name, known in zip(proto.input, types, strict=True))
+        if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
+            return (None,) * len(proto.output)  # it may only miss an input's type, or what a body captures
+        raise InferenceFailed(" ".join(str(error).split())) from error
+    return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+
+
+def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
+    return known.shape if isinstance(known, TensorType) else None
 
 
 def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
@@ -207,10 +233,10 @@ def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueT
     where = f"{definition.origin}: the shape function of {definition.name}"
     try:
         made = tuple(definition.shape(given, {**definition.defaults, **attributes}))
-    except GehostError:
+    except (GehostError, KeyboardInterrupt):
         raise
-    except Exception as error:  # an author's code may raise anything
-        raise VendorError(f"{where} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # an author's code may raise anything
+        raise VendorError(f"{where} failed: {described(error)}") from error
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
     return made[: len(proto.output)]

@@ -8,7 +8,9 @@ import onnx
 import onnx.shape_inference
 
 from gehost.errors import ModelError
+from gehost.infer.bounds import WATCHED, leave_out
 from gehost.infer.contents import merge_types
+from gehost.infer.doubts import DOUBTED, prepare
 from gehost.infer.local import InferenceFailed, Inferrer
 from gehost.ir import tensors
 from gehost.ir.graph import Graph
@@ -35,6 +37,10 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
     for tensor in copy.graph.initializer:
         if tensor.external_data:
             _embed(tensor, model.base_dir)
+    if model.functions or any(op in graph.by_op for graph in model.graphs for op in DOUBTED):
+        prepare(copy)
+    if model.functions or any(op in graph.by_op for graph in model.graphs for op in WATCHED):
+        leave_out(copy)
     try:
         inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gehost.errors import ModelError
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, op_name
 
 
 def check_graph(graph: Graph) -> None:
@@ -27,6 +27,8 @@ def check_graph(graph: Graph) -> None:
 
 def _check_node(node: Node, where: str) -> None:
     graph = node.graph
+    if node.op != op_name(node.proto.domain, node.proto.op_type):
+        raise ModelError(f"{where}: the operators of {node!r} and of its protobuf differ")
     if [value.name if value is not None else "" for value in node.inputs] != list(node.proto.input):
         raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
     if [value.name if value is not None else "" for value in node.outputs] != list(node.proto.output):

@@ -1,4 +1,7 @@
-"""The single steps of an edit, each writing protobuf and index together; ``Graph`` composes and journals them."""
+"""The single steps of an edit, each writing protobuf and index together; ``Graph`` journals and composes them.
+
+What takes an edit back does so from any point that the edit came to; see ``Journal``.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from typing import Any
 
 import onnx
 
+from gehost.ir.links import link, unlink
 from gehost.ir.node import Node, Value
 from gehost.ir.types import ValueType
 
 
 def put_input(node: Node, slot: int, value: Value | None) -> None:
-    old = node.inputs[slot]
+    old, name = node.inputs[slot], value.name if value is not None else ""
     if old is not None:
-        del old.uses[node, slot]
+        old.uses.pop((node, slot), None)
     node.inputs[slot] = value
-    node.proto.input[slot] = value.name if value is not None else ""
+    node.proto.input[slot] = name
     if value is not None:
         value.uses[node, slot] = None
 
@@ -57,9 +61,10 @@ def put_metadata(node: Node, key: str, text: str | None) -> None:
     if text is None:
         if present is not None:
             del entries[present]
-        return
-    entry = entries.add() if present is None else entries[present]
-    entry.key, entry.value = key, text
+    elif present is None:
+        entries.add(key=key, value=text)
+    else:
+        entries[present].value = text
 
 
 def put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
@@ -79,41 +84,42 @@ def use_inputs(node: Node) -> None:
 def disuse_inputs(node: Node) -> None:
     for slot, value in enumerate(node.inputs):
         if value is not None:
-            del value.uses[node, slot]
+            value.uses.pop((node, slot), None)
     for body in node.bodies:
         for reader, slot, value in body.captured():
-            del value.uses[reader, slot]
+            value.uses.pop((reader, slot), None)
 
 
 def forget_value(value: Value, remade: bool) -> None:
     graph = value.graph
-    del graph.values[value.name]
+    graph.values.pop(value.name, None)
     if not remade:
         graph.remade.discard(value.name)
 
 
 def undo_add_node(node: Node) -> None:
     disuse_inputs(node)
-    node.graph.unlink(node)
+    unlink(node.graph, node)
 
 
 def undo_remove_node(node: Node, before: Node | None) -> None:
+    unlink(node.graph, node)
     for value in node.outputs:
         if value is not None:
             value.graph.values[value.name] = value
-    node.graph.link(node, before)
+    link(node.graph, node, before)
     use_inputs(node)
 
 
 def undo_move(node: Node, before: Node | None) -> None:
-    node.graph.unlink(node)
-    node.graph.link(node, before)
+    unlink(node.graph, node)
+    link(node.graph, node, before)
 
 
 def undo_add_initializer(value: Value) -> None:
-    assert value.initializer is not None
-    value.graph.dropped.append(value.initializer)
-    value.graph.dirty = True
+    if value.initializer is not None:
+        value.graph.dropped.append(value.initializer)
+        value.graph.dirty = True
 
 
 def undo_remove_initializer(value: Value) -> None:

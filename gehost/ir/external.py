@@ -111,7 +111,18 @@ def location_problem(location: str) -> str | None:
     return None
 
 
-def locate(tensor: onnx.TensorProto, base_dir: str | None) -> ExternalLocation:
+def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) -> None:
+    """Prove that the data of external tensors can be read, looking at each file once.
+
+    Raises:
+        ModelError: as ``locate``.
+    """
+    seen: dict[str, tuple[str, int]] = {}
+    for tensor in tensors:
+        locate(tensor, base_dir, seen)
+
+
+def locate(tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple[str, int]] | None = None) -> ExternalLocation:
     """Where the data of an external tensor lies; nothing is opened.
 
     Of the entries, ``location``, ``offset`` and ``length`` are used; ``checksum`` is not verified, as that would
@@ -120,6 +131,7 @@ def locate(tensor: onnx.TensorProto, base_dir: str | None) -> ExternalLocation:
     Args:
         tensor: one for which ``is_external`` holds.
         base_dir: the model's directory; "" is the working directory, None a model that came without a file.
+        seen: absolute path and size of files by location, which are not looked at again; more are added.
 
     Raises:
         ModelError: the entries are malformed, the region does not fit dimensions and element type or is not within
@@ -138,7 +150,11 @@ def locate(tensor: onnx.TensorProto, base_dir: str | None) -> ExternalLocation:
         raise ModelError(
             f"{who}: its external data has length {length}, but its type and shape take {size} bytes; export the model again"
         )
-    path, file_size = _regular_file(entries.get("location", ""), os.path.abspath(base_dir), who)
+    location = entries.get("location", "")
+    found = None if seen is None else seen.get(location)
+    path, file_size = found or _regular_file(location, os.path.abspath(base_dir), who)
+    if seen is not None:
+        seen[location] = path, file_size
     if offset + length > file_size:
         raise ModelError(
             f"{who}: bytes {offset} to {offset + length} are not within {_show(path)}, which has {file_size}; "
@@ -257,17 +273,22 @@ def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
 
 def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor with external data: initializers and attributes, in bodies, functions and training graphs too."""
+    return filter(is_external, all_tensors(proto))
+
+
+def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that a model holds; of a sparse one its values and its indices."""
     graphs = deque([proto.graph])
     for training in proto.training_info:
         graphs += (training.initialization, training.algorithm)
     for function in proto.functions:
-        yield from filter(is_external, _attribute_tensors(function.attribute_proto, graphs))
-        yield from filter(is_external, _attribute_tensors(_attributes(function.node), graphs))
+        yield from _attribute_tensors(function.attribute_proto, graphs)
+        yield from _attribute_tensors(_attributes(function.node), graphs)
     while graphs:
         graph = graphs.popleft()
-        yield from filter(is_external, graph.initializer)
-        yield from filter(is_external, _sparse_tensors(graph.sparse_initializer))
-        yield from filter(is_external, _attribute_tensors(_attributes(graph.node), graphs))
+        yield from graph.initializer
+        yield from _sparse_tensors(graph.sparse_initializer)
+        yield from _attribute_tensors(_attributes(graph.node), graphs)
 
 
 def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
@@ -294,8 +315,8 @@ def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[
             case onnx.AttributeProto.GRAPHS:
                 graphs.extend(attribute.graphs)
             case onnx.AttributeProto.UNDEFINED:  # written before IR version 2: the field that is set tells
-                yield from (attribute.t, *attribute.tensors)
-                graphs.extend((attribute.g, *attribute.graphs))
+                yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
+                graphs.extend((*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs))
             case _:
                 pass
 

@@ -37,15 +37,17 @@ from gehost.ir.edits import (
     undo_remove_node,
     use_inputs,
 )
+from gehost.ir.links import ORDER_GAP, link, unlink
 from gehost.ir.node import Node, Value, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
 
-__all__ = ["GRAPH_KINDS", "ORDER_GAP", "Graph", "Node", "Value", "iter_graphs", "op_name", "split_op"]
+__all__ = ["CONSTANTS_OF_ALL_TYPES", "GRAPH_KINDS", "ORDER_GAP", "Graph", "Node", "Value", "iter_graphs", "op_name", "split_op"]
 
-ORDER_GAP = 1 << 24
+CONSTANTS_OF_ALL_TYPES = 9
+"""The opset since which a ``Constant`` node may be of other element types than floats."""
 GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
@@ -142,7 +144,7 @@ class Graph:
     def subgraphs(self) -> list[Graph]:
         """All nested bodies, depth first, each before its own."""
         found: list[Graph] = []
-        for node in self.nodes:
+        for node in self.nodes_of(*self.model.body_ops):
             for body in node.bodies:
                 found.append(body)
                 found.extend(body.subgraphs())
@@ -183,9 +185,11 @@ class Graph:
             metadata: its ``metadata_props``.
 
         Raises:
-            GehostError: an output has the name of another tensor.
+            GehostError: an output has the name of another tensor, or ``after`` is not in this graph.
             TypeError: an attribute is of no kind that ONNX has.
         """
+        if after is not None:
+            self._own(after)
         encoded = attributes
         if isinstance(encoded, Mapping):
             encoded = [encode_attribute(key, value) for key, value in encoded.items()]
@@ -198,6 +202,7 @@ class Graph:
         if name:
             self.model.names.use(name)
         domain, op_type, interned = spelled(op)
+        self.dirty = True  # what is added here goes, unless the node comes into the list
         proto = self.proto.node.add(op_type=op_type, domain=domain or None, name=name or None)
         proto.input.extend([value.name if value is not None else "" for value in inputs])
         proto.output.extend([value.name if value is not None else "" for value in values])
@@ -212,8 +217,8 @@ class Graph:
                 if outputs[slot] is value:  # a new one is forgotten as a whole
                     self._journal(put_producer, value, value.producer, value.index)
                 value.producer, value.index = node, slot
-        self.link(node, after)
         self._journal(undo_add_node, node)
+        link(self, node, after)
         if any(attribute.type in GRAPH_KINDS for attribute in encoded):
             self.model.index_bodies(node)
         use_inputs(node)
@@ -223,18 +228,18 @@ class Graph:
         """Remove a node whose outputs nobody reads; its bodies go with it.
 
         Raises:
-            GehostError: an output is still read.
+            GehostError: an output is still read, or the node is not in this graph.
         """
+        self._own(node)
         for value in node.outputs:
             if value is not None and value.producer is node and value.uses:
                 raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
+        self._journal(undo_remove_node, node, node.prev)
         disuse_inputs(node)
         for value in node.outputs:
             if value is not None and value.producer is node:
                 del self.values[value.name]
-        before = node.prev
-        self.unlink(node)
-        self._journal(undo_remove_node, node, before)
+        unlink(self, node)
 
     def new_value(self, name: str) -> Value:
         """A value of this graph that nothing makes yet.
@@ -245,8 +250,9 @@ class Graph:
         if self.find(name) is not None:
             raise GehostError(f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name')
         self.model.names.use(name)
-        value = self.values[name] = Value(self, name)
+        value = Value(self, name)
         self._journal(forget_value, value, name in self.remade)
+        self.values[name] = value
         self.remade.add(name)
         return value
 
@@ -255,8 +261,8 @@ class Graph:
         old = node.inputs[slot]
         if old is value:
             return
-        put_input(node, slot, value)
         self._journal(put_input, node, slot, old)
+        put_input(node, slot, value)
 
     def redirect(self, old: Value, new: Value) -> None:
         """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""
@@ -270,8 +276,8 @@ class Graph:
         assert node is not None
         spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
         spare.stated = value.stated
-        put_output(node, slot, spare)
         self._journal(put_output, node, slot, value)
+        put_output(node, slot, spare)
         return spare
 
     def set_attribute(self, node: Node, name: str, value: Any) -> None:
@@ -291,14 +297,18 @@ class Graph:
             new = encode_attribute(name, value)
         if any(attribute is not None and attribute.type in GRAPH_KINDS for attribute in (old, new)):
             raise GehostError(f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add a new node')
-        put_attribute(node, name, new)
         self._journal(put_attribute, node, name, old, position)
+        put_attribute(node, name, new)
 
     def set_metadata(self, node: Node, key: str, text: str) -> None:
         """Set one ``metadata_props`` entry of a node."""
         old = node.metadata.get(key)
-        put_metadata(node, key, text)
         self._journal(put_metadata, node, key, old)
+        put_metadata(node, key, text)
+
+    def takes_constant(self, dtype: np.dtype[Any]) -> bool:
+        """Whether ``add_initializer`` can add one: below IR version 4 it is a node, which an old opset has for floats only."""
+        return self.model.ir_version >= 4 or (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES or dtype.kind == "f"
 
     def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
         """Add a constant. Below IR version 4 it is a ``Constant`` node, as initializers would have to be inputs there."""
@@ -308,9 +318,9 @@ class Graph:
             assert value is not None
         else:
             value = self.new_value(name)
+            self._journal(undo_add_initializer, value)
             value.initializer = self.proto.initializer.add()
             value.initializer.CopyFrom(tensor)
-            self._journal(undo_add_initializer, value)
         value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
         return value
 
@@ -322,68 +332,36 @@ class Graph:
         """
         if value.initializer is None or value.is_input or value.uses:
             raise GehostError(f'initializer "{value.name}" cannot be removed: it is read, or a graph input')
+        self._journal(undo_remove_initializer, value)
         del self.values[value.name]
         self.dropped.append(value.initializer)
-        self._journal(undo_remove_initializer, value)
         self.dirty = True
 
     def set_type(self, value: Value, known: ValueType | None) -> None:
         """State what is known of a value, in the index only."""
-        old = value.stated
-        if old is not known:
+        if value.stated is not known:
+            self._journal(put_type, value, value.stated)
             put_type(value, known)
-            self._journal(put_type, value, old)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
-        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order topological."""
-        before = node.prev
-        self.unlink(node)
-        self.link(node, anchor)
-        self._journal(undo_move, node, before)
+        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order topological.
+
+        Raises:
+            GehostError: one of them is not in this graph.
+        """
+        self._own(node)
+        if anchor is not None:
+            self._own(anchor)
+        self._journal(undo_move, node, node.prev)
+        unlink(self, node)
+        link(self, node, anchor)
+
+    def _own(self, node: Node) -> None:
+        if node.graph is not self or node not in self.by_op.get(node.op, ()):
+            raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
     def _journal(self, *entry: Any) -> None:
         self.model.journal.record(*entry)
-
-    # -- the list of nodes ------------------------------------------------------------------------------------------
-
-    def link(self, node: Node, after: Node | None) -> None:
-        """Put a node into the list behind ``after`` (None: first); not journaled."""
-        following = self.head if after is None else after.next
-        if after is not None and following is not None and following.order - after.order < 2:
-            self._renumber()
-        if after is not None:
-            node.order = after.order + ORDER_GAP if following is None else (after.order + following.order) // 2
-        else:
-            node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
-        node.prev, node.next = after, following
-        if after is None:
-            self.head = node
-        else:
-            after.next = node
-        if following is None:
-            self.tail = node
-        else:
-            following.prev = node
-        self.by_op.setdefault(node.op, {})[node] = None
-        self.dirty = True
-
-    def unlink(self, node: Node) -> None:
-        """Take a node out of the list; not journaled."""
-        if node.prev is None:
-            self.head = node.next
-        else:
-            node.prev.next = node.next
-        if node.next is None:
-            self.tail = node.prev
-        else:
-            node.next.prev = node.prev
-        del self.by_op[node.op][node]
-        self.dirty = True
-
-    def _renumber(self) -> None:
-        for position, node in enumerate(self.nodes, 1):
-            node.order = position * ORDER_GAP
-        self.model.renumbered += 1
 
     # -- writing ----------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ def _bodies_of(node: Node) -> list[Graph]:
     found: list[Graph] = []
     for attribute in node.proto.attribute:
         if attribute.type in GRAPH_KINDS:
+            node.graph.model.body_ops.add(node.op)
             bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)
             found.extend(Graph(node.graph.model, body, node) for body in bodies)
     return found
@@ -116,7 +117,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         key = (proto.domain, proto.op_type)
         op = interned.get(key)
         if op is None:
-            op = interned[key] = sys.intern(op_name(*key))
+            op = interned[key] = _interned(graph, *key)
         node = Node(graph, proto, op)
         inputs = node.inputs
         for slot, name in enumerate(proto.input):
@@ -163,6 +164,13 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         group[node] = None
     graph.tail = previous
     return in_order
+
+
+def _interned(graph: Graph, domain: str, op_type: str) -> str:
+    try:
+        return sys.intern(op_name(domain, op_type))
+    except TypeError as error:  # protobuf gives a text that is not UTF-8 as bytes
+        raise ModelError(f"{graph.model}: operator type {op_type!r} is not UTF-8; export the model again") from error
 
 
 def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:

@@ -9,14 +9,18 @@ from gehost.errors import GehostError
 
 
 class Journal:
-    """What takes back each edit, last first. Marks stay valid until a commit goes past them."""
+    """What takes back each edit, last first. Marks stay valid until a commit goes past them.
+
+    An entry is written before its edit, so that an error or interrupt at any point of the edit leaves nothing that cannot be
+    taken back: an undo must do for an edit that was done by half, or not at all, and for one that it took back already.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._committed = 0
 
     def record(self, undo: Callable[..., None], *arguments: Any) -> None:
-        """Note that ``undo(*arguments)`` takes back what was just done."""
+        """Note that ``undo(*arguments)`` takes back what is going to be done now."""
         self._entries.append((undo, arguments))
 
     def mark(self) -> int:
@@ -32,8 +36,9 @@ class Journal:
         if mark < self._committed:
             raise GehostError(f"{self._committed - mark} edits cannot be undone any more: the graph was written in between")
         while self.mark() > mark:
-            undo, arguments = self._entries.pop()
+            undo, arguments = self._entries[-1]
             undo(*arguments)
+            self._entries.pop()
 
     def commit(self) -> None:
         """Keep every edit so far."""

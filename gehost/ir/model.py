@@ -19,6 +19,9 @@ from gehost.ir.journal import Journal
 from gehost.ir.names import Names
 from gehost.ir.save import save_model
 
+_LARGE = 10_000
+"""Nodes of a graph from which on the cyclic collector costs more than its garbage."""
+
 
 class Model:
     """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
@@ -45,6 +48,8 @@ class Model:
         self.journal = Journal()
         self.names = Names(self, self.journal)
         self.renumbered = 0
+        self.body_ops: set[str] = set()
+        """Operators of which a node has had a body."""
         if not proto.HasField("graph"):
             raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
         with collector_off():
@@ -68,6 +73,8 @@ class Model:
             content = Path(path).read_bytes()
         except OSError as error:
             raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+        except ValueError as error:
+            raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
         if not content:
             raise ModelError(f"{path}: the file is empty; give an ONNX model")
         proto = onnx.ModelProto()
@@ -89,13 +96,13 @@ class Model:
     def import_domain(self, domain: str, version: int) -> None:
         """Import a domain that the model does not import yet; an imported one keeps its version."""
         if domain not in self.opsets:
+            self.journal.record(self._forget_import, domain, len(self.proto.opset_import))
             self.opsets[domain] = version
             self.proto.opset_import.add(domain=domain, version=version)
-            self.journal.record(self._forget_import, domain)
 
-    def _forget_import(self, domain: str) -> None:
-        del self.opsets[domain]
-        del self.proto.opset_import[-1]
+    def _forget_import(self, domain: str, count: int) -> None:
+        self.opsets.pop(domain, None)
+        del self.proto.opset_import[count:]
 
     def fresh_name(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested bodies included."""
@@ -117,11 +124,11 @@ class Model:
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
         """Offer a body for an operator that has none; it is written when a node of the model calls it."""
         if self.function(op) is None:
-            self.new_functions[op] = function
             self.journal.record(self._withdraw_function, op)
+            self.new_functions[op] = function
 
     def _withdraw_function(self, op: str) -> None:
-        del self.new_functions[op]
+        self.new_functions.pop(op, None)
 
     def _collect_function(self, op: str, used: dict[str, onnx.FunctionProto]) -> None:
         if op in used or op not in self.new_functions:
@@ -217,9 +224,9 @@ def collector_off() -> Generator[None]:
 
 
 @contextmanager
-def collector_spared() -> Generator[None]:
-    """Keep Python's cyclic collector from walking over and over through objects that are there and stay alive."""
-    if gc.get_freeze_count():  # somebody else has a plan
+def collector_spared(model: Model) -> Generator[None]:
+    """Keep Python's cyclic collector from walking over and over through a large model, which stays alive until the end."""
+    if len(model.graph) < _LARGE or gc.get_freeze_count():  # somebody else has a plan
         yield
         return
     gc.freeze()
@@ -227,6 +234,7 @@ def collector_spared() -> Generator[None]:
         yield
     finally:
         gc.unfreeze()
+        gc.collect()  # what was frozen is not counted among what waits for a collection
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

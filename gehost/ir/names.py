@@ -26,17 +26,17 @@ class Names:
         count = first = self._next.get(stem, 0)
         while (name := f"{stem}_{count}") in used:
             count += 1
+        self._journal.record(self._give_back, stem, first, name)
         self._next[stem] = count + 1
         used.add(name)
-        self._journal.record(self._give_back, stem, first, name)
         return name
 
     def use(self, name: str) -> None:
         """Note a name that somebody else chose."""
         used = self._known()
         if name not in used:
-            used.add(name)
             self._journal.record(used.discard, name)
+            used.add(name)
 
     def _known(self) -> set[str]:
         if self._used is None:

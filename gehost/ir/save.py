@@ -163,17 +163,27 @@ class _Staged:
 def _staged(target: str) -> Generator[_Staged]:
     """A file to fill and ``_commit``; if that does not happen, nothing of it remains."""
     temporary = _beside(target)
-    # Not mkstemp, whose 0600 the umask has no part in.
-    file = io.FileIO(temporary, "x+")
     try:
-        with file:
+        # Not mkstemp, whose 0600 the umask has no part in.
+        with io.FileIO(temporary, "x+") as file:
             with suppress(FileNotFoundError):
                 os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
             yield _Staged(target, temporary, file)
     finally:
-        # Gone after a commit; and if it cannot be removed, the error that led here says more.
+        _remove(temporary)
+
+
+def _remove(path: str) -> None:
+    """Remove a file that may be gone, also where an interrupt comes; if it cannot be, the error that led here says more."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except BaseException as error:  # an interrupt goes on once it is done
         with suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(path)
+        if not isinstance(error, OSError):
+            raise
 
 
 def _beside(target: str) -> str:
@@ -195,20 +205,21 @@ def _commit(model: _Staged, data: _Staged | None = None) -> None:
         os.replace(model.temporary, model.target)
         return
     backup = _beside(data.target) if os.path.lexists(data.target) else None
+    committed = False
     try:
         if backup is not None:
             os.replace(data.target, backup)
         os.replace(data.temporary, data.target)
         os.replace(model.temporary, model.target)
+        committed = True
     except BaseException:
         # An interrupt may come after the last rename, when all is done.
         if os.path.lexists(model.temporary):
             _restore(data, backup)
         raise
     finally:
-        if backup is not None and not os.path.lexists(model.temporary):
-            with suppress(OSError):
-                os.unlink(backup)
+        if backup is not None and (committed or not os.path.lexists(model.temporary)):
+            _remove(backup)
 
 
 def _restore(data: _Staged, backup: str | None) -> None:

@@ -21,7 +21,7 @@ from gehost.ir.external import (
     numpy_dtype,
 )
 
-__all__ = ["elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
+__all__ = ["check_data", "elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
 
 _VALUE_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
@@ -39,21 +39,13 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
     Raises:
         ModelError: the data does not fit dimensions and element type, or the external data cannot be used.
     """
-    if tensor.HasField("segment"):
-        raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
-    size = nbytes(tensor)
+    raw = _checked_raw(tensor)
     if is_external(tensor):
         array = _decode(map_data(locate(tensor, base_dir)), tensor)
+    elif raw is not None:
+        array = _decode(np.frombuffer(raw, np.uint8), tensor)
     elif tensor.data_type == onnx.TensorProto.STRING:
         array = _strings(tensor)
-    elif tensor.HasField("raw_data"):
-        _refuse_other_fields(tensor, "raw_data")
-        raw = tensor.raw_data
-        if len(raw) != size:
-            raise ModelError(
-                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and shape take {size}; export the model again"
-            )
-        array = _decode(np.frombuffer(raw, np.uint8), tensor)
     else:
         array = _typed(tensor)
     try:
@@ -62,6 +54,53 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
         raise ModelError(f"{label(tensor)}: numpy cannot hold its shape: {error}") from error
     array.flags.writeable = False
     return array
+
+
+def check_data(tensor: onnx.TensorProto) -> None:
+    """Prove that embedded data fits dimensions and element type; of external data, that nothing is embedded too.
+
+    Raises:
+        ModelError: it does not, or nobody can tell what the element type or the dimensions mean.
+    """
+    _checked_raw(tensor)
+
+
+def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
+    """The embedded raw data, of which every look is a copy; None where the data is elsewhere. Raises as ``check_data``."""
+    if tensor.HasField("segment"):
+        raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
+    size = nbytes(tensor)
+    if is_external(tensor):
+        _refuse_other_fields(tensor, "its external file")
+        return None
+    if tensor.data_type != onnx.TensorProto.STRING and tensor.HasField("raw_data"):
+        _refuse_other_fields(tensor, "raw_data")
+        raw = tensor.raw_data
+        if len(raw) != size:
+            raise ModelError(
+                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and shape take {size}; export the model again"
+            )
+        return raw
+    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
+    _refuse_other_fields(tensor, field)
+    wanted = _entries(tensor.data_type, element_count(tensor))
+    if len(getattr(tensor, field)) != wanted:
+        raise ModelError(
+            f"{label(tensor)}: its {field} has {len(getattr(tensor, field))} entries, but its type and shape take "
+            f"{wanted}; export the model again"
+        )
+    return None
+
+
+def _entries(data_type: int, count: int) -> int:
+    """Entries of the field for an element type that hold ``count`` elements."""
+    if data_type == onnx.TensorProto.STRING:
+        return count
+    if numpy_dtype(data_type).kind == "c":
+        return 2 * count
+    # 2-bit and 4-bit elements share the low byte of an int32; a 6-bit one has an int32 of its own.
+    bits = element_bits(data_type)
+    return -(-count * bits // 8) if bits < 6 else count
 
 
 def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDArray[Any]:
@@ -88,16 +127,12 @@ def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray
 
 
 def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    count = element_count(tensor)
-    _refuse_other_fields(tensor, "string_data")
-    if len(tensor.string_data) != count:
-        raise _wrong_length(tensor, "string_data", count)
     elements: list[str] | list[bytes]
     try:
         elements = [element.decode() for element in tensor.string_data]
     except UnicodeDecodeError:
         elements = list(tensor.string_data)
-    array = np.empty(count, object)
+    array = np.empty(len(elements), object)
     # Element by element: numpy's own strings lose NULs at their ends.
     for index, element in enumerate(elements):
         array[index] = element
@@ -106,17 +141,10 @@ def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
 
 def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
     """Flat elements of the field that belongs to the element type, such as ``int32_data`` for FLOAT16."""
-    dtype, bits, count = numpy_dtype(tensor.data_type), element_bits(tensor.data_type), element_count(tensor)
-    field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
-    _refuse_other_fields(tensor, field)
-    # 2-bit and 4-bit elements share the low byte of an int32; a 6-bit one has an int32 of its own.
-    per_entry = 8 // bits if bits < 6 else 1
-    wanted = 2 * count if dtype.kind == "c" else -(-count // per_entry)
-    if len(getattr(tensor, field)) != wanted:
-        raise _wrong_length(tensor, field, wanted)
+    dtype = numpy_dtype(tensor.data_type)
     if dtype == np.bool_:
         return np.array(tensor.int32_data, np.int32) != 0
-    if count == 0:
+    if element_count(tensor) == 0:
         return np.empty(0, dtype)
     return numpy_helper.to_array(tensor).reshape(-1)
 
@@ -129,13 +157,6 @@ def _refuse_other_fields(tensor: onnx.TensorProto, field: str) -> None:
         raise ModelError(
             f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} belongs; export the model again"
         )
-
-
-def _wrong_length(tensor: onnx.TensorProto, field: str, wanted: int) -> ModelError:
-    return ModelError(
-        f"{label(tensor)}: its {field} has {len(getattr(tensor, field))} entries, but its type and shape take "
-        f"{wanted}; export the model again"
-    )
 
 
 def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:

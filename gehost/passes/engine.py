@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from gehost.passes.base import DecomposePass, PatternFusionPass
 
 _Matched = TypeVar("_Matched", MatchResult, Node)
+
+_MOST_PATTERNS = 10_000
+"""Patterns of one pass; a generator may have no end."""
 
 
 class PatternRules:
@@ -75,7 +79,9 @@ class PatternRules:
 def _as_patterns(returned: Any) -> list[Pattern]:
     if isinstance(returned, Pattern):
         return [returned]
-    listed = list(cast("Iterable[Any]", returned)) if isinstance(returned, Iterable) else []
+    listed = list(islice(cast("Iterable[Any]", returned), _MOST_PATTERNS + 1)) if isinstance(returned, Iterable) else []
+    if len(listed) > _MOST_PATTERNS:
+        raise PatternError(f"it returned more than {_MOST_PATTERNS} patterns")
     if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
         raise PatternError(f"it must return a list of Pattern, got {returned!r}")
     return listed
@@ -266,7 +272,7 @@ class AuthorCode:
             if self._mark is None or self._mark == self._context.model.mark():
                 return
             error = PassError("it edited the graph; only what Replacement returns may change it")
-        if not isinstance(error, Exception | SystemExit) or (isinstance(error, PassError) and error.named):
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
             return
         at = f' at node "{self._node.label}" ({self._node.op})' if self._node is not None else ""
         record = self._context.record

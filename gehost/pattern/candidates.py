@@ -28,22 +28,33 @@ class Candidates:
         self._source = source
         self._anchor = anchor
         self._ways = _ways_to(anchor, source)
+        self._feeders = [
+            (slot, tensor.slot, source.ops[tensor.producer].ops)
+            for slot, tensor in enumerate(anchor.inputs)
+            if not (anchor.commutative or tensor is None or tensor is ANY or tensor.producer is None)
+        ]
 
     def of(self, graph: Graph) -> tuple[list[Node], bool]:
         """Those of a graph as it is, in topological order, and whether they are all nodes of the anchor's operators."""
-        rarest, least, at_anchor = self._anchor, None, 0
-        for op in self._source.ops:
-            count = sum(len(graph.by_op.get(name, ())) for name in op.ops)
-            if count == 0:
-                return [], False
-            if op is self._anchor:
-                at_anchor = count
-            if op.index in self._ways and (least is None or count < least):
-                rarest, least = op, count
-        if least is None or least * _WALK_COST > at_anchor:
-            return graph.nodes_of(*self._anchor.ops), True
+        counts = [sum(len(graph.by_op.get(name, ())) for name in op.ops) for op in self._source.ops]
+        if 0 in counts:
+            return [], False
+        rarest = min((self._source.ops[index] for index in self._ways), key=lambda op: counts[op.index], default=self._anchor)
+        if counts[rarest.index] * _WALK_COST > counts[self._anchor.index]:
+            rarest = self._anchor
+        if rarest is self._anchor and not self._feeders:
+            return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        return sorted(self._walk(nodes, rarest), key=_order), False
+        return sorted(filter(self._is_fed, self._walk(nodes, rarest)), key=_order), False
+
+    def _is_fed(self, node: Node) -> bool:
+        """Whether the anchor's operands come from the right operators, which is seldom and quickly told."""
+        inputs = node.inputs
+        for slot, output, ops in self._feeders:
+            value = inputs[slot] if slot < len(inputs) else None
+            if value is None or value.index != output or value.producer is None or value.producer.op not in ops:
+                return False
+        return True
 
     def reached_from(self, node: Node) -> list[Node]:
         """Those of matches in which ``node`` is the newest."""

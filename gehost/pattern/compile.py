@@ -93,18 +93,8 @@ class _Variant:
         self._bind_anchor = _bind_op(self.anchor, [], set(), needed)
         self._after_anchor = step
         self.candidates = Candidates(source, self.anchor)
-        self._feeders = [
-            (tensor.slot, slot, source.ops[tensor.producer].ops)
-            for slot, tensor in enumerate(self.anchor.inputs)
-            if not self.anchor.commutative and tensor is not None and tensor is not ANY and tensor.producer is not None
-        ]
 
     def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
-        inputs = node.inputs
-        for output, slot, ops in self._feeders:  # fails most candidates before anything is bound
-            value = inputs[slot] if slot < len(inputs) else None
-            if value is None or value.index != output or value.producer is None or value.producer.op not in ops:
-                return None, None
         self._blocked = None
         binding = Binding(node.graph, self._source)
         if self._bind_anchor(binding, node, self._after_anchor):

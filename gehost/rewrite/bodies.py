@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 
-from gehost.errors import GehostError, VendorError
+from gehost.errors import GehostError, VendorError, described
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
-from gehost.infer.local import InferenceFailed, Inferrer, array_type
+from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
 from gehost.ir import tensors
 from gehost.ir.attributes import encode_attribute
-from gehost.ir.graph import Node, Value, split_op
+from gehost.ir.graph import CONSTANTS_OF_ALL_TYPES, Node, Value, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType, ValueType
@@ -114,7 +114,7 @@ class _BodyMaker:
             function.doc_string = inspect.cleandoc(definition.body.__doc__)
         names = {_key(tensor): name for tensor, name in zip(graph.inputs, definition.inputs, strict=True)}
         known = {_key(tensor): found for tensor, found in zip(graph.inputs, types, strict=False)}
-        writer = _BodyWriter(function)
+        writer = _BodyWriter(function, self._model)
         domains: dict[str, None] = {"": None}
 
         def type_of(tensor: EsTensor) -> ValueType | None:
@@ -175,10 +175,10 @@ def _call_body(definition: OpDef, present: Sequence[bool], attributes: Mapping[s
     try:
         made = definition.body(*arguments, **{**definition.defaults, **attributes})
         outputs = [made] if isinstance(made, EsTensor) else list(made)
-    except GehostError:
+    except (GehostError, KeyboardInterrupt):
         raise
-    except Exception as error:  # an author's code may raise anything
-        raise VendorError(f"{where} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # an author's code may raise anything
+        raise VendorError(f"{where} failed: {described(error)}") from error
     if len(outputs) != len(definition.outputs):
         raise VendorError(f"{where} gives {len(outputs)} of {len(definition.outputs)} outputs")
     return builder.BuildAndReset(outputs)
@@ -197,8 +197,9 @@ def _key(tensor: EsTensor) -> _Key:
 
 
 class _BodyWriter:
-    def __init__(self, function: onnx.FunctionProto) -> None:
+    def __init__(self, function: onnx.FunctionProto, model: Model) -> None:
         self._function = function
+        self._opset = model.opset() or 0
         self._used = {*function.input, *function.output}
 
     def fresh(self, stem: str) -> str:
@@ -220,6 +221,8 @@ class _BodyWriter:
             node.metadata_props.add(key="gehost.op", value=original)
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
+        if self._opset < CONSTANTS_OF_ALL_TYPES and array.dtype.kind != "f":
+            raise Refused(f"not applicable: a constant of {array.dtype} in a function body needs opset {CONSTANTS_OF_ALL_TYPES}")
         name = self.fresh("constant")
         self.node("Constant", [], [name], {"value": tensors.from_numpy(array, name)})
         return name
@@ -248,7 +251,7 @@ def function_of_region(
     given = {value: f"output_{position}" for position, value in enumerate(region.outputs if outputs is None else outputs)}
     function.output.extend(given.values())
     function.attribute.extend(attributes)
-    writer = _BodyWriter(function)
+    writer = _BodyWriter(function, region.graph.model)
     domains: dict[str, None] = {"": None}
     for node in region.nodes:
         if node.bodies:
@@ -263,6 +266,29 @@ def function_of_region(
         writer.node(node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original)
     _import(function, domains, region.graph.model)
     return function
+
+
+def region_key(region: Region, inputs: Sequence[Value | None], outputs: Sequence[Value], attributes: Iterable[str]) -> Hashable:
+    """What ``function_of_region`` depends on: matches of one rule mostly give the same function. None: not to be kept."""
+    numbers: dict[Value | None, Hashable] = {None: None}
+    for position, value in enumerate(inputs):
+        numbers.setdefault(value, position)
+    steps: list[Hashable] = []
+    for node in region.nodes:
+        read: list[Hashable] = []
+        for value in node.inputs:
+            if value not in numbers:
+                array = small_array(value)
+                if array is None:
+                    return None
+                numbers[value] = (array.dtype, array.shape, array.tobytes())
+            read.append(numbers[value])
+        for slot, value in enumerate(node.outputs):
+            numbers.setdefault(value, (len(steps), slot))
+        parameters = node.attrs.serialized() if node.proto.attribute else ()
+        steps.append((node.op, original_op(node), parameters, tuple(read), tuple(value is None for value in node.outputs)))
+    given = [value is None for value in inputs], [numbers[value] for value in outputs]
+    return tuple(steps), tuple(given[0]), tuple(given[1]), tuple(attributes), len(region.graph.model.opsets)
 
 
 def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) -> str:

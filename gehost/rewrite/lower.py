@@ -175,6 +175,9 @@ class _Lowering:
         for slot in range(signature.required):
             if slot >= len(inputs) or inputs[slot] is None:
                 missing.append(signature.inputs[min(slot, len(signature.inputs) - 1)])
+        schema = schemas.schema_at(*split_op(self._op), self._version or 0)
+        if schema is not None and len(node.outputs) < schema.min_output:
+            missing.append(f"{schema.min_output} outputs")
         if missing:
             raise PatternError(f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}")
 
@@ -218,7 +221,7 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
 def _cast(literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode) -> np.ndarray[Any, Any]:
     """A literal in the first of these dtypes that can hold its value (0.5 is no integer)."""
     for dtype in dtypes:
-        array = in_dtype(literal, dtype.numpy)
+        array = None if dtype == DataType.STRING else in_dtype(literal, dtype.numpy)
         if array is not None:
             return array
     wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "tensor that this input takes"

@@ -32,8 +32,8 @@ def provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
             names[node.label] = None
             types[node.op] = None
     metadata = {"gehost.pass": author.name}
-    if author.vendor:
-        metadata["gehost.vendor"] = author.vendor
+    if author.vendor:  # the name of a directory, which may be no text
+        metadata["gehost.vendor"] = author.vendor.encode(errors="backslashreplace").decode()
     metadata["gehost.origin_nodes"] = _as_json(names)
     metadata["gehost.origin_types"] = _as_json(types)
     return metadata

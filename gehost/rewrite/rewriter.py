@@ -18,7 +18,7 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ir.types import ValueType
 from gehost.ops import OpRegistry
-from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
+from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
 from gehost.rewrite.lower import LoweredNode, Refused, lower_node
 from gehost.rewrite.prepare import TOO_MUCH, Key, Prepared, constant_key, key_of
 from gehost.rewrite.proof import Step, TypeProof
@@ -41,6 +41,8 @@ class Rewriter:
         self.rewired = False
         """Whether the last rewrite made old nodes read other old tensors than before."""
         self.prepared: dict[Key, Prepared] = {}
+        self.bodies: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
+        """Bodies that were made from matches, with the names under which they were offered."""
 
     def replace_boundary(self, boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
         """Replace what lies inside ``boundary``; returns the new nodes.
@@ -71,11 +73,11 @@ class Rewriter:
         mark = self.model.mark()
         try:
             made = _Transaction(self, region, replacement).run()
+            self.replaced += 1
+            return made
         except BaseException:
             self.model.undo(mark)
             raise
-        self.replaced += 1
-        return made
 
 
 class _Transaction:
@@ -266,8 +268,14 @@ class _Transaction:
         came = op in model.original_ops or (op in model.functions and op not in model.new_functions)
         if named is not None or came:
             return named or op, False
-        function = function_of_region(self.region, inputs, self._outputs_of(node, op), attributes)
-        return add_function(op, function, model), True
+        outputs = self._outputs_of(node, op)
+        key = (op, region_key(self.region, inputs, outputs, attributes))
+        known, body = rewriter.bodies.get(key, ("", None))
+        if body is None or model.function(known) is not body:
+            known = add_function(op, function_of_region(self.region, inputs, outputs, attributes), model)
+            if key[1] is not None:
+                rewriter.bodies[key] = (known, model.function(known))
+        return known, True
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
         """The replaced values by position of the outputs of ``node``, which alone stands for the whole match."""
@@ -295,6 +303,8 @@ class _Transaction:
         return found
 
     def _constant(self, array: np.ndarray[Any, Any]) -> Value:
+        if not self.graph.takes_constant(array.dtype):
+            raise Refused(f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9")
         return self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
 
     def _value_type(self, value: Value) -> ValueType | None:

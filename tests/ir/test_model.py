@@ -11,6 +11,7 @@ import pytest
 
 from gehost.errors import GehostError, ModelError
 from gehost.ir.graph import Node, Value
+from gehost.ir.links import unlink
 from gehost.ir.model import Model, collector_off
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "local": 1]>'
@@ -314,7 +315,7 @@ def _break_dangling(model: Model) -> None:
 
 
 def _break_removed(model: Model) -> None:
-    model.graph.unlink(next(model.graph.nodes))
+    unlink(model.graph, next(model.graph.nodes))
 
 
 def _break_values(model: Model) -> None:

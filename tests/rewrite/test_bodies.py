@@ -321,6 +321,14 @@ def test_four_kibibytes_of_constants_become_part_of_a_body(rewriting, size, fits
     work.assert_equal()
 
 
+@pytest.mark.parametrize(("opset", "refused"), [(8, ["not applicable"]), (9, [])])
+def test_where_constants_are_floats_only_a_body_has_no_integer(rewriting, opset, refused):
+    work = rewriting("g (float[2, 3] x) => (float[3, 2] y) <int64[2] s = {3, 2}> { t = Neg(x) y = Reshape(t, s) }", opset, ir=8)
+    work.replace(lambda x: es.Reshape(-x, [3, 2]), es.op("acme::F"))
+    assert [reason.partition(":")[0] for reason in work.refused] == refused
+    work.assert_equal()
+
+
 def test_bodies_and_imports_of_a_refused_rewrite_are_gone(rewriting):
     work = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }")
     mark = work.model.mark()

@@ -96,6 +96,14 @@ def test_below_ir_version_4_constants_are_nodes(rewriting):
     assert work.finish().graph.node[0].attribute[0].t.data_type == onnx.TensorProto.FLOAT16
 
 
+@pytest.mark.parametrize(("opset", "refused"), [(8, ["not applicable"]), (9, [])])
+def test_where_constants_are_floats_only_an_integer_is_refused(rewriting, opset, refused):
+    work = rewriting("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }", opset, ir=3)
+    work.replace(lambda x: es.Neg(x), lambda x: es.Reshape(-x, [2, 3]))
+    assert [reason.partition(":")[0] for reason in work.refused] == refused
+    work.assert_equal()
+
+
 def test_a_constant_that_others_read_stays(rewriting):
     text = "g (float[2, 3] x) => (float[2, 4] y, float[4] z) { k = Constant<value_floats = [1.0, 2.0, 3.0, 4.0]>() t = MatMul(x, w) y = Add(t, k) z = Neg(k) }"
     work = rewriting(text, w=(3, 4)).replace(matmul_add, gemm, 3)

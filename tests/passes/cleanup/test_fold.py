@@ -51,6 +51,15 @@ def test_below_ir_version_4_a_result_is_a_constant_node(clean: Any) -> None:
     assert cleaned.result.grown == 8  # w has to stay
 
 
+def test_where_constants_are_floats_only_no_integers_are_folded(clean: Any) -> None:
+    cleaned = clean(
+        '<ir_version: 3, opset_import: ["": 8]> g (float[2] x, float[2] w = {1, 2}) => (float[2] y) '
+        "{ s = Shape(w)  b = Exp(x)  y = Reshape(b, s) }"
+    )
+    assert cleaned.counts.get("folded", 0) == 0
+    onnx.checker.check_model(cleaned.model.flush(), full_check=True)
+
+
 def test_what_was_made_on_the_way_is_not_counted_when_it_goes(clean: Any) -> None:
     head = '<ir_version: {0}, opset_import: ["": 9]>'
     body = (

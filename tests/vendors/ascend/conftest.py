@@ -38,6 +38,9 @@ class Ascend:
         for name, given in weights.items():
             array = given if isinstance(given, np.ndarray | np.generic) else rng.standard_normal(given).astype(np.float32)
             parsed.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+            if ir < 4 and name not in [info.name for info in parsed.graph.input]:
+                kind = onnx.helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype)
+                parsed.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, np.asarray(array).shape))
         return parsed
 
     def run(self, model: onnx.ModelProto, *passes: str, **options: Any) -> tuple[onnx.ModelProto, list[PassRecord]]:

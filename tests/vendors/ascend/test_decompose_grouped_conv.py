@@ -90,10 +90,12 @@ def test_clean_up_folds_the_splits_of_constants(ascend):
         ("group = 1", "1,4,5,5", (4, 4, 3, 3), "1,4,3,3", "group"),
         ("strides = [1, 1]", "1,4,5,5", (4, 4, 3, 3), "1,4,3,3", "group"),
         ("group = 33", "1,33,3,3", (33, 1, 3, 3), "1,33,1,1", "groups"),
+        ("group = 0", "1,4,5,5", (4, 4, 3, 3), "1,4,3,3", "group"),
+        ("group = -2", "1,4,5,5", (4, 4, 3, 3), "1,4,3,3", "group"),
         ("group = 2", "1,4,5,5", (3, 2, 3, 3), "1,3,3,3", "channels"),
         ("group = 2", "1,5,5,5", (4, 2, 3, 3), "1,4,3,3", "channels"),
     ],
-    ids=["one group", "default group", "many groups", "indivisible result", "other channels"],
+    ids=["one group", "default group", "many groups", "no groups", "negative groups", "indivisible result", "other channels"],
 )
 def test_near_misses_give_their_reason(ascend, attributes, x, w, y, key):
     ascend.assert_refuses(ascend.model(site(attributes, x, y), w=w, b=(w[0],)), NAME, **{key: 1})

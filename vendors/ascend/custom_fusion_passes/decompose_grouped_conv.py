@@ -29,8 +29,8 @@ class DecomposeGroupedConvPass(DecomposePass):
 
     def MeetRequirements(self, node: Node) -> bool | Rejection:
         groups = node.attrs.get("group", 1)
-        if groups == 1:
-            return Rejection("group: one, an ordinary convolution")
+        if groups < 2:
+            return Rejection(f"group: {groups}; there is nothing to take apart")
         if groups > MAX_GROUPS:
             return Rejection(f"groups: {groups} are more than {MAX_GROUPS}")
         made, read = _channels(node.inputs[1])

@@ -1,0 +1,56 @@
+"""The list of a graph's nodes: doubly linked, with growing order numbers. Not journaled; ``Graph`` does that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
+    from gehost.ir.node import Node
+
+ORDER_GAP = 1 << 24
+
+
+def link(graph: Graph, node: Node, after: Node | None) -> None:
+    """Put a node into the list behind ``after`` (None: first)."""
+    following = graph.head if after is None else after.next
+    if after is not None and following is not None and following.order - after.order < 2:
+        _renumber(graph)
+    if after is not None:
+        node.order = after.order + ORDER_GAP if following is None else (after.order + following.order) // 2
+    else:
+        node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
+    node.prev, node.next = after, following
+    if after is None:
+        graph.head = node
+    else:
+        after.next = node
+    if following is None:
+        graph.tail = node
+    else:
+        following.prev = node
+    graph.by_op.setdefault(node.op, {})[node] = None
+    graph.dirty = True
+
+
+def unlink(graph: Graph, node: Node) -> None:
+    """Take a node out of the list, also one that is in it by half or not at all."""
+    graph.dirty = True
+    before, following = node.prev, node.next
+    if before is None:
+        if graph.head is node:
+            graph.head = following
+    elif before.next is node:
+        before.next = following
+    if following is None:
+        if graph.tail is node:
+            graph.tail = before
+    elif following.prev is node:
+        following.prev = before
+    graph.by_op.get(node.op, {}).pop(node, None)
+
+
+def _renumber(graph: Graph) -> None:
+    for position, node in enumerate(graph.nodes, 1):
+        node.order = position * ORDER_GAP
+    graph.model.renumbered += 1
