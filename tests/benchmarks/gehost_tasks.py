@@ -1,0 +1,138 @@
+"""What is measured of gehost: one function a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gehost import CompileContext, CustomPassContext, CustomPassStage, Host, HostOptions, Model, PassRecord, hookimpl
+from gehost.host.ge_style import pass_spec
+from gehost.infer import Inferrer, infer_model
+from gehost.ops import OpRegistry
+from gehost.passes.context import running
+from gehost.passes.mark import mark_of
+from tests.benchmarks import gehost_rules as rules
+from tests.benchmarks.measured import Measured
+from tests.benchmarks.near_misses import IDLE_COPIES
+
+Task = Callable[[str, str], Measured]
+
+
+class _StageClock:
+    """Measures ``kAfterInferShape`` from its first pass on, and counts what its passes replace."""
+
+    def __init__(self) -> None:
+        self.measured = Measured(rewrites=0)
+        self._block = self.measured.timing()
+        self._running = False
+
+    @hookimpl
+    def gehost_before_pass(self) -> None:
+        if not self._running:
+            self._running = True
+            self._block.__enter__()
+
+    @hookimpl
+    def gehost_after_pass(self, record: PassRecord) -> None:
+        assert self.measured.rewrites is not None
+        self.measured.rewrites += record.replaced
+
+    @hookimpl
+    def gehost_stage_finished(self, context: CompileContext) -> None:
+        if context.stage is CustomPassStage.kAfterInferShape:
+            self._block.__exit__(None, None, None)
+
+
+def _host(passes: Sequence[rules.PassClass], plugins: Sequence[tuple[str, object]] = (), *, cleanup: bool = False) -> Host:
+    host = Host(HostOptions(plugins=False, cleanup=cleanup), plugins=plugins)
+    for cls in passes:
+        mark = mark_of(cls)
+        assert mark is not None
+        host.passes.add(pass_spec(cls, mark))
+    return host
+
+
+def _load(path: str, out: str) -> Measured:
+    measured = Measured()
+    with measured.timing():
+        held = Model.load(path)
+    del held
+    return measured
+
+
+def _infer(path: str, out: str) -> Measured:
+    measured, model = Measured(), Model.load(path)
+    with measured.timing():
+        failure = infer_model(model, Inferrer(model, OpRegistry()))
+    assert failure is None
+    return measured
+
+
+def _save(path: str, out: str) -> Measured:
+    measured, model = Measured(), Model.load(path)
+    with measured.timing():
+        model.save(out)
+    return measured
+
+
+def _rules(passes: Callable[[], Sequence[rules.PassClass]], path: str, out: str) -> Measured:
+    """The stage alone: finding, the authors' hooks, proofs, commits. Load, inference and checks are not in it."""
+    clock = _StageClock()
+    _host(passes(), [("clock", clock)]).compile(path, out)
+    return clock.measured
+
+
+def _idle(absent: bool, path: str, out: str) -> Measured:
+    """What each further rule costs that matches nothing."""
+    measured = _rules(lambda: rules.idle(absent=absent), path, out)
+    measured.seconds /= IDLE_COPIES
+    return measured
+
+
+def _rewrite(path: str, out: str) -> Measured:
+    """Load, three rules, save; types are inferred node by node, as whole-model inference would work on a copy."""
+    measured = Measured(rewrites=0)
+    with measured.timing():
+        model, registry = Model.load(path), OpRegistry()
+        inferrer = Inferrer(model, registry)
+        for node in model.graph.nodes:
+            for value, known in zip(node.outputs, inferrer.node(node), strict=True):
+                if value is not None:
+                    value.stated = known
+        for cls in rules.THREE:
+            record = PassRecord(cls.__name__, "", "", cls.kind)
+            context = CustomPassContext(model, registry, inferrer, CustomPassStage.kAfterInferShape, record)
+            with running(context):
+                cls().Run(model.graph, context)
+            measured.rewrites += record.replaced
+            model.commit()
+        model.save(out)
+    return measured
+
+
+def _compile(path: str, out: str) -> Measured:
+    """A whole compile in a process that has loaded its rules."""
+    measured, host = Measured(), _host(rules.THREE, cleanup=True)
+    with measured.timing():
+        report = host.compile(path, out)
+    measured.rewrites = sum(record.replaced for record in report.passes)
+    return measured
+
+
+TASKS: dict[str, Task] = {
+    "load": _load,
+    "infer": _infer,
+    "save": _save,
+    "matmul_add": partial(_rules, lambda: [rules.MatMulAdd]),
+    "layer_norm": partial(_rules, lambda: [rules.LayerNorm]),
+    "gelu": partial(_rules, lambda: [rules.Gelu]),
+    "three": partial(_rules, lambda: rules.THREE),
+    "idle_present": partial(_idle, False),
+    "idle_absent": partial(_idle, True),
+    "mixed_5": partial(_rules, lambda: rules.mixed(5)),
+    "mixed_100": partial(_rules, lambda: rules.mixed(100)),
+    "siblings": partial(_rules, lambda: [rules.Siblings]),
+    "mirrored": partial(_rules, lambda: [rules.MirroredSiblings]),
+    "rewrite": _rewrite,
+    "compile": _compile,
+}

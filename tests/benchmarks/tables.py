@@ -1,0 +1,103 @@
+"""The measurements as tables: cost a node, cost a rewrite, the ratio to the peer, and the goal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from tests.benchmarks.commands import PEERS, CorpusModel, goal_of
+from tests.benchmarks.comparison import Graphs, Row, Side
+from tests.benchmarks.figures import GROWTH_BOUND, GROWTH_FROM, GROWTH_TO, OPTIMIZERS
+from tests.benchmarks.processes import Outcome
+
+
+def figures_table(rows: Sequence[Row]) -> Table:
+    """Gehost beside its peers on generated graphs."""
+    table = Table(title="CPU time, medians; memory is that above what the process held before")
+    for heading in ("figure", "nodes", "unit", "gehost", "a rewrite", "peer", "its cost", "a rewrite", "ratio", "goal", ""):
+        table.add_column(heading, justify="left" if heading in ("figure", "peer", "goal") else "right", no_wrap=heading != "peer")
+    for row in rows:
+        own, other = row.own, row.other
+        table.add_row(
+            row.title, f"{row.size:,}", row.unit, _cost(own), _number(own.rewrite), row.peer, _cost(other), _number(other.rewrite),
+            _ratio(row), row.goal, _verdict(row.met),
+        )  # fmt: skip
+    return table
+
+
+def growth_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("task", "what", "growth", "goal", "", title=f"cost a node at {GROWTH_TO:,} nodes against {GROWTH_FROM:,}")
+    for row in rows:
+        table.add_row(row["task"], row["what"], f"{row['growth']:.2f} ×", f"≤ {GROWTH_BOUND} ×", _verdict(row["met"]))
+    return table
+
+
+def optimizers_table(graphs: Graphs) -> Table:
+    sizes = [size for kind, size in graphs if kind == "decoder"]
+    table = Table("tool", *(f"{size:,} nodes" for size in sizes), title="whole optimizers, in process: µs CPU a node")
+    for tool in ("gehost.compile", *OPTIMIZERS):
+        cells: list[str] = []
+        for size in sizes:
+            graph = graphs["decoder", size]
+            found = graph.tasks.get(tool, Outcome())
+            cells.append(found.failure or _number(found.seconds and found.seconds / graph.nodes * 1e6))
+        if any(cells):
+            table.add_row(tool, *cells)
+    return table
+
+
+def corpus_table(corpus: Mapping[str, CorpusModel]) -> Table:
+    shown = [tool for tool in PEERS if any(tool in model.tools for model in corpus.values())]
+    table = Table(
+        "model",
+        "nodes",
+        "gehost",
+        *shown,
+        title="whole commands: CPU seconds, and gehost's part of the peer's; ! is above the goal",
+    )
+    for name, model in sorted(corpus.items(), key=lambda item: item[1].nodes):
+        own: Outcome = model.tools["gehost"]
+        cells = [_against(own, model.tools.get(tool), goal_of(model.nodes, tool)) for tool in shown]
+        table.add_row(name, f"{model.nodes:,}", own.failure or f"{own.seconds:.2f}", *cells)
+    return table
+
+
+def _against(own: Outcome, other: Outcome | None, bound: float | None) -> str:
+    if other is None or other.failure or own.failure:
+        return "" if other is None else other.failure[:40]
+    ratio = own.seconds / other.seconds
+    return f"{other.seconds:.2f} ({ratio:.2f}){' !' if bound is not None and ratio > bound else ''}"
+
+
+def external_table(external: Mapping[str, Outcome]) -> Table:
+    table = Table("tool", "CPU s", "wall s", "peak MiB", "goal", "", "", title="external weights, whole command")
+    for tool, found in external.items():
+        own = tool.startswith("gehost")
+        met = bool(not found.failure and not found.note and found.wall <= 2 and found.peak < 300)
+        goal = ("< 300 MiB, ≤ 2 s", _verdict(met)) if own else ("", "")
+        costs = (found.failure, "", "") if found.failure else (f"{found.seconds:.2f}", f"{found.wall:.2f}", f"{found.peak:.0f}")
+        table.add_row(tool, *costs, *goal, found.note)
+    return table
+
+
+def _cost(side: Side) -> str:
+    return side.problem if side.cost is None else _number(side.cost)
+
+
+def _ratio(row: Row) -> str:
+    for tool, side in (("gehost", row.own), ("the peer", row.other)):
+        if side.problem and side.cost is not None:
+            return f"none: {tool} did {side.problem}"
+    if not row.ratio:
+        return ""
+    return f"{row.ratio:.2f} ×" if row.ratio >= 1 or row.unit == "MiB" else f"{1 / row.ratio:.1f} × faster"
+
+
+def _verdict(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "not met"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
