@@ -1,10 +1,12 @@
 # `make demo` and `make test` need Python ≥ 3.11 and make; everything else goes into .venv.
+# `make bench` has the peers in an environment of its own; BENCH_ARGS="--quick" and more: tests/benchmarks/README.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := build/bench-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests clean
+.PHONY: demo test lint types tests backend bench fuzz fuzz-files clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -21,10 +23,27 @@ types: $(VENV)/installed
 tests: $(VENV)/installed
 	$(BIN)/pytest -n auto
 
+backend: $(VENV)/installed
+	$(BIN)/python -m tests.backend
+
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz --graphs 20000 $(FUZZ_ARGS)
+
+fuzz-files: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)
+
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'gehost needs Python 3.11 or newer')"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+bench: $(BENCH)/installed
+	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS)
+
+$(BENCH)/installed: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
 clean:

@@ -1,0 +1,153 @@
+"""Names that the system takes, streams that are closed or full, and odd environments."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost.testing import parse
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }"""
+COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a model in it."""
+    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parse(MODEL), "m.onnx")
+    return tmp_path
+
+
+def process(*arguments: Any, **options: Any) -> tuple[int, str, str]:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace", **options}
+    done = subprocess.run([sys.executable, "-m", "gehost", *arguments], check=False, timeout=120, **streams)
+    return done.returncode, done.stdout, done.stderr
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+NAMES = [
+    "a b",
+    "ünïcödé 模型",
+    "new\nline",
+    "tab\tbell\x07",
+    os.fsdecode(b"not \xff utf-8"),
+    "-dash",
+    "'quote\"s'",
+    "[red]x",
+    "%s{0}$HOME",
+    "~",
+    "a;b|c&d",
+    "...",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_that_the_system_takes(gehost_run: Any, vendors: Any, name: str, tmp_path: Path) -> None:
+    os.mkdir(name)
+    os.rename("m.onnx", f"{name}/{name}.onnx")
+    os.rename(vendors.root, f"{name}/vendors")
+    passes = Path(f"{name}/vendors/acme {name}/custom_fusion_passes")
+    passes.mkdir(parents=True)
+    (passes / f"{name.lstrip('.-')} pass.py").write_text("from gehost import *\n" + vendors.swap("Turn", "Relu", "Abs"))
+    code, _, err = gehost_run(
+        "compile",
+        "-o",
+        f"{name}/out {name}.onnx",
+        "--vendors",
+        f"{name}/vendors",
+        "--dump",
+        f"{name}/dumps",
+        "--report",
+        f"{name}/r.json",
+        "--",
+        f"{name}/{name}.onnx",
+    )
+    assert (code, err) == (0, "")
+    assert [node.op_type for node in onnx.load(f"{name}/out {name}.onnx").graph.node] == ["Abs", "Neg"]
+    assert len(os.listdir(f"{name}/dumps")) == 6
+    # ONNX Runtime opens files by names that are text only.
+    verified = gehost_run("verify", "--", f"{name}/{name}.onnx", f"{name}/{name}.onnx")[0]
+    assert verified == (0 if name.isprintable() or name.isascii() else 3)
+
+
+# -- streams and environments ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [COMPILE, ("passes",), ("passes", "--json"), ("new", "acme/my_pass"), ("verify", "m.onnx", "m.onnx")]
+)
+def test_standard_output_that_is_full_is_an_error(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        code, _, err = process(*arguments, stdout=full)
+    assert (code, err) == (2, "gehost: cannot write to standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", [COMPILE, ("passes", "--json")])
+def test_a_reader_that_went_away_ends_it_quietly(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code, _, err = process(*arguments, stdout=writing)
+    os.close(writing)
+    assert (code, err) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]])
+def test_streams_that_are_closed_from_the_start(closed: list[int]) -> None:
+    code, _, err = process(*COMPILE, preexec_fn=lambda: [os.close(number) for number in closed])
+    assert (code, err) == (0, "")
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Relu", "Neg"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"HOME": None},
+        {"HOME": "/nowhere", "USER": None},
+        {"TERM": "dumb"},
+        {"TERM": None, "COLUMNS": "1"},
+        {"NO_COLOR": "1"},
+        {"FORCE_COLOR": "1"},
+        {"LANG": "C", "LC_ALL": "C"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1:strict"},
+        {"PYTHONWARNINGS": "error"},
+        {"PYTHONOPTIMIZE": "2"},
+        {"PYTHONHASHSEED": "1"},
+        {"PATH": None},
+        {"TMPDIR": "/nowhere"},
+    ],
+    ids=str,
+)
+def test_odd_environments_change_nothing(environ: dict[str, str | None], vendors: Any) -> None:
+    code = vendors.swap("Turn", "Relu", "Abs", registration="@REG_FUSION_PASS(name='Türn …')")
+    vendors.write("acme/a.py", code)
+    changed = {key: value for key, value in {**os.environ, **environ}.items() if value is not None}
+    code, out, err = process(*COMPILE, "--vendors", vendors.root, "--dump", "dumps", env=changed)
+    assert (code, err) == (0, "")
+    assert "out.onnx: 2 nodes before, 2 after" in out
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Abs", "Neg"]
+
+
+def test_a_working_directory_that_is_gone_is_told(here: Path) -> None:
+    gone = here / "gone"
+    gone.mkdir()
+    command = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -P -m gehost compile ../m.onnx -o ../out.onnx'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    told = "gehost: the working directory cannot be used: No such file or directory; change into another one\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+def test_a_working_directory_that_cannot_be_written_to_is_none_of_its_business(here: Path) -> None:
+    assert process("compile", here / "m.onnx", "-o", here / "out.onnx", cwd="/proc")[0] == 0
+    assert sorted(os.listdir()) == ["m.onnx", "out.onnx"]

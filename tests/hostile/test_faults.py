@@ -1,0 +1,240 @@
+"""An error or interrupt at every line of a rewrite leaves the graph as it was, and the next rewrite works.
+
+The lines are counted and interrupted one by one by ``sys.settrace``: every line of ``gehost`` that runs inside the
+transaction, not a list of chosen points.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import numpy as np
+import onnx
+import pytest
+
+import gehost
+from gehost import EsGraph, EsGraphBuilder, Pattern, PatternMatcher, es, ops
+from gehost.infer import infer_model
+from gehost.ir.model import Model
+from gehost.ops import OpRegistry
+from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.testing import parse
+
+PACKAGE = str(Path(gehost.__file__).parent)
+
+
+class Fault(Exception):
+    """What no code of gehost's expects."""
+
+
+class Interrupt(KeyboardInterrupt):
+    """Told from a Ctrl-C of whoever runs the tests."""
+
+
+class Steps:
+    """Counts the lines of gehost that run in a ``with`` block, and raises ``error`` at the one numbered ``at``."""
+
+    def __init__(self, at: int = -1, error: type[BaseException] = Fault) -> None:
+        self.count = 0
+        self._at, self._error = at, error
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "call":
+            return self._trace if frame.f_code.co_filename.startswith(PACKAGE) else None
+        if event == "line":
+            self.count += 1
+            if self.count - 1 == self._at:
+                sys.settrace(None)
+                raise self._error
+        return self._trace
+
+
+ERRORS = (Fault, Interrupt, MemoryError)
+
+# -- rewrites -------------------------------------------------------------------------------------------------------
+
+
+def graph(inputs: int, make: Callable[..., Any]) -> EsGraph:
+    builder = EsGraphBuilder("graph")
+    made = make(*builder.CreateInputs(inputs))
+    return builder.BuildAndReset(made if isinstance(made, list) else [made])
+
+
+@ops.register("acme::HalfSum")
+def half_sum(x: Any, y: Any) -> Any:
+    return es.Add(es.Mul(x, 0.5), es.Mul(y, 0.5))
+
+
+HEADER = '<ir_version: {ir}, opset_import: ["" : {opset}]> main '
+NESTED = """(float[2, 3] x, bool c) => (float[2, 3] y, float[2, 3] z, float[2, 3] w) {
+    a = Relu (x)
+    b = Neg (a)
+    early = Abs (b)
+    d = Exp (a)
+    y = If (c) <then_branch = inner () => (float[2, 3] t) { s = Mul (b, d) t = Neg (s) },
+                else_branch = other () => (float[2, 3] u) { u = Identity (d) }>
+    z = Add (early, d)
+    w = Identity (b)
+}"""
+NORM = "(float[2, 3] x) => (float[2, 1] y) { m = ReduceMean <axes = [-1], keepdims = 1> (x) y = Sqrt (m) }"
+MUL = """(float[2, 3] x, float[2, 3] y) => (float[2, 3] z) {
+    s = Add (x, y)
+    half = Constant <value = float {0.5}> ()
+    z = Mul (s, half)
+}"""
+BRANCH = """(float[2] x, bool c) => (float[2] y) {
+    a = Relu (x)
+    b = If (c) <then_branch = g () => (float[2] t) { t = Neg (a) }, else_branch = h () => (float[2] e) { e = Abs (a) }>
+    y = Abs (b)
+}"""
+
+REWRITES: dict[str, tuple[str, int, int, EsGraph, EsGraph]] = {
+    "two outputs, read in a body": (
+        NESTED,
+        10,
+        17,
+        graph(1, lambda x: [es.Neg(r := es.Relu(x)), es.Exp(r)]),
+        graph(1, lambda x: [es.Neg(r := es.Clip(x, min=0.0)), es.Div(1.0, es.Exp(es.Neg(r)))]),
+    ),
+    "an input forwarded to an output": (
+        NESTED,
+        10,
+        17,
+        graph(1, lambda x: [n := es.Neg(x), es.Identity(n)]),
+        graph(1, lambda x: [x, x]),
+    ),
+    "a new function": (MUL, 10, 17, graph(2, lambda x, y: es.Mul(es.Add(x, y), 0.5)), graph(2, es.op("acme::HalfSum"))),
+    "axes as an attribute": (
+        NORM,
+        10,
+        13,
+        graph(1, lambda x: es.Sqrt(es.ReduceMean(x))),
+        graph(1, lambda x: es.Abs(es.Sqrt(es.ReduceMean(x, axes=[1], keepdims=1)))),
+    ),
+    "axes as an input": (
+        NORM.replace("<axes = [-1], keepdims = 1> (x)", "<keepdims = 1> (x, axes)").replace(
+            "{ m", "{ axes = Constant <value = int64[1] {-1}> () m"
+        ),
+        10,
+        18,
+        graph(1, lambda x: es.Sqrt(es.ReduceMean(x))),
+        graph(1, lambda x: es.Abs(es.Sqrt(es.ReduceMean(x, axes=[1], keepdims=1)))),
+    ),
+    "constants as nodes": (BRANCH, 3, 13, graph(1, es.Relu), graph(1, lambda x: es.Max(x, 0.0))),
+}
+
+
+class Rewriting:
+    """One rewrite of one model, to be done again and again."""
+
+    def __init__(self, name: str, describe: Any) -> None:
+        text, ir, opset, find, self._put = REWRITES[name]
+        self.model = Model(parse(HEADER.format(ir=ir, opset=opset) + text))
+        infer_model(self.model)
+        self._find = Pattern(find)
+        self._registry = OpRegistry()
+        self._registry.add_marked(globals())
+        self._describe = describe
+
+    def state(self) -> tuple[bytes, Any, Any]:
+        """The model as it would be saved, its index, which is proven, and what it knows beside."""
+        self.model.check()
+        content = self.model.flush().SerializeToString(deterministic=True)
+        return content, self._describe(self.model), (dict(self.model.opsets), list(self.model.new_functions))
+
+    def done(self, steps: Steps) -> None:
+        """Rewrite, interrupted where ``steps`` says; nothing is known from the last time."""
+        match = PatternMatcher(self._find, self.model.graph).MatchNext()
+        assert match is not None
+        region, rewriter = match.region(), Rewriter(self.model, self._registry, Author("Fuse", "acme"))
+        with steps:
+            rewriter.replace(region, self._put)
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was(name: str, describe: Any) -> None:
+    rewriting, steps = Rewriting(name, describe), Steps()
+    model, before = rewriting.model, rewriting.state()
+    assert describe(model, types=False) == describe.fresh(model, types=False)
+    for _ in range(2):  # the first time fills caches
+        steps, mark = Steps(), model.mark()
+        rewriting.done(steps)
+        wanted = describe(model)
+        model.undo(mark)
+        assert rewriting.state() == before
+    for at in range(steps.count):
+        with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever it became on its way
+            rewriting.done(Steps(at, ERRORS[at % len(ERRORS)]))
+        assert rewriting.state() == before, f"after {caught.traceback[-1]}"
+    rewriting.done(Steps())
+    assert describe(model) == wanted
+
+
+# -- edits by hand --------------------------------------------------------------------------------------------------
+
+
+def edited(model: Model) -> None:
+    """Every method of ``Graph`` and ``Model`` that edits."""
+    root = model.graph
+    a, b, early, d, branch, *_ = list(root.nodes)
+    body = onnx.parser.parse_graph("g () => (float[2, 3] t) { q = Abs (a) t = Neg (q) }")
+    x, c = root.inputs
+    made = root.add_node(
+        "If", [c], ["new"], {"then_branch": body, "else_branch": body}, name="made", after=a, metadata={"k": "v"}
+    )
+    root.set_attribute(made, "note", "added")
+    root.set_attribute(made, "note", 3)
+    root.set_attribute(made, "note", None)
+    root.set_metadata(made, "k", "other")
+    root.set_metadata(b, "l", "new")
+    constant = root.add_initializer(np.ones((2, 3), np.float32), model.fresh_name("one"))
+    unread = root.add_initializer(np.zeros(3, np.float32), "unread")
+    root.remove_initializer(unread)
+    root.move_after(d, a)
+    root.set_input(early, 0, constant)
+    root.set_input(early, 0, None)
+    root.set_input(early, 0, x)
+    root.set_type(constant, None)
+    spare = root.release(b.outputs[0])
+    root.add_node("Sigmoid", [spare], [spare.graph.values["b"]], after=b)
+    for node in list(branch.bodies[0].nodes):
+        branch.bodies[0].set_metadata(node, "k", "v")
+    lonely = root.add_node("Neg", [x], ["lonely"])
+    root.remove_node(lonely)
+    root.remove_node(made)
+    model.import_domain("acme", 1)
+    model.offer_function("acme::F", onnx.FunctionProto(name="F", domain="acme"))
+
+
+def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
+    rewriting = Rewriting("two outputs, read in a body", describe)
+    model, before = rewriting.model, rewriting.state()
+
+    def done(steps: Steps) -> None:
+        mark = model.mark()
+        try:
+            with steps:
+                edited(model)
+            assert describe(model) != before[1]
+        finally:
+            model.undo(mark)
+
+    for _ in range(2):
+        done(steps := Steps())
+        assert rewriting.state() == before
+    for at in range(steps.count):
+        with pytest.raises(ERRORS) as caught:
+            done(Steps(at, ERRORS[at % len(ERRORS)]))
+        assert rewriting.state() == before, f"after {caught.traceback[-1]}"
