@@ -14,6 +14,14 @@ import pytest
 from gehost import Host, HostOptions
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
+from gehost.testing import parse
+
+CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    y = Neg(a)
+}"""
+"""What stands in ``m.onnx``."""
 
 _SWAP = """
 {registration}
@@ -137,3 +145,13 @@ class Described:
 @pytest.fixture
 def describe() -> Described:
     return Described()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of the test's own, with a model in it and nothing said by the environment."""
+    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parse(CHAIN), "m.onnx")
+    return tmp_path

@@ -15,21 +15,7 @@ from gehost import hookimpl
 from gehost.cli import cli, run
 from gehost.testing import parse
 
-CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
-main (float[2] x) => (float[2] y) {
-    a = Relu(x)
-    y = Neg(a)
-}"""
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of its own for each test, with a model in it and nothing said by the environment."""
-    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    onnx.save(parse(CHAIN), "m.onnx")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture

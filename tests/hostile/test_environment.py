@@ -11,20 +11,8 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost.testing import parse
-
-MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }"""
 COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a model in it."""
-    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    onnx.save(parse(MODEL), "m.onnx")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def process(*arguments: Any, **options: Any) -> tuple[int, str, str]:
