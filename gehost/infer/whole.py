@@ -14,9 +14,9 @@ from gehost.infer.doubts import DOUBTED, prepare
 from gehost.infer.local import InferenceFailed, Inferrer
 from gehost.ir import tensors
 from gehost.ir.graph import Graph
-from gehost.ir.model import Model
+from gehost.ir.model import Model, collector_off
 from gehost.ir.skeleton import skeleton
-from gehost.ir.types import TensorType, ValueType
+from gehost.ir.types import TensorType, ValueType, decode_type
 
 _SMALL = 4096
 """Initializers of at most this many bytes keep their data: shapes and axes that inference reads."""
@@ -45,7 +45,8 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
         inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         return " ".join(str(error).split())
-    _take(model.graph, inferred.graph)
+    with collector_off():
+        _take(model.graph, inferred.graph)
     if inferrer is not None:
         for body in model.graphs:
             _fill(body, inferrer)
@@ -80,8 +81,11 @@ def _take(graph: Graph, inferred: onnx.GraphProto) -> None:
     for entries in (inferred.value_info, inferred.output):
         for info in entries:
             value = graph.values.get(info.name)
-            if value is not None and info.type.WhichOneof("value"):
-                value.stated = info.type
+            if value is None or (isinstance(value.initializer, onnx.TensorProto) and not value.is_input):
+                continue
+            known = decode_type(info.type)
+            if known is not None:
+                value.stated = known
     if len(inferred.node) != len(graph.proto.node):
         return
     for node, copy in zip(graph.nodes, inferred.node, strict=True):
