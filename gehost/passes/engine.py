@@ -107,10 +107,14 @@ class _RuleRunner:
         self._rule = rule
         self._pattern = pattern
         self._context = context
-        (source,) = rule.sources
-        self._compiled = CompiledPattern(source)
+        (self._source,) = rule.sources
+        self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
+        if not any(variant.has_its_operators(graph) for variant in (self._source, *self._source.variants)):
+            return 0
+        if self._compiled is None:
+            self._compiled = CompiledPattern(self._source)
         compiled, context = self._compiled, self._context
         context.rewriter.shape_proven = self._rule.shape_proven
         worklist = _Worklist(graph, compiled)

@@ -27,8 +27,8 @@ def check_pattern(graph: EsGraph) -> None:
     """Check what can be checked without a model.
 
     Raises:
-        PatternError: no operator, one that reaches no output, an input that none reads, an output that is no operator's,
-            in any variant of its alternatives; or too many variants.
+        PatternError: no operator, one that reaches no output or reads what is made later, an input that none reads, an output
+            that is no operator's, in any variant of its alternatives; or too many variants.
     """
     if not graph.nodes:
         raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
@@ -39,8 +39,22 @@ def check_pattern(graph: EsGraph) -> None:
         for name in node.ops:
             if split_op(name)[1] in _CONTROL_FLOW:
                 raise PatternError(f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern")
+    _check_order(graph)
     for chosen in variants_of(graph):
         _check_variant(graph, chosen)
+
+
+def _check_order(graph: EsGraph) -> None:
+    """Whoever changes the operands of a built operator can close a cycle."""
+    built: set[EsNode] = set()
+    for node in graph.nodes:
+        waiting = [tensor for tensor in node.inputs if tensor is not None]
+        for tensor in waiting:  # grows while it is walked
+            if isinstance(tensor.producer, EsChoice):
+                waiting.extend(tensor.producer.options)
+            elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
+                raise PatternError(f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is made after it")
+        built.add(node)
 
 
 def _check_variant(graph: EsGraph, chosen: Chosen) -> None:

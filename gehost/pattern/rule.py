@@ -15,6 +15,7 @@ from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 
 if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
     from gehost.pattern.match import MatchResult, Rejection
 
 MAX_VARIANTS = 64
@@ -128,6 +129,10 @@ class SourcePattern:
     """The author's operators, by the index of their patterns."""
     variants: tuple[SourcePattern, ...] = ()
     """The same with other alternatives, to be tried in this order after this one."""
+
+    def has_its_operators(self, graph: Graph) -> bool:
+        """Whether a graph has a node of each operator; mostly it has not, and nothing more need be done."""
+        return all(any(graph.by_op.get(name) for name in op.ops) for op in self.ops)
 
     @property
     def inner(self) -> tuple[int, ...]:
