@@ -169,7 +169,7 @@ class Inferrer:
                 if array is not None:
                     scope[proto.output[0]], data[proto.output[0]] = array_type(array), array
                     continue
-                name = op_name(proto.domain, proto.op_type)
+                name = op_name(proto.domain, proto.op_type, proto.overload)
                 read = [scope.get(entry) if entry else None for entry in proto.input]
                 constants = [data.get(entry) if entry else None for entry in proto.input]
                 scope.update(zip(proto.output, self.proto(name, proto, read, constants, opsets), strict=True))

@@ -154,8 +154,27 @@ def _finding(copy: onnx.ModelProto) -> str:
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
+    said = _ask_checker(copy)
+    if said and _spell_domains_out(copy.graph):
+        return _ask_checker(copy)
+    return said
+
+
+def _ask_checker(proto: onnx.ModelProto) -> str:
     try:
-        onnx.checker.check_model(copy)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
+        onnx.checker.check_model(proto)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         return " ".join(str(error).split())
     return ""
+
+
+def _spell_domains_out(graph: onnx.GraphProto) -> bool:
+    """Write "" for "ai.onnx", which means the same, but not to the checker; returns whether there was one."""
+    found = False
+    for node in graph.node:
+        if node.domain == "ai.onnx":
+            node.domain, found = "", True
+        for attribute in node.attribute:
+            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                found |= _spell_domains_out(body)
+    return found

@@ -50,7 +50,7 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
     """
     for what, given, known in (("inputs", call.input, function.input), ("outputs", call.output, function.output)):
         if len(given) > len(known):
-            called = op_name(function.domain, function.name)
+            called = op_name(function.domain, function.name, function.overload)
             raise ModelError(
                 f'node "{call.name or call.op_type}" calls function "{called}" with {len(given)} {what}, where it has '
                 f"{len(known)}; export the model again"
@@ -63,7 +63,7 @@ def _operators(nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.Fun
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        op = op_name(node.domain, node.op_type)
+        op = op_name(node.domain, node.op_type, node.overload)
         found[op] += 1
         if op in functions:
             check_arity(functions[op], node)

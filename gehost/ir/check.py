@@ -27,7 +27,7 @@ def check_graph(graph: Graph) -> None:
 
 def _check_node(node: Node, where: str) -> None:
     graph = node.graph
-    if node.op != op_name(node.proto.domain, node.proto.op_type):
+    if node.op != op_name(node.proto.domain, node.proto.op_type, node.proto.overload):
         raise ModelError(f"{where}: the operators of {node!r} and of its protobuf differ")
     if [value.name if value is not None else "" for value in node.inputs] != list(node.proto.input):
         raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")

@@ -44,7 +44,18 @@ from gehost.ir.types import TensorType, ValueType, dtype_from_number
 if TYPE_CHECKING:
     from gehost.ir.model import Model
 
-__all__ = ["CONSTANTS_OF_ALL_TYPES", "GRAPH_KINDS", "ORDER_GAP", "Graph", "Node", "Value", "iter_graphs", "op_name", "split_op"]
+__all__ = [
+    "CONSTANTS_OF_ALL_TYPES",
+    "GRAPH_KINDS",
+    "ORDER_GAP",
+    "Graph",
+    "Node",
+    "Value",
+    "iter_graphs",
+    "op_name",
+    "spelled",
+    "split_op",
+]
 
 CONSTANTS_OF_ALL_TYPES = 9
 """The opset since which a ``Constant`` node may be of other element types than floats."""
@@ -201,16 +212,18 @@ class Graph:
             raise
         if name:
             self.model.names.use(name)
-        domain, op_type, interned = spelled(op)
+        spelling = spelled(op)
         self.dirty = True  # what is added here goes, unless the node comes into the list
-        proto = self.proto.node.add(op_type=op_type, domain=domain or None, name=name or None)
+        proto = self.proto.node.add(op_type=spelling.op_type, domain=spelling.domain or None, name=name or None)
+        if spelling.overload:
+            proto.overload = spelling.overload
         proto.input.extend([value.name if value is not None else "" for value in inputs])
         proto.output.extend([value.name if value is not None else "" for value in values])
         if encoded:
             proto.attribute.extend(encoded)
         for key, text in (metadata or {}).items():
             proto.metadata_props.add(key=key, value=text)
-        node = Node(self, proto, interned)
+        node = Node(self, proto, spelling.op)
         node.inputs, node.outputs = list(inputs), values
         for slot, value in enumerate(values):
             if value is not None:

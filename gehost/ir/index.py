@@ -109,12 +109,12 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     This loop is most of what loading costs; it calls nothing that it need not.
     """
     values, by_op = graph.values, graph.by_op
-    interned: dict[tuple[str, str], str] = {}
+    interned: dict[tuple[str, str, str], str] = {}
     in_order = True
     previous: Node | None = None
     order = 0
     for proto in graph.proto.node:
-        key = (proto.domain, proto.op_type)
+        key = (proto.domain, proto.op_type, proto.overload)
         op = interned.get(key)
         if op is None:
             op = interned[key] = _interned(graph, *key)
@@ -166,9 +166,9 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     return in_order
 
 
-def _interned(graph: Graph, domain: str, op_type: str) -> str:
+def _interned(graph: Graph, domain: str, op_type: str, overload: str) -> str:
     try:
-        return sys.intern(op_name(domain, op_type))
+        return sys.intern(op_name(domain, op_type, overload))
     except TypeError as error:  # protobuf gives a text that is not UTF-8 as bytes
         raise ModelError(f"{graph.model}: operator type {op_type!r} is not UTF-8; export the model again") from error
 

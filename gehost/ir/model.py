@@ -41,7 +41,7 @@ class Model:
         self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
         self.ir_version = proto.ir_version
         self.opsets = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in proto.opset_import}
-        self.functions = {op_name(function.domain, function.name): function for function in proto.functions}
+        self.functions = {op_name(function.domain, function.name, function.overload): function for function in proto.functions}
         self._original_functions = len(proto.functions)
         self.new_functions: dict[str, onnx.FunctionProto] = {}
         """Bodies that were offered since; those that a node calls are written to the protobuf."""
@@ -135,7 +135,7 @@ class Model:
             return
         function = used[op] = self.new_functions[op]
         for node in function.node:
-            self._collect_function(op_name(node.domain, node.op_type), used)
+            self._collect_function(op_name(node.domain, node.op_type, node.overload), used)
 
     # -- transactions -----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -152,7 +152,7 @@ class Node(GNodeAccessors):
 
     @property
     def op_type(self) -> str:
-        return self.op.rpartition("::")[2]
+        return self.proto.op_type
 
     @property
     def domain(self) -> str:
@@ -206,9 +206,10 @@ class Node(GNodeAccessors):
         return tuple(reversed(path))
 
 
-def op_name(domain: str, op_type: str) -> str:
-    """``op_type`` in ONNX's own domain, else ``domain::op_type``."""
-    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
+def op_name(domain: str, op_type: str, overload: str = "") -> str:
+    """``op_type`` in ONNX's own domain, else ``domain::op_type``; ``domain::op_type:overload`` where a function has several."""
+    name = op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
+    return f"{name}:{overload}" if overload else name
 
 
 def split_op(op: str) -> tuple[str, str]:
@@ -217,8 +218,18 @@ def split_op(op: str) -> tuple[str, str]:
     return ("" if domain == "ai.onnx" else domain), op_type
 
 
+class Spelling(NamedTuple):
+    """An operator name as a node has it, and interned."""
+
+    domain: str
+    op_type: str
+    overload: str
+    op: str
+
+
 @lru_cache(maxsize=1024)
-def spelled(op: str) -> tuple[str, str, str]:
-    """Domain, operator type and interned name of an operator."""
-    domain, op_type = split_op(op)
-    return domain, op_type, sys.intern(op_name(domain, op_type))
+def spelled(op: str) -> Spelling:
+    """How a node writes an operator name."""
+    domain, rest = split_op(op)
+    op_type, _, overload = rest.partition(":")
+    return Spelling(domain, op_type, overload, sys.intern(op_name(domain, op_type, overload)))

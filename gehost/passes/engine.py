@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from gehost.errors import PassError, PatternError, deepest_line, described
+from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsTensor, Origin
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.region import Region
@@ -125,8 +126,8 @@ class _RuleRunner:
                 break
             binding, blocking = compiled.match_at(node)
             if binding is None:
-                if blocking is not None:
-                    blocked.setdefault(blocking, []).append(node)
+                for value in dict.fromkeys(blocking):
+                    blocked.setdefault(value, []).append(node)
                 continue
             match = MatchResult(binding, self._pattern)
             read: set[Value] = set()
@@ -179,14 +180,16 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     """The node as a region, and the replacement without the outputs that are absent on the node.
 
-    Inputs past the node's last are absent ones, so that the replacement may declare them.
+    Inputs and outputs past the node's last are absent ones, so that the replacement may declare them.
     """
     inputs: list[Value | None] = [*node.inputs, *[None] * (len(replacement.inputs) - len(node.inputs))]
     outputs = [value for value in node.outputs if value is not None]
-    if len(outputs) < len(node.outputs) == len(replacement.outputs):
+    known = schemas.operator(node.domain, node.op_type)
+    most = len(node.outputs) if known is None else known.max_outputs
+    if len(outputs) < len(replacement.outputs) and len(node.outputs) <= len(replacement.outputs) <= most:
         replacement = copy.copy(replacement)
         replacement.outputs = [
-            tensor for tensor, value in zip(replacement.outputs, node.outputs, strict=True) if value is not None
+            tensor for tensor, value in zip(replacement.outputs, node.outputs, strict=False) if value is not None
         ]
     return Region(node.graph, inputs, outputs, [node]), replacement
 

@@ -59,27 +59,27 @@ class CompiledPattern:
         """The nodes that may make output 0 of a match in which ``node`` is the newest."""
         return [found for variant in self._variants for found in variant.candidates.reached_from(node)]
 
-    def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
+    def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         """Match with ``node`` making output 0.
 
         Returns:
-            The first self-contained binding, or None; and, when a complete binding failed only because a tensor inside
-            it has other readers, that tensor.
+            The first self-contained binding, or None; and, where complete bindings failed only because a tensor inside
+            has other readers, these tensors.
         """
-        blocked: Value | None = None
+        blocked: list[Value] = []
         for variant in self._variants:
             if node.op in variant.anchor.ops:
                 binding, blocking = variant.match_at(node)
                 if binding is not None:
-                    return binding, None
-                blocked = blocked or blocking
+                    return binding, []
+                blocked += blocking
         return None, blocked
 
 
 class _Variant:
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
-        self._blocked: Value | None = None
+        self._blocked: list[Value] = []
         self._inner = source.inner
         plan = _plan(source)
         needed = source.needed
@@ -94,11 +94,11 @@ class _Variant:
         self._after_anchor = step
         self.candidates = Candidates(source, self.anchor)
 
-    def match_at(self, node: Node) -> tuple[Binding | None, Value | None]:
-        self._blocked = None
+    def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
+        self._blocked = []
         binding = Binding(node.graph, self._source)
         if self._bind_anchor(binding, node, self._after_anchor):
-            return binding, None
+            return binding, []
         return None, self._blocked
 
     def _finish(self, binding: Binding) -> bool:
@@ -109,7 +109,7 @@ class _Variant:
             if value is not None:
                 for reader, _ in value.uses:
                     if reader not in nodes:
-                        self._blocked = value
+                        self._blocked.append(value)
                         return False
         return not _would_cycle(binding)
 

@@ -15,12 +15,13 @@ from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
 from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
 from gehost.ir import tensors
 from gehost.ir.attributes import encode_attribute
-from gehost.ir.graph import CONSTANTS_OF_ALL_TYPES, Node, Value, split_op
+from gehost.ir.graph import CONSTANTS_OF_ALL_TYPES, Node, Value, spelled, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType, ValueType
 from gehost.ops import OpDef, OpRegistry
 from gehost.rewrite.lower import Operand, Refused, lower_node
+from gehost.rewrite.proof import Step
 
 _INLINE_LIMIT = 4096
 """Constants of a matched sub-graph of at most this many bytes become part of a body made from it."""
@@ -212,8 +213,10 @@ class _BodyWriter:
     def node(
         self, op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], original: str = ""
     ) -> None:
-        domain, op_type = split_op(op)
-        node = self._function.node.add(op_type=op_type, domain=domain)
+        spelling = spelled(op)
+        node = self._function.node.add(op_type=spelling.op_type, domain=spelling.domain)
+        if spelling.overload:
+            node.overload = spelling.overload
         node.input.extend(inputs)
         node.output.extend(outputs)
         node.attribute.extend(encode_attribute(name, value) for name, value in attributes.items())
@@ -229,12 +232,17 @@ class _BodyWriter:
 
 
 def function_of_region(
-    region: Region, inputs: Sequence[Value | None], outputs: Sequence[Value] | None = None, attributes: Iterable[str] = ()
+    region: Region,
+    steps: Sequence[Step],
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value] | None = None,
+    attributes: Iterable[str] = (),
 ) -> onnx.FunctionProto:
     """A matched sub-graph as a function.
 
     Args:
         region: the sub-graph.
+        steps: its nodes as they were before any of them was edited.
         inputs: of the node that calls it, by position; None where one is absent.
         outputs: of that node, by position; None for the region's.
         attributes: the names of those that the node carries.
@@ -253,42 +261,44 @@ def function_of_region(
     function.attribute.extend(attributes)
     writer = _BodyWriter(function, region.graph.model)
     domains: dict[str, None] = {"": None}
-    for node in region.nodes:
+    for node, operands, results in steps:
         if node.bodies:
             raise Refused(f"needs a function body: {node.label} holds nested graphs")
         domains.setdefault(node.domain)
-        read = [_name_in_body(value, names, writer) if value is not None else "" for value in node.inputs]
-        for value in node.outputs:
+        read = [_name_in_body(value, names, writer) if value is not None else "" for value in operands]
+        for value in results:
             if value is not None:
                 names[value] = given.get(value) or writer.fresh("inner")
-        made = [names[value] if value is not None else "" for value in node.outputs]
+        made = [names[value] if value is not None else "" for value in results]
         original = original_op(node)
         writer.node(node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original)
     _import(function, domains, region.graph.model)
     return function
 
 
-def region_key(region: Region, inputs: Sequence[Value | None], outputs: Sequence[Value], attributes: Iterable[str]) -> Hashable:
+def region_key(
+    region: Region, nodes: Sequence[Step], inputs: Sequence[Value | None], outputs: Sequence[Value], attributes: Iterable[str]
+) -> Hashable:
     """What ``function_of_region`` depends on: matches of one rule mostly give the same function. None: not to be kept."""
     numbers: dict[Value | None, Hashable] = {None: None}
     for position, value in enumerate(inputs):
         numbers.setdefault(value, position)
     steps: list[Hashable] = []
-    for node in region.nodes:
+    for node, operands, results in nodes:
         read: list[Hashable] = []
-        for value in node.inputs:
+        for value in operands:
             if value not in numbers:
                 array = small_array(value)
                 if array is None:
                     return None
                 numbers[value] = (array.dtype, array.shape, array.tobytes())
             read.append(numbers[value])
-        for slot, value in enumerate(node.outputs):
+        for slot, value in enumerate(results):
             numbers.setdefault(value, (len(steps), slot))
         parameters = node.attrs.serialized() if node.proto.attribute else ()
-        steps.append((node.op, original_op(node), parameters, tuple(read), tuple(value is None for value in node.outputs)))
-    given = [value is None for value in inputs], [numbers[value] for value in outputs]
-    return tuple(steps), tuple(given[0]), tuple(given[1]), tuple(attributes), len(region.graph.model.opsets)
+        steps.append((node.op, original_op(node), parameters, tuple(read), tuple(value is None for value in results)))
+    given = tuple(value is None for value in inputs), tuple(numbers[value] for value in outputs)
+    return tuple(steps), given, tuple(attributes), len(region.graph.model.opsets)
 
 
 def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) -> str:

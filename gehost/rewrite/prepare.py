@@ -22,6 +22,8 @@ _PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, t
 
 Key: TypeAlias = Hashable
 TOO_MUCH: Final = "too much"
+UNKNOWN: Final = "unknown"
+"""The type of an operand that is there, of which nothing is known; None is an absent one."""
 
 
 @dataclass(frozen=True, slots=True)

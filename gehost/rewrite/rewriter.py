@@ -19,8 +19,9 @@ from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ir.types import ValueType
 from gehost.ops import OpRegistry
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
+from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.lower import LoweredNode, Refused, lower_node
-from gehost.rewrite.prepare import TOO_MUCH, Key, Prepared, constant_key, key_of
+from gehost.rewrite.prepare import TOO_MUCH, UNKNOWN, Key, Prepared, constant_key, key_of
 from gehost.rewrite.proof import Step, TypeProof
 from gehost.rewrite.provenance import Author, provenance
 
@@ -97,6 +98,7 @@ class _Transaction:
         self.kept = _still_needed(region)
         """Matched nodes that stay, because another output of theirs is read outside."""
         self.made: list[Node] = []
+        self.constants: list[Value] = []
         self._steps: list[Step] | None = None
         self.position: Node | None = None
         self.metadata = provenance(rewriter.author, region.nodes)
@@ -121,6 +123,7 @@ class _Transaction:
             self.graph.set_type(value, proof.settle(value, value.type, new, self._value_type(new), built))
             if new is not value:
                 self._forward(new, value)
+        self._drop_unread_constants()
         if self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         for node in reversed(self.region.nodes):
@@ -200,7 +203,7 @@ class _Transaction:
             if tensor is None:
                 return None
             return constant_key(tensor.producer) if isinstance(tensor.producer, EsConst) else TOO_MUCH
-        known = self._value_type(value)
+        known = self._value_type(value) or UNKNOWN
         array = deciding_array(node.ops[0], value)
         return known if array is None else (known, array.dtype, array.shape, array.tobytes())
 
@@ -269,10 +272,10 @@ class _Transaction:
         if named is not None or came:
             return named or op, False
         outputs = self._outputs_of(node, op)
-        key = (op, region_key(self.region, inputs, outputs, attributes))
+        key = (op, region_key(self.region, self._old(), inputs, outputs, attributes))
         known, body = rewriter.bodies.get(key, ("", None))
         if body is None or model.function(known) is not body:
-            known = add_function(op, function_of_region(self.region, inputs, outputs, attributes), model)
+            known = add_function(op, function_of_region(self.region, self._old(), inputs, outputs, attributes), model)
             if key[1] is not None:
                 rewriter.bodies[key] = (known, model.function(known))
         return known, True
@@ -305,7 +308,9 @@ class _Transaction:
     def _constant(self, array: np.ndarray[Any, Any]) -> Value:
         if not self.graph.takes_constant(array.dtype):
             raise Refused(f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9")
-        return self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
+        made = self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
+        self.constants.append(made)
+        return made
 
     def _value_type(self, value: Value) -> ValueType | None:
         return self.new_types.get(value, value.type)
@@ -324,6 +329,8 @@ class _Transaction:
         if not value.is_graph_output:
             for reader, slot in list(value.uses):
                 if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
+                    if reader.graph.find(source.name) is not source:
+                        raise Refused(f'nested: a body that reads "{value.name}" has a "{source.name}" of its own')
                     self.graph.set_input(reader, slot, source)
             return
         self._take_over(value)
@@ -331,6 +338,16 @@ class _Transaction:
         node = self.graph.add_node("Identity", [source], [value], name=name, after=self.position, metadata=self.metadata)
         node.generation = self.generation
         self.made.append(node)
+
+    def _drop_unread_constants(self) -> None:
+        """Take back constants that stand for a tensor which nobody read."""
+        for value in self.constants:
+            if value.uses:
+                continue
+            if value.producer is None:
+                self.graph.remove_initializer(value)
+            else:
+                self.graph.remove_node(value.producer)
 
     # -- finishing --------------------------------------------------------------------------------------------------
 
@@ -341,42 +358,13 @@ class _Transaction:
         old, new = self._old(), list(map(Step.of, self.made))
         if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False
-        comparison = _Comparison(old, new)
+        comparison = Comparison(old, new)
         pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
         return all(comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs) and comparison.covers(old)
 
     def _delivered(self, value: Value, tensor: EsTensor) -> Value:
         """What now stands for a replaced value: itself when a new node makes it, else what was forwarded."""
         return value if value.producer in self.made else self._value(tensor)
-
-
-class _Comparison:
-    """Compares what was computed with what is, node by node from the outputs up."""
-
-    def __init__(self, old: Sequence[Step], new: Sequence[Step]) -> None:
-        self._old = {value: (step, slot) for step in old for slot, value in enumerate(step.outputs) if value is not None}
-        self._new = {value: (step, slot) for step in new for slot, value in enumerate(step.outputs) if value is not None}
-        self._pairs: dict[Node, Node] = {}
-
-    def covers(self, steps: Sequence[Step]) -> bool:
-        """Whether every node of ``steps`` has a counterpart of its own."""
-        return len(self._pairs) == len(steps) == len(set(self._pairs.values()))
-
-    def equal(self, old: Value | None, new: Value | None) -> bool:
-        if old is None or new is None:
-            return old is new
-        before, after = self._old.get(old), self._new.get(new)
-        if before is None or after is None:
-            return before is after and (old is new or _equal_constants(old, new))
-        (ours, slot), (theirs, other_slot) = before, after
-        if ours.node in self._pairs:
-            return slot == other_slot and self._pairs[ours.node] is theirs.node
-        if slot != other_slot or ours.node.op != theirs.node.op or len(ours.outputs) != len(theirs.outputs):
-            return False
-        if len(ours.inputs) != len(theirs.inputs) or ours.node.attrs.serialized() != theirs.node.attrs.serialized():
-            return False
-        self._pairs[ours.node] = theirs.node
-        return all(self.equal(a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True))
 
 
 def _still_needed(region: Region) -> set[Node]:
@@ -408,10 +396,3 @@ _Key: TypeAlias = tuple[object, int]
 def _key(tensor: EsTensor) -> _Key:
     """One key for all ``EsTensor`` objects of one output."""
     return tensor.producer, tensor.index
-
-
-def _equal_constants(left: Value, right: Value) -> bool:
-    if not (left.is_constant and right.is_constant) or left.type != right.type:
-        return False
-    a, b = left.array, right.array
-    return a is not None and b is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

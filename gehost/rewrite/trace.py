@@ -136,7 +136,13 @@ class Side:
                 scope[proto.output[0]] = Known(array_type(array), array, self._trace.number(_content(array)))
                 continue
             inputs = [scope.get(name) if name else None for name in proto.input]
-            scope.update(zip(proto.output, self._infer(op_name(proto.domain, proto.op_type), proto, inputs, opsets), strict=True))
+            scope.update(
+                zip(
+                    proto.output,
+                    self._infer(op_name(proto.domain, proto.op_type, proto.overload), proto, inputs, opsets),
+                    strict=True,
+                )
+            )
         nothing = Known(None, None, self._trace.number(object()))
         return [scope.get(name) or nothing for name in body.output[: len(call.output)]]
 

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from gehost import DecomposePass, EsGraphBuilder, FusionBasePass, MatchResult, Pattern, PatternFusionPass, SubgraphRewriter, es
+from gehost import (
+    DataType,
+    DecomposePass,
+    EsGraphBuilder,
+    FusionBasePass,
+    MatchResult,
+    Pattern,
+    PatternFusionPass,
+    SubgraphRewriter,
+    es,
+)
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph, EsTensor
 from gehost.host.registry import PassSpec
@@ -99,6 +109,8 @@ class FuzzedFusion(PatternFusionPass):
             parameters = _parameters(match.GetMatchedNode(pattern_node), len(step.operands))
             if any(array is None for array in parameters.values()):
                 return match.reject("parameter: no constant")
+        if any(match.GetCapturedTensor(index).value.dtype is DataType.STRING for index in range(len(self._plan.constants))):
+            return match.reject("string: CreateConst takes numbers")
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph:

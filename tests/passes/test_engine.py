@@ -6,11 +6,24 @@ import re
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from gehost import DecomposePass, EsGraph, EsGraphBuilder, PassError, Pattern, PatternError, PatternFusionPass, Rejection, es
+from gehost import (
+    REG_DECOMPOSE_PASS,
+    CustomPassStage,
+    DecomposePass,
+    EsGraph,
+    EsGraphBuilder,
+    PassError,
+    Pattern,
+    PatternError,
+    PatternFusionPass,
+    Rejection,
+    es,
+)
 from gehost.passes.engine import as_graph
-from gehost.testing import assert_refuses, assert_rewrites, parse, run_pass
+from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2] x) => (float[2] y) {
@@ -236,6 +249,79 @@ def test_a_match_that_another_reader_blocked_is_tried_again_once_the_reader_is_g
     assert sorted(op_types(result)) == ["Identity", "Sigmoid"]
 
 
+def test_a_match_that_several_readers_block_is_tried_again_once_any_is_gone() -> None:
+    class Forward(PatternFusionPass):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("zero")
+            x, b = builder.CreateInputs(2)
+            return [Pattern(builder.BuildAndReset(es.Commutative(es.Add(es.Mul(x, 0.0), b))))]
+
+        def Replacement(self, match: Any) -> Any:
+            builder = EsGraphBuilder("zero")
+            return builder.CreateInputs(2)[1]
+
+    model = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x, float[2] w, float[2] z) => (float[2] y, float[2] o, float[2] m2) <float zero = {0}> {
+        m1 = Mul(x, zero) m2 = Mul(w, zero) y0 = Add(m1, m2) y = Abs(y0) m3 = Mul(m1, zero) o0 = Add(m3, z) o = Abs(o0)
+    }"""
+    result, record = run_pass(model, Forward)
+    assert record.replaced == 2
+    assert run_pass(result, Forward)[1].replaced == 0
+
+
+def test_a_tensor_is_not_forwarded_into_a_body_that_hides_its_name() -> None:
+    class Twice(PatternFusionPass):
+        def Patterns(self) -> Any:
+            return [Pattern(unary("Neg", "Neg"))]
+
+        def Replacement(self, match: Any) -> Any:
+            return EsGraphBuilder("once").CreateInput(0)
+
+    model = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x, float[2] s, float[3, 2] e) => (float[2] w, float[3, 2] o) {
+        q = Neg(x) y = Neg(q)
+        w, o = Scan <num_scan_inputs = 1, body = b (float[2] x, float[2] i) => (float[2] v, float[2] u) { v = Add(x, y) u = Add(v, i) }> (s, e)
+    }"""
+    assert_refuses(model, Twice, "nested")
+
+
+def test_overloads_of_a_function_are_operators_of_their_own() -> None:
+    model = parse(
+        """<ir_version: 10, opset_import: ["" : 21, "loc" : 1]>
+        main (float[2] x) => (float[2] y, float[2] z) { y = loc.F(x) z = loc.F(x) }
+        <domain: "loc", opset_import: ["" : 21]> F (a) => (b) { b = Abs(a) }"""
+    )
+    other = model.functions.add()
+    other.CopyFrom(model.functions[0])
+    other.overload, other.node[0].op_type = "o2", "Neg"
+    model.graph.node[1].overload = "o2"
+
+    class Plain(PatternFusionPass):
+        def Patterns(self) -> Any:
+            return [Pattern(unary("loc::F"))]
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Abs")
+
+    class Other(Plain):
+        def Patterns(self) -> Any:
+            return [Pattern(unary("Neg", "loc::F:o2"))]
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("loc::F:o2", "Neg")
+
+    result, _ = run_pass(model, Plain)
+    assert [(node.op_type, node.overload) for node in result.graph.node] == [("Abs", ""), ("F", "o2")]
+    assert_equal_numbers(model, result)
+    negated = onnx.ModelProto()
+    negated.CopyFrom(model)
+    negated.graph.node.insert(1, onnx.helper.make_node("Neg", ["x"], ["n"]))
+    negated.graph.node[2].input[0] = "n"
+    result, _ = run_pass(negated, Other)
+    assert [(node.op_type, node.overload) for node in result.graph.node] == [("F", ""), ("F", "o2"), ("Neg", "")]
+    assert_equal_numbers(negated, result)
+
+
 def test_some_patterns_that_the_opset_lacks_leave_the_others() -> None:
     class NeedsGelu(ReluToSigmoid):
         def Patterns(self) -> Any:
@@ -388,6 +474,36 @@ def test_inputs_are_by_position_and_an_absent_one_may_be_declared_but_not_used()
         run_pass(short, decomposer("Clip", minimum))
     with pytest.raises(PassError, match="the replacement uses input 1, which is absent here"):
         run_pass(CLIP, decomposer("Clip", maximum))
+
+
+def test_trailing_outputs_that_the_node_has_not_may_be_declared() -> None:
+    def identity(node: Any) -> Any:
+        builder = EsGraphBuilder("dropout")
+        x = builder.CreateInput(0)
+        return builder.BuildAndReset([es.Abs(x), es.Equal(x, x)])
+
+    model = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2] x) => (float[2] y, float[2] z) { y = Dropout(x) z, m = Dropout(x) }"""
+    result, _ = run_pass(model, decomposer("Dropout", identity))
+    assert sorted(op_types(result)) == ["Abs", "Abs", "Equal"]
+
+
+def test_absent_and_unknown_operands_are_told_apart() -> None:
+    def same(node: Any) -> Any:
+        builder = EsGraphBuilder("same")
+        x, scale, bias = builder.CreateInputs(3)
+        return builder.BuildAndReset([es.Identity(es.LayerNormalization(x, scale, bias if node.input(2) is not None else None))])
+
+    model = """<ir_version: 8, opset_import: ["" : 17]>
+    main (float[2, 4] x, float[4] s, float[4] b) => (float[2, 4] y) {
+        x1 = Relu(x) s1 = Abs(s) b1 = Neg(b) h = LayerNormalization(x1, s1) g = Relu(h) y = LayerNormalization(g, s1, b1)
+    }"""
+    Same = REG_DECOMPOSE_PASS(["LayerNormalization"], stage=CustomPassStage.kBeforeInferShape)(
+        decomposer("LayerNormalization", same)
+    )
+    result, record = run_pass(model, Same)
+    assert record.replaced == 2
+    assert [len(node.input) for node in result.graph.node if node.op_type == "LayerNormalization"] == [2, 3]
 
 
 def test_trailing_inputs_that_the_node_has_not_may_be_declared() -> None:

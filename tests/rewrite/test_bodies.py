@@ -17,6 +17,7 @@ from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import Refused
+from gehost.rewrite.proof import Step
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) z = Add(s, b) }"
 WEIGHTS = {"w": (3, 4), "v": (3, 4), "b": (4,)}
@@ -372,4 +373,4 @@ def test_a_control_flow_node_is_no_body(rewriting):
     graph = rewriting(text).model.graph
     (node,) = graph.nodes
     with pytest.raises(Refused, match="needs a function body: y holds nested graphs"):
-        function_of_region(Region(graph, [graph.values["c"]], [graph.values["y"]], [node]), [graph.values["c"]])
+        function_of_region(Region(graph, [graph.values["c"]], [graph.values["y"]], [node]), [Step.of(node)], [graph.values["c"]])

@@ -91,6 +91,17 @@ def test_a_constant_may_stand_for_an_output(rewriting):
     work.assert_equal()
 
 
+@pytest.mark.parametrize(("ir", "opset"), [(10, 17), (3, 12)])
+def test_a_constant_for_a_tensor_that_nobody_reads_is_not_kept(rewriting, ir, opset):
+    def zeros(x):
+        return EsTensor(EsConst(x.graph, np.zeros(2, np.float32), Origin("", 0)))
+
+    work = rewriting("g (float[2] x) => (float[2] z) { a = Sub(x, x) z = Exp(x) }", opset, ir)
+    work.replace(lambda x: es.Sub(x, x), zeros)
+    assert (work.ops, len(work.model.flush().graph.initializer)) == (["Exp"], 0)
+    work.assert_equal()
+
+
 def test_several_outputs_and_readers_that_stand_too_early(rewriting):
     text = """g (float[2] x) => (float[2] r, float[2] s, float[2] u) {
         a = Relu(x) r = Exp(a) n = Neg(r) b = Neg(x) s = Abs(b) u = Add(n, s) }"""

@@ -36,9 +36,10 @@ class Purity:
     def __init__(self, model: Model, registry: OpRegistry) -> None:
         self._model = model
         self._registry = registry
-        self._functions: dict[str, list[onnx.FunctionProto]] = {}
-        for function in (*model.proto.functions, *model.new_functions.values()):
-            self._functions.setdefault(op_name(function.domain, function.name), []).append(function)
+        self._functions = {
+            op_name(function.domain, function.name, function.overload): function
+            for function in (*model.new_functions.values(), *model.proto.functions)
+        }
         self._operators: dict[tuple[str, int | None], Trust] = {}
         self._nodes: dict[str, Trust] = {}
         self._signatures: dict[str, tuple[dict[str, int], int, int]] = {}
@@ -114,9 +115,9 @@ class Purity:
     def _judge(self, op: str, version: int | None) -> Trust:
         if self._has_traits(op):
             return Trust.OPAQUE
-        functions = self._functions.get(op)
-        if functions is not None:
-            return min(map(self._function, functions))
+        function = self._functions.get(op)
+        if function is not None:
+            return self._function(function)
         if self._registry.get(op) is not None:
             return Trust.PURE
         domain, op_type = split_op(op)
@@ -130,7 +131,7 @@ class Purity:
         waiting = list(function.node)
         while waiting:
             node = waiting.pop()
-            op = op_name(node.domain, node.op_type)
+            op = op_name(node.domain, node.op_type, node.overload)
             version = versions.get(split_op(op)[0])
             trust = min(trust, self._operator(op, version))
             if op == "Dropout" and ((version or 0) < 7 or len(node.input) > 2):

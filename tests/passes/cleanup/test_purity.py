@@ -100,13 +100,15 @@ def test_a_registered_operator_in_a_function() -> None:
     assert trust("y = local.f(x)", function % "G", registry=registry) == Trust.PURE
 
 
-def test_the_least_trusted_overload_counts() -> None:
+def test_overloads_are_functions_of_their_own() -> None:
     model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 21, "local": 1]> g (float[2] x) => (float[2] y) { y = local.f(x) }'
+        '<ir_version: 10, opset_import: ["": 21, "local": 1]> g (float[2] x) => (float[2] y) { a = local.f(x) y = local.f(a) }'
         '<domain: "local", opset_import: ["": 21]> f (p) => (q) { q = Neg(p) }'
     )
     function = model.functions.add()
     function.CopyFrom(model.functions[0])
     function.overload, function.node[0].op_type = "noisy", "Bernoulli"
+    model.graph.node[1].overload = "noisy"
     indexed = Model(model)
-    assert Purity(indexed, OpRegistry()).of(next(iter(indexed.graph.nodes))) == Trust.RANDOM
+    purity = Purity(indexed, OpRegistry())
+    assert [purity.of(node) for node in indexed.graph.nodes] == [Trust.PURE, Trust.RANDOM]
