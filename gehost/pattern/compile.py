@@ -81,7 +81,7 @@ class _Variant:
         self._source = source
         self._blocked: list[Value] = []
         self._inner = source.inner
-        plan = _plan(source)
+        plan = plan_of(source)
         needed = source.needed
         step: _Step = self._finish
         for position in range(len(plan) - 1, 0, -1):
@@ -126,18 +126,18 @@ def _would_cycle(binding: Binding) -> bool:
 
 # -- the order of steps ---------------------------------------------------------------------------------------------
 
-_Link: TypeAlias = TensorPattern | None
+Link: TypeAlias = TensorPattern | None
 """How a step reaches its operator: the tensor that it makes, or one that it reads; None: any node of the graph."""
 
 
-def _plan(source: SourcePattern) -> list[tuple[OpPattern, _Link]]:
+def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
     """All operators, the anchor first, each after a tensor that leads to it."""
     producer = source.tensors[source.outputs[0]].producer
     assert producer is not None
-    plan: list[tuple[OpPattern, _Link]] = []
+    plan: list[tuple[OpPattern, Link]] = []
     placed: set[int] = set()
 
-    def place(op: OpPattern, link: _Link) -> None:
+    def place(op: OpPattern, link: Link) -> None:
         placed.add(op.index)
         plan.append((op, link))
         for tensor in op.inputs:
@@ -153,7 +153,7 @@ def _plan(source: SourcePattern) -> list[tuple[OpPattern, _Link]]:
     return plan
 
 
-def _bound_by(plan: Sequence[tuple[OpPattern, _Link]]) -> set[int]:
+def _bound_by(plan: Sequence[tuple[OpPattern, Link]]) -> set[int]:
     """The tensors that these steps bind."""
     return {tensor.index for op, _ in plan for tensor in (*op.inputs, *op.outputs) if tensor is not None and tensor is not ANY}
 
@@ -161,7 +161,7 @@ def _bound_by(plan: Sequence[tuple[OpPattern, _Link]]) -> set[int]:
 # -- reaching a node ------------------------------------------------------------------------------------------------
 
 
-def _reach(op: OpPattern, link: _Link, bind: _Bind, then: _Step) -> _Step:
+def _reach(op: OpPattern, link: Link, bind: _Bind, then: _Step) -> _Step:
     ops = op.ops
     if link is None:
 
@@ -290,7 +290,7 @@ def _bind_inputs(op: OpPattern, known: set[int]) -> _Bind:
     """The closure that binds a node's inputs by position, and goes on."""
     operands = _operands(op, known)
     count = len(operands)
-    no_more = _no_more(op, count)
+    no_more = no_more_inputs(op, count)
 
     def bind(binding: Binding, node: Node, then: _Step) -> bool:
         inputs, values = node.inputs, binding.values
@@ -309,7 +309,7 @@ def _bind_inputs_in_any_order(op: OpPattern, known: set[int]) -> _Bind:
     """The same for an operator whose operands may swap: each takes any input that is left, until everything fits."""
     operands = _operands(op, known)
     count = len(operands)
-    no_more = _no_more(op, count)
+    no_more = no_more_inputs(op, count)
 
     def bind(binding: Binding, node: Node, then: _Step) -> bool:
         inputs, values = node.inputs, binding.values
@@ -333,7 +333,7 @@ def _bind_inputs_in_any_order(op: OpPattern, known: set[int]) -> _Bind:
     return bind
 
 
-def _no_more(op: OpPattern, count: int) -> Callable[[Node], bool]:
+def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
     """The closure that tells whether a node has no input past the pattern's own.
 
     Parameters in disguise do not count: of what other opsets hold in an attribute nothing is asked.

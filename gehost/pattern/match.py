@@ -16,6 +16,7 @@ from gehost.ops import OpRegistry
 from gehost.pattern.build import build_source, check_pattern
 from gehost.pattern.compile import Binding, CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.failure import MatchFailure, why_not
 
 
 class Pattern:
@@ -194,6 +195,10 @@ class PatternMatcher:
 
     def __iter__(self) -> Iterator[MatchResult]:
         return self._matches
+
+    def why_not(self, node: Node) -> MatchFailure | None:
+        """Why ``node`` does not make output 0 of a match; None where it does."""
+        return why_not(self._compiled.source, node)
 
     def _find(self) -> Iterator[MatchResult]:
         for node in self._graph.nodes_of(*self._compiled.anchor_ops):

@@ -36,6 +36,7 @@ def check_matches(model: onnx.ModelProto, rng: random.Random, tally: Tally) -> N
     found = found_in(model, plan)
     _compare_with_oracle(model, plan, found, tally)
     tally.counts["matches of the oracle"] += len(found)
+    _check_reasons(model, plan, found, tally)
     several = len(plan.outputs) > 1 or any(step.commutative for step in plan.steps) or plan.config.commutative_match
     other, known_as = variations.renamed(model)
     _compare("renaming", found, found_in(other, plan, known_as), False, model, other, tally)
@@ -60,6 +61,18 @@ def _compare_with_oracle(model: onnx.ModelProto, plan: Plan, found: Found, tally
     for anchor, nodes in found.items():
         if nodes not in wanted[anchor]:
             raise Failure("oracle", f"at {anchor}: {sorted(nodes)} is none of {wanted[anchor]}: {plan}", [model])
+
+
+def _check_reasons(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tally) -> None:
+    """The matcher that tells reasons has one for each node at which there is no match, and for no other."""
+    (pattern,) = FuzzedFusion(plan).Patterns()
+    graph = fresh_model(model).graph
+    matcher = PatternMatcher(pattern, graph, plan.config)
+    for node in graph.nodes:
+        failure = matcher.why_not(node)
+        tally.checks["reasons"] += 1
+        if (failure is None) != (node.proto.output[0] in found):
+            raise Failure("reasons", f"at {node.label}: {failure}, but the matcher found {sorted(found)}: {plan}", [model])
 
 
 def _compare(

@@ -1,0 +1,90 @@
+"""Why a pattern does not match: the true cause of near misses of every kind."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gehost import DataType, es
+from gehost.es.graph import EsGraphBuilder
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import Pattern, PatternMatcher
+
+TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4] y, float[2, 4] s, float[?, ?] t, float[2, 4] u, float[2, 4] v) {
+    [mm] m = MatMul(x, w) [add] y = Add(m, b)
+    n = MatMul(x, w) [other] s = Add(n, b) [reader] u = Neg(n)
+    p = Transpose <perm = [1, 0]> (b) [back] t = Transpose <perm = [1, 0]> (p)
+    two = Constant <value = float {2}> () [twice] q = Mul(b, two) [clip] v = Clip(q, , two)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "at", "depth", "reason"),
+    [
+        (lambda x, w, b: es.MatMul(x, w) + b, 3, "add", None, None),
+        (lambda x, w, b: es.Gemm(x, w) + b, 3, "add", 1, 'tensor "m": wanted Gemm, got MatMul'),
+        (lambda x, w, b: es.MatMul(x, w) + b, 3, "twice", 0, "wanted Add, got Mul"),
+        (lambda x, w, b: es.MatMul(x, w) + b, 3, "other", 2, 'tensor "n" is also read by "reader"'),
+        (lambda x, b: b + es.Neg(x), 2, "add", 1, 'tensor "b": wanted Neg, got an input of the graph'),
+        (lambda x: es.constrain(es.Transpose(x), perm=[0, 1]), 1, "back", 0, "perm: wanted [0, 1], got [1, 0]"),
+        (lambda x: es.constrain(es.Transpose(x), perm=len), 1, "back", None, None),
+        (lambda x: es.constrain(es.Transpose(x), perm=lambda perm: False), 1, "back", 0, "perm: wanted what its condition takes, got"),
+        (lambda x: x * 3.0, 1, "twice", 0, 'input 1: wanted the constant 3.0, got "two", 2.0'),
+        (lambda x: x + 3.0, 1, "add", 0, 'input 1: wanted a constant, got "b", an input of the graph'),
+        (lambda x: x * x, 1, "twice", 0, 'input 1: wanted "b" again, got "two"'),
+        (lambda x, low: es.Clip(x, low), 2, "clip", 0, "input 1: it is absent"),
+        (lambda x: es.Clip(x, None, None), 1, "clip", 0, 'input 2: wanted none, got "two"'),
+        (lambda x: [-x, es.Relu(x)], 1, "reader", 1, "the graph has none|no Relu reads"),
+        (lambda x: [-x, -x], 1, "reader", 1, "the node stands for another operator of the pattern already"),
+        (lambda x, w: es.Commutative(es.Relu(x) + w), 2, "add", 1, "wanted Relu, got"),
+        (lambda x: es.Neg(es.Alternatives(es.Relu(x), es.Abs(x))), 1, "reader", 1, "wanted (Relu|Abs), got MatMul"),
+        (lambda x: es.Sum(x, x, x), 1, "add", 0, "wanted Sum, got Add"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_the_true_one(find, make, inputs, at, depth, reason):
+    model = find.load(TEXT)
+    matcher = PatternMatcher(find.pattern(make, inputs), model)
+    node = next(node for node in model.graph.nodes if node.name == at)
+    failure = matcher.why_not(node)
+    if reason is None:
+        assert failure is None
+        return
+    assert failure is not None
+    assert re.search(reason.replace("[", r"\[").replace("]", r"\]"), failure.reason), failure.reason
+    assert failure.depth == depth
+    assert str(failure).startswith(
+        f"{failure.pattern_node.origin.path}:{failure.pattern_node.origin.line}: {failure.pattern_node.label}"
+    )
+
+
+def test_a_placeholder_that_asks(find):
+    model = find.load(TEXT)
+    builder = EsGraphBuilder("asking")
+    pattern = Pattern(builder.BuildAndReset(es.Neg(builder.CreateInput(0, dtype=DataType.DOUBLE, rank=3))))
+    (node,) = model.graph.nodes_of("Neg")
+    failure = PatternMatcher(pattern, model).why_not(node)
+    assert failure is not None
+    assert failure.reason == 'input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
+
+
+def test_a_cycle_and_who_made_a_node(find):
+    model = find.load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) b = Exp(a) y = Abs(a) z = Neg(b) }")
+    pattern = find.pattern(lambda x, w: [es.Abs(es.Relu(x)), es.Neg(w)], 2)
+    nodes = {node.op: node for node in model.graph.nodes}
+    assert "also read" in str(PatternMatcher(pattern, model).why_not(nodes["Abs"]))
+    pattern = find.pattern(lambda x, w: [es.Relu(x), es.Neg(w)], 2)
+    failure = PatternMatcher(pattern, model).why_not(nodes["Relu"])
+    assert failure is not None
+    assert failure.reason == "would make a cycle"
+    model.graph.set_metadata(nodes["Exp"], "gehost.pass", "LinearFusePass")
+    failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(nodes["Neg"])
+    assert failure is not None
+    assert failure.reason == 'tensor "b": wanted Relu, got Exp (made by LinearFusePass)'
+    assert failure.graph_node is nodes["Exp"]
+
+
+def test_all_parameters_are_told_where_all_are_asked(find):
+    model = find.load("g (float[2, 2] x) => (float[2, 2] y) { y = Gemm <alpha = 2.0> (x, x) }")
+    matcher = PatternMatcher(find.pattern(lambda x: es.Gemm(x, x)), model, PatternMatcherConfig(ir_attr_match=True))
+    assert str(matcher.why_not(next(model.graph.nodes))).endswith("alpha: wanted 1.0, got 2.0")
