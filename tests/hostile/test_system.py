@@ -11,7 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,25 @@ def test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were(t
     assert before["out.onnx.data"] in held
 
 
+@contextmanager
+def heard(number: signal.Signals) -> Generator[None]:
+    """Let children that start meanwhile not ignore a signal, as those of a job in the background do."""
+    old = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, old)
+
+
+@contextmanager
+def ended(child: subprocess.Popen[str]) -> Generator[None]:
+    """See to it that a child ends, whatever becomes of the test."""
+    try:
+        yield
+    finally:
+        child.kill()
+
+
 @pytest.mark.parametrize(
     ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")], ids=["INT", "TERM"]
 )
@@ -242,7 +262,7 @@ def test_a_signal_ends_the_compile_with_one_line(
         vendors.swap("Slow", "Relu", "Abs", meet=f"return bool({wait})"),
     )
     reading = os.open("started", os.O_RDWR)  # so that opening it waits for nobody
-    with started(*COMPILE, "--vendors", vendors.root, *options) as child:
+    with heard(signal.SIGINT), started(*COMPILE, "--vendors", vendors.root, *options) as child, ended(child):
         ready, _, _ = select.select([reading, child.stderr], [], [], 60)  # a child that ends closes its stderr
         child.send_signal(number if reading in ready else signal.SIGKILL)
         out, err = child.communicate(timeout=60)
