@@ -27,7 +27,7 @@ backend: $(VENV)/installed
 	$(BIN)/python -m tests.backend
 
 fuzz: $(VENV)/installed
-	$(BIN)/python -m tests.fuzz --graphs 20000 $(FUZZ_ARGS)
+	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)
 
 fuzz-files: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)

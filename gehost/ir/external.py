@@ -261,11 +261,6 @@ def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
         raise ModelError(f"cannot map external data {_show(location.path)}: {error}") from error
 
 
-def external_files(proto: onnx.ModelProto) -> set[str]:
-    """The ``location`` entries of all external tensors, as they are written in the model."""
-    return file_names(external_tensors(proto))
-
-
 def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
     """The ``location`` entries of external tensors, as they are written in the model."""
     return {_text(entry.value) for tensor in tensors for entry in tensor.external_data if entry.key == "location"}

@@ -295,7 +295,7 @@ LOCATIONS = {
 
 
 def test_external_files_are_found_wherever_a_tensor_can_be():
-    assert external.external_files(everywhere()) == LOCATIONS
+    assert external.file_names(external.external_tensors(everywhere())) == LOCATIONS
 
 
 def test_external_tensors_are_given_once_each_and_in_the_same_order_every_time():
@@ -305,4 +305,4 @@ def test_external_tensors_are_given_once_each_and_in_the_same_order_every_time()
 
 
 def test_a_model_without_external_data():
-    assert external.external_files(onnx.ModelProto()) == set()
+    assert external.file_names(external.external_tensors(onnx.ModelProto())) == set()

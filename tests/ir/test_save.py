@@ -315,8 +315,8 @@ def test_weights_of_nested_bodies_come_along(source, out):
     inner = proto.graph.node.add(op_type="If").attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
     inner.initializer.append(proto.graph.initializer[0])
     save_model(proto, out / "m.onnx", str(source))
-    assert external.external_files(read(out / "m.onnx")) == {"m.onnx.data"}
-    assert external.external_files(proto) == {"weights.bin"}
+    assert external.file_names(external.external_tensors(read(out / "m.onnx"))) == {"m.onnx.data"}
+    assert external.file_names(external.external_tensors(proto)) == {"weights.bin"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="FICLONE is Linux's")
