@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 from gehost import (
+    DataType,
     EsGraphBuilder,
     HostOptions,
     PassError,
@@ -30,12 +32,14 @@ HEADER = '<ir_version: 8, opset_import: ["": 17]> '
 Describe = Callable[..., Any]
 
 
-def pass_of(find: Describe, put: Describe, inputs: int = 1, **config: bool) -> type[PatternFusionPass]:
-    """A pass without conditions: ``find`` and ``put`` of the same placeholders."""
+def pass_of(
+    find: Describe, put: Describe, inputs: int = 1, given: Describe | None = None, **config: bool
+) -> type[PatternFusionPass]:
+    """A pass without conditions: ``find`` and ``put`` of the same placeholders; ``given`` makes those of ``find``."""
 
-    def graph(describe: Describe) -> Any:
+    def graph(describe: Describe, given: Describe | None = None) -> Any:
         builder = EsGraphBuilder("pattern")
-        made = describe(*builder.CreateInputs(inputs))
+        made = describe(*(given(builder) if given else builder.CreateInputs(inputs)))
         return builder.BuildAndReset(list(made) if isinstance(made, list | tuple) else [made])
 
     class Better(PatternFusionPass):
@@ -43,7 +47,7 @@ def pass_of(find: Describe, put: Describe, inputs: int = 1, **config: bool) -> t
             super().__init__(PatternMatcherConfig(**config))
 
         def Patterns(self) -> Any:
-            return [Pattern(graph(find))]
+            return [Pattern(graph(find, given))]
 
         def Replacement(self, match: Any) -> Any:
             return graph(put)
@@ -138,6 +142,95 @@ TRAPS = {
         None,
         "g (float[2] a, float[2] b) => (float[2] y) { y = Add(a, b) }",
     ),
+    "and a tensor that holds one value throughout is that value": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) <float[2] p = {1, 1}, float[2] q = {1, 2}> { y = Mul(a, p) z = Mul(b, q) }",
+        pass_of(lambda x: x * 1.0, lambda x: x),
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) <float[2] q = {1, 2}> { y = Identity(a) z = Mul(b, q) }",
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) { y = Identity(a) z = Identity(b) }",
+    ),
+    "a constant is near to what is wanted, or another one": Trap(
+        """g (float[2] a, float[2] b) => (float[2] y, float[2] z)
+             <float near = {1.702}, float far = {1.75}> { y = Mul(a, near) z = Mul(b, far) }""",
+        pass_of(
+            lambda x, factor: x * factor,
+            lambda x: x * np.float32(1.702),
+            given=lambda builder: (builder.CreateInput(0), builder.CreateConst(1.7015, rtol=1e-3)),
+        ),
+        None,
+        """g (float[2] a, float[2] b) => (float[2] y, float[2] z)
+             <float near = {1.702}> { y = Mul(a, near) z = Mul(b, near) }""",
+    ),
+    "a parameter that matters is constrained by itself": Trap(
+        """g (float[2, 2, 2] a, float[2, 2, 2] b) => (float[2, 2, 2] y, float[2, 2, 2] z)
+             { p = Transpose <perm = [1, 0, 2]> (a) y = Transpose <perm = [1, 0, 2]> (p)
+               q = Transpose <perm = [1, 2, 0]> (b) z = Transpose <perm = [1, 2, 0]> (q) }""",
+        pass_of(
+            lambda x: es.constrain(
+                es.Transpose(es.constrain(es.Transpose(x), perm=[1, 0, 2])), perm=lambda perm: list(perm) == [1, 0, 2]
+            ),
+            lambda x: x,
+        ),
+        """g (float[2, 2, 2] a, float[2, 2, 2] b) => (float[2, 2, 2] y, float[2, 2, 2] z)
+             { y = Identity(a) q = Transpose <perm = [1, 2, 0]> (b) z = Transpose <perm = [1, 2, 0]> (q) }""",
+        """g (float[2, 2, 2] a, float[2, 2, 2] b) => (float[2, 2, 2] y, float[2, 2, 2] z) { y = Identity(a) z = Identity(b) }""",
+    ),
+    "a variadic operator has as many inputs as are written": Trap(
+        "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Sum(a, b) z = Sum(a, b, c) }",
+        pass_of(lambda x, z: es.Sum(x, z), lambda x, z: x + z, 2),
+        "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Add(a, b) z = Sum(a, b, c) }",
+        "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Add(a, b) z = Add(a, b) }",
+    ),
+    "operands that change places take their placeholders with them": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y) { e = Exp(a) y = Mul(e, b) }",
+        pass_of(lambda x, z: es.Commutative(x * es.Exp(z)), lambda x, z: x / es.Exp(-z), 2),
+        "g (float[2] a, float[2] b) => (float[2] y) { n = Neg(a) e = Exp(n) y = Div(b, e) }",
+        "g (float[2] a, float[2] b) => (float[2] y) { n = Neg(b) e = Exp(n) y = Div(a, e) }",
+    ),
+    "and only those of operators that commute": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y) { n = Neg(a) y = Sub(n, b) }",
+        pass_of(lambda x, z: x - -z, lambda x, z: x + z, 2, commutative_match=True),
+        None,
+        "g (float[2] a, float[2] b) => (float[2] y) { y = Add(b, a) }",
+    ),
+    "one of several operators is not any operator": Trap(
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) { n = Neg(a) y = Abs(n) r = Relu(b) z = Abs(r) }",
+        pass_of(lambda x: es.Abs(es.AnyOf("Neg", "Abs")(x)), lambda x: es.Abs(x)),
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) { y = Abs(a) r = Relu(b) z = Abs(r) }",
+        "g (float[2] a, float[2] b) => (float[2] y, float[2] z) { y = Abs(a) z = Abs(b) }",
+    ),
+    "an alternative is taken whole": Trap(
+        """g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z)
+             { r = Reciprocal(b) y = Mul(a, r) n = Neg(c) z = Mul(a, n) }""",
+        pass_of(lambda x, z: es.Alternatives(x * es.Reciprocal(z), -(x * -es.Reciprocal(z))), lambda x, z: x / z, 2),
+        "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Div(a, b) n = Neg(c) z = Mul(a, n) }",
+        "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Div(a, b) z = Div(a, c) }",
+    ),
+    "a placeholder may say a rank": Trap(
+        """g (float[2, 2] a, float[2, 2, 2] b) => (float[2, 2] y, float[2, 2, 2] z)
+             { p = Softmax <axis = 1> (a) y = Log(p) q = Softmax <axis = 1> (b) z = Log(q) }""",
+        pass_of(
+            lambda x: es.Log(es.constrain(es.Softmax(x), axis=1)),
+            lambda x: es.LogSoftmax(x, axis=-1),
+            given=lambda builder: [builder.CreateInput(0, rank=2)],
+        ),
+        """g (float[2, 2] a, float[2, 2, 2] b) => (float[2, 2] y, float[2, 2, 2] z)
+             { y = LogSoftmax <axis = -1> (a) q = Softmax <axis = 1> (b) z = Log(q) }""",
+        """g (float[2, 2] a, float[2, 2, 2] b) => (float[2, 2] y, float[2, 2, 2] z)
+             { y = LogSoftmax <axis = -1> (a) z = LogSoftmax <axis = -1> (b) }""",
+    ),
+    "and a dtype": Trap(
+        """g (float[2] a, float[2] b, int64[2] i) => (float[2] y, int64[2] z) <int64[2] j = {2, 3}>
+             { p = Div(a, b) y = Mul(p, b) q = Div(i, j) z = Mul(q, j) }""",
+        pass_of(
+            lambda x, z: x / z * z,
+            lambda x, z: x,
+            2,
+            given=lambda builder: [builder.CreateInput(i, dtype=DataType.FLOAT) for i in range(2)],
+        ),
+        """g (float[2] a, float[2] b, int64[2] i) => (float[2] y, int64[2] z) <int64[2] j = {2, 3}>
+             { y = Identity(a) q = Div(i, j) z = Mul(q, j) }""",
+        """g (float[2] a, float[2] b, int64[2] i) => (float[2] y, int64[2] z) { y = Identity(a) z = Identity(i) }""",
+    ),
     "types are inferred and compared": Trap(
         "g (float[2] a) => (float[2] y) { y = Relu(a) }",
         pass_of(es.Relu, lambda x: es.Unsqueeze(x, axes=[0])),
@@ -209,6 +302,19 @@ def test_an_error_in_any_hook_fails_the_compile_with_pass_file_line_and_node(hoo
     rule = type("Failing", (Failing,), {"failing": hook, "__module__": __name__})
     with pytest.raises(PassError, match=rf"^Failing \({__file__}:\d+\): {hook}{at}.*: ValueError: {hook} is broken$"):
         run_pass(RELU, rule)
+
+
+def test_with_keep_going_a_pass_that_fails_halfway_leaves_nothing_of_itself(vendors):
+    """Two rewrites that are right only together: after the first alone the numbers are others."""
+    model = parse(HEADER + "g (float[2] a) => (float[2] y) { n = Neg(a) [second] y = Neg(n) }")
+    assert is_wrong(model, parse(HEADER + "g (float[2] a) => (float[2] y) { n = Abs(a) y = Neg(n) }"))
+    meet = "return bool(1 / (match.GetMatchedNodes()[0].label != 'second'))"
+    vendors.write("acme/halfway.py", vendors.swap("Halfway", "Neg", "Abs", meet=meet))
+    result, report = vendors.host(keep_going=True).run(model)
+    (record,) = report.passes
+    assert (record.status, record.matched, record.replaced) == ("failed", 2, 0)
+    assert result.graph.node == model.graph.node
+    assert "ZeroDivisionError" in report.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,9 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     for operand in operands:
         if isinstance(operand, EsTensor):
             return operand.graph
+        if isinstance(operand, list | tuple) and any(isinstance(element, EsTensor) for element in operand):
+            given = type(operand).__name__
+            raise PatternError(f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)")
     raise PatternError(f"{author_origin()}: {op} needs at least one tensor among its inputs; use CreateConst for constants")
 
 
