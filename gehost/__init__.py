@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions
     from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS, DecomposePass, FusionBasePass, PatternFusionPass, Status
-    from gehost.passes.context import CustomPassContext, PassRecord, SubgraphRewriter
+    from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
@@ -66,7 +66,7 @@ _MODULES = {
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions",),
     "passes.base": ("FAILED", "NOT_CHANGED", "SUCCESS", "DecomposePass", "FusionBasePass", "PatternFusionPass", "Status"),
-    "passes.context": ("CustomPassContext", "PassRecord", "SubgraphRewriter"),
+    "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
@@ -120,6 +120,7 @@ __all__ = [
     "PatternMatcherConfigBuilder",
     "Rejection",
     "Report",
+    "Rewrite",
     "Shape",
     "Status",
     "SubgraphBoundary",

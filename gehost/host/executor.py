@@ -13,8 +13,9 @@ from gehost.host.context import CompileContext
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.graph import Node
+from gehost.ir.model import Model
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
-from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, RewriteLimit, running
+from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, Rewrite, RewriteLimit, running
 from gehost.passes.engine import AuthorCode
 from gehost.stages import CustomPassStage
 
@@ -24,6 +25,8 @@ _STAGE_HOOKS = {
     CustomPassStage.kAfterBuiltinFusionPass: "gehost_after_builtin_fusion_pass",
     CustomPassStage.kAfterOriginGraphOptimize: "gehost_after_origin_graph_optimize",
 }
+
+_REWRITE_HOOKS = ("gehost_before_rewrite", "gehost_after_rewrite", "gehost_match_refused")
 
 
 class Executor:
@@ -36,6 +39,7 @@ class Executor:
         self._passes = passes
         self._disabled = frozenset(disabled)
         self._limit = RewriteLimit(context.options.rewrite_limit)
+        self._observer = _Observer.of(plugins, context.model)
 
     def run_stage(self, stage: CustomPassStage) -> None:
         """Run a stage's passes in load order, then its hook.
@@ -79,7 +83,7 @@ class Executor:
             return
         self.look("gehost_before_pass", spec=spec)
         start = time.perf_counter()
-        mark, left = self._model.mark(), self._limit.left
+        mark, done = self._model.mark(), self._limit.done
         try:
             with contained():
                 self._call(spec, record)
@@ -90,7 +94,7 @@ class Executor:
                 record.status = "not changed"
         except GehostError as error:
             self._undo(mark, error)
-            self._limit.left = left
+            self._limit.done = done
             record.status, record.message, record.replaced = "failed", str(error), 0
             self._go_on_or_raise(error)
         finally:
@@ -120,6 +124,7 @@ class Executor:
             record,
             limit=self._limit,
             node_support=self._node_support,
+            observer=self._observer,
         )
         with running(context):
             with AuthorCode(context, "__init__"):
@@ -180,6 +185,42 @@ class Executor:
         if not self._context.options.keep_going:
             raise error
         self._context.report.problems.append(str(error))
+
+
+class _Observer:
+    """Tells plugins of each rewrite and each refusal; a hook that fails, fails the pass, but is named itself."""
+
+    def __init__(self, plugins: Plugins, model: Model) -> None:
+        self._hooks = {name: list(plugins.each(name)) for name in _REWRITE_HOOKS}
+        self._model = model
+
+    @classmethod
+    def of(cls, plugins: Plugins, model: Model) -> _Observer | None:
+        """None where no plugin wants to know, so that a rewrite costs nothing more."""
+        observer = cls(plugins, model)
+        return observer if any(observer._hooks.values()) else None
+
+    def before_rewrite(self, rewrite: Rewrite) -> None:
+        self._tell("gehost_before_rewrite", rewrite=rewrite)
+
+    def after_rewrite(self, rewrite: Rewrite) -> None:
+        self._tell("gehost_after_rewrite", rewrite=rewrite)
+
+    def match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
+        self._tell("gehost_match_refused", record=record, node=node, reason=reason)
+
+    def _tell(self, name: str, **arguments: Any) -> None:
+        for hook in self._hooks[name]:
+            mark = self._model.mark()
+            try:
+                with contained(), hook.blamed():
+                    hook(**arguments)
+                if self._model.mark() != mark:
+                    raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
+            except VendorError as error:
+                failure = PassError(str(error))
+                failure.named = True
+                raise failure from error
 
 
 @contextmanager

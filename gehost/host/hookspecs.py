@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.ir.graph import Graph, Node
     from gehost.ops import OpRegistry
-    from gehost.passes.context import PassRecord
+    from gehost.passes.context import PassRecord, Rewrite
 
 hookspec = pluggy.HookspecMarker("gehost")
 hookimpl = pluggy.HookimplMarker("gehost")
@@ -89,6 +89,21 @@ def gehost_before_pass(spec: PassSpec, graph: Graph) -> None:
 @hookspec
 def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
     """Called after a pass ran, with what it did: look only."""
+
+
+@hookspec
+def gehost_before_rewrite(rewrite: Rewrite) -> None:
+    """Called before a pass replaces a match, which may still be refused: look only."""
+
+
+@hookspec
+def gehost_after_rewrite(rewrite: Rewrite) -> None:
+    """Called after a pass replaced a match; ``rewrite.made`` holds the new nodes: look only."""
+
+
+@hookspec
+def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
+    """Called when the match at ``node`` is not replaced, with the whole reason: look only."""
 
 
 @hookspec

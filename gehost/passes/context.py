@@ -7,13 +7,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
-from gehost.ir.region import SubgraphBoundary
+from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
@@ -45,21 +46,44 @@ class PassRecord:
 
 @dataclass
 class RewriteLimit:
-    """How many more rewrites this compile may do; None for any number."""
+    """How many rewrites this compile has done, and may do at most; None for any number."""
 
-    left: int | None = None
+    most: int | None = None
+    done: int = 0
 
     @property
     def reached(self) -> bool:
-        return self.left is not None and self.left <= 0
+        return self.most is not None and self.done >= self.most
 
     def count(self) -> None:
-        if self.left is not None:
-            self.left -= 1
+        self.done += 1
 
 
 class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
     """Ends a pass that asks for one more rewrite than the compile may do; what it did so far stays."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One rewrite: what a pass replaces, and by what."""
+
+    number: int
+    """Of those of this compile, from 1."""
+    record: PassRecord
+    region: Region
+    """The matched nodes in topological order, what they take and what they give, as they are before the rewrite."""
+    made: Sequence[Node] = ()
+    """The new nodes; none before it, or where an input was forwarded."""
+
+
+class RewriteObserver(Protocol):
+    """Looks at the rewrites of a pass while they happen."""
+
+    def before_rewrite(self, rewrite: Rewrite) -> None: ...
+
+    def after_rewrite(self, rewrite: Rewrite) -> None: ...
+
+    def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
 
 
 def _nobody_objects(node: Node) -> tuple[bool, str]:
@@ -80,6 +104,7 @@ class CustomPassContext:
         *,
         limit: RewriteLimit | None = None,
         node_support: Callable[[Node], tuple[bool, str]] | None = None,
+        observer: RewriteObserver | None = None,
     ) -> None:
         self.model = model
         self.registry = registry
@@ -88,6 +113,7 @@ class CustomPassContext:
         self.limit = limit or RewriteLimit()
         self.rewriter = Rewriter(model, registry, Author(record.name, record.vendor), inferrer)
         self.node_support = node_support or _nobody_objects
+        self.observer = observer
         self._made: list[Node] = []
         self._error = ""
 
@@ -98,11 +124,24 @@ class CustomPassContext:
     def GetPassName(self) -> str:
         return self.record.name
 
-    def count_rewrite(self, made: Sequence[Node]) -> None:
-        """Note a rewrite and the nodes that it made."""
+    def replace(self, region: Region, replacement: EsGraph) -> list[Node]:
+        """Replace a region and note it; raises as ``Rewriter.replace`` does."""
+        observer, number = self.observer, self.limit.done + 1
+        if observer is not None:
+            observer.before_rewrite(Rewrite(number, self.record, region))
+        made = self.rewriter.replace(region, replacement)
         self.record.replaced += 1
         self.limit.count()
         self._made.extend(made)
+        if observer is not None:
+            observer.after_rewrite(Rewrite(number, self.record, region, made))
+        return made
+
+    def refuse(self, node: Node, reason: str) -> None:
+        """Note that the match at ``node`` is not replaced."""
+        self.record.reject(reason)
+        if self.observer is not None:
+            self.observer.match_refused(self.record, node, reason)
 
     def forget_generations(self) -> None:
         """Rewrites of the next pass start anew: only those that feed each other in one pass may go on without end."""
@@ -153,7 +192,6 @@ class SubgraphRewriter:
             raise PassError("SubgraphRewriter.Replace works inside a pass; elsewhere use gehost.rewrite.Rewriter(model, …)")
         if context.limit.reached:
             raise LimitReached
-        made = context.rewriter.replace_boundary(boundary, replacement)
+        made = context.rewriter.replace_boundary(boundary, replacement, context.replace)
         context.record.matched += 1
-        context.count_rewrite(made)
         return made

@@ -210,7 +210,7 @@ def _ask(
     with AuthorCode(context, "MeetRequirements", node, edits=False):
         refusal = _refusal(condition(matched))
     if refusal:
-        record.reject(refusal)
+        context.refuse(node, refusal)
         return None
     with AuthorCode(context, "Replacement", node, edits=False):
         return as_graph(replacement(matched))
@@ -248,12 +248,10 @@ def _commit(context: CustomPassContext, region: Region, replacement: EsGraph, no
     """Replace a region; a refusal is counted and gives None."""
     with AuthorCode(context, "Replacement", node):
         try:
-            made = context.rewriter.replace(region, replacement)
+            return context.replace(region, replacement)
         except Refused as refusal:
-            context.record.reject(str(refusal))
+            context.refuse(node, str(refusal))
             return None
-    context.count_rewrite(made)
-    return made
 
 
 class AuthorCode:

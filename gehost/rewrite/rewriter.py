@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,8 +45,15 @@ class Rewriter:
         self.bodies: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
         """Bodies that were made from matches, with the names under which they were offered."""
 
-    def replace_boundary(self, boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
+    def replace_boundary(
+        self, boundary: SubgraphBoundary, replacement: EsGraph, replace: Callable[[Region, EsGraph], list[Node]] | None = None
+    ) -> list[Node]:
         """Replace what lies inside ``boundary``; returns the new nodes.
+
+        Args:
+            boundary: what is to go.
+            replacement: what is to come.
+            replace: does it; ``replace`` of this rewriter unless given.
 
         Raises:
             PassError: the boundary is not closed, or the rewrite may not be done; the graph is as it was.
@@ -55,7 +62,7 @@ class Rewriter:
             region = boundary.region()
             if region.closes_cycle():
                 raise Refused("cycle: the replacement would make one")
-            return self.replace(region, replacement)
+            return (replace or self.replace)(region, replacement)
         except Refused as refusal:
             raise PassError(f"SubgraphRewriter.Replace: {refusal}") from refusal
 

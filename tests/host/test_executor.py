@@ -306,6 +306,67 @@ def test_hooks_around_a_pass_see_what_it_did(vendors: Any) -> None:
     assert seen == [("P", 1), ("P", 0, "done", 1), ("Q", 0), ("Q", 0, "failed", 0)]
 
 
+class RewriteLog:
+    """Keeps what the hooks around rewrites were told."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    @hookimpl
+    def gehost_before_rewrite(self, rewrite: Any) -> None:
+        assert all(node.in_graph for node in rewrite.region.nodes)
+        self.seen.append((rewrite.number, rewrite.record.name, [node.op for node in rewrite.region.nodes], rewrite.made))
+
+    @hookimpl
+    def gehost_after_rewrite(self, rewrite: Any) -> None:
+        self.seen.append((rewrite.number, [node.op for node in rewrite.made]))
+
+    @hookimpl
+    def gehost_match_refused(self, record: Any, node: Any, reason: str) -> None:
+        self.seen.append((record.name, node.op, reason))
+
+
+def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(vendors: Any) -> None:
+    boundary = "SubgraphBoundary().AddOutput(0, SubgraphOutput(NodeIo(node, 0))).AddInput(0, SubgraphInput([NodeIo(node, 0)]))"
+    by_hand = fusion(
+        "node = graph.tail; builder = EsGraphBuilder('r'); x = builder.CreateInput(0); "
+        f"SubgraphRewriter.Replace({boundary}, builder.BuildAndReset([es.Sin(x)]))",
+        "ByHand",
+    )
+    refuses = vendors.swap("Refuses", "Abs", "Sin", meet="return match.reject('far: too far')")
+    types = vendors.swap("Types", "Abs", "Not")
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), refuses, types, by_hand)
+    log = RewriteLog()
+    vendors.host(plugins=[("log", log)]).run(parse(CHAIN))
+    assert log.seen[:6] == [
+        (1, "P", ["Relu"], ()),
+        (1, ["Abs"]),
+        ("Refuses", "Abs", "far: too far"),
+        ("Refuses", "Abs", "far: too far"),
+        (2, "Types", ["Abs"], ()),
+        ("Types", "Abs", log.seen[5][2]),
+    ]
+    assert log.seen[5][2].startswith("types: ")
+    assert log.seen[-2:] == [(2, "ByHand", ["Neg"], ()), (2, ["Sin"])]
+
+
+@pytest.mark.parametrize(("body", "told"), [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; it may only look")])
+def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(vendors: Any, body: str, told: str) -> None:
+    class Broken:
+        @hookimpl
+        def gehost_after_rewrite(self, rewrite: Any) -> None:
+            if body == "EDIT":
+                rewrite.region.graph.set_metadata(rewrite.made[0], "k", "v")
+            else:
+                raise ZeroDivisionError
+
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    result, report = vendors.host(plugins=[("broken", Broken())], keep_going=True).run(parse(CHAIN))
+    assert result.graph.node == parse(CHAIN).graph.node
+    assert (report.passes[0].status, report.passes[0].replaced) == ("failed", 0)
+    assert re.match(rf"plugin broken.*gehost_after_rewrite.*{told}", report.problems[0])
+
+
 def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path: Path) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), hook("gehost_before_pass", "1 / 0"))
     _, report = vendors.host(disable=["P"]).run(parse(CHAIN))

@@ -20,7 +20,7 @@ NAMES = [name for name, found in vars(hookspecs).items() if name.startswith("geh
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 14
+    assert len(NAMES) == 17
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,8 +71,14 @@ class Asking(FusionBasePass):
 """
 
 
+def early_and_picky(vendors: Any) -> tuple[str, str]:
+    """A pass that rewrites, and one that refuses what the first has made."""
+    early = vendors.swap("Early", "Relu", "Abs", stage="kBeforeInferShape")
+    return early, vendors.swap("Picky", "Abs", "Relu", meet="return False")
+
+
 def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
-    vendors.write("acme/a.py", ASKING, vendors.swap("Early", "Relu", "Abs", stage="kBeforeInferShape"))
+    vendors.write("acme/a.py", *early_and_picky(vendors), ASKING)
     vendors.write("acme/b.py", vendors.swap("Off", "Relu", "Abs"))
     plugin, calls = recorder()
     host = vendors.host(plugins=[("recorder", plugin)], disable=["Off"])
@@ -82,9 +88,14 @@ def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
     assert calls == [
         "compile_started",
         "before_pass Early",
+        "before_rewrite",
+        "after_rewrite",
         "after_pass Early",
         "before_infershape kBeforeInferShape",
         "stage_finished kBeforeInferShape",
+        "before_pass Picky",
+        "match_refused",
+        "after_pass Picky",
         "before_pass Asking",
         "check_node_support",
         "after_pass Asking",
@@ -112,7 +123,7 @@ def test_a_vendor_file_may_implement_every_other_hook(vendors: Any, capsys: pyte
     """The two that are called of plugins only are never called of a vendor file; the rest are."""
     implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
     vendors.write("acme/hooks.py", *implementations)
-    vendors.write("acme/p.py", ASKING)
+    vendors.write("acme/p.py", *early_and_picky(vendors), ASKING)
     vendors.host().run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}

@@ -111,7 +111,7 @@ def test_run_is_given_the_pass_and_says_why_it_failed() -> None:
 def test_a_limit_of_none_is_never_reached() -> None:
     limit = RewriteLimit()
     limit.count()
-    assert (limit.left, limit.reached) == (None, False)
+    assert (limit.done, limit.reached) == (1, False)
     limit = RewriteLimit(1)
     limit.count()
     assert limit.reached
