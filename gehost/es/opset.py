@@ -96,6 +96,8 @@ def same_parameter(left: Any, right: Any) -> bool:
     """Equality of parameter values; floats are compared as the float32 that ONNX stores, a single number as a list of it."""
     if left is None or right is None:
         return left is right
+    if type(left) is type(right) is int:
+        return left == right
     if isinstance(left, str | bytes) or isinstance(right, str | bytes):
         return left == right
     try:

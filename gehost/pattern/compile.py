@@ -6,15 +6,20 @@ output is looked for among readers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
+
+import onnx
 
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
 from gehost.pattern.candidates import Candidates
 from gehost.pattern.conditions import parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.rule import ANY, Kind, OpPattern, SourcePattern, TensorPattern
+
+_serialized = onnx.AttributeProto.SerializeToString
 
 
 class Binding:
@@ -31,7 +36,6 @@ class Binding:
 
 
 _Step: TypeAlias = Callable[[Binding], bool]
-_Bind: TypeAlias = Callable[[Binding, Node, _Step], bool]
 
 
 class CompiledPattern:
@@ -80,33 +84,37 @@ class _Variant:
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
         self._blocked: list[Value] = []
-        self._inner = source.inner
+        reads = Counter(tensor.index for op in source.ops for tensor in op.inputs if tensor is not None)
+        self._inner = [(index, reads[index]) for index in source.inner]
         plan = plan_of(source)
-        needed = source.needed
-        step: _Step = self._finish
+        self.anchor, _ = plan[0]
+        then: _Step = self._finish
+        straight: list[_Step] = []
+        """What leaves no choice, the last step first."""
         for position in range(len(plan) - 1, 0, -1):
             op, link = plan[position]
-            earlier = [earlier_op.index for earlier_op, _ in plan[:position]]
-            bind = _bind_op(op, earlier, _bound_by(plan[:position]), needed)
-            step = _reach(op, link, bind, step)
-        self.anchor, _ = plan[0]
-        self._bind_anchor = _bind_op(self.anchor, [], set(), needed)
-        self._after_anchor = step
+            bind = _Bind(op, plan[:position], source)
+            if link is not None and link.producer == op.index and not op.commutative:
+                straight.append(_from_below(bind, link))
+            else:
+                then, straight = _one_of(bind, link, _in_turn(straight, then)), []
+        self._bind_anchor = _Bind(self.anchor, [], source)
+        self._after_anchor = _in_turn(straight, then)
         self.candidates = Candidates(source, self.anchor)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         self._blocked = []
         binding = Binding(node.graph, self._source)
-        if self._bind_anchor(binding, node, self._after_anchor):
+        if self._bind_anchor.then(binding, node, self._after_anchor):
             return binding, []
         return None, self._blocked
 
     def _finish(self, binding: Binding) -> bool:
         """Every reader of every inner tensor is inside the match, and joining the match closes no cycle."""
         nodes = binding.nodes
-        for index in self._inner:
+        for index, reads in self._inner:
             value = binding.values[index]
-            if value is not None:
+            if value is not None and len(value.uses) != reads:  # else they are those of the pattern
                 for reader, _ in value.uses:
                     if reader not in nodes:
                         self._blocked.append(value)
@@ -158,162 +166,118 @@ def _bound_by(plan: Sequence[tuple[OpPattern, Link]]) -> set[int]:
     return {tensor.index for op, _ in plan for tensor in (*op.inputs, *op.outputs) if tensor is not None and tensor is not ANY}
 
 
-# -- reaching a node ------------------------------------------------------------------------------------------------
+# -- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _reach(op: OpPattern, link: Link, bind: _Bind, then: _Step) -> _Step:
-    ops = op.ops
-    if link is None:
+def _in_turn(last_first: Sequence[_Step], then: _Step) -> _Step:
+    """Some steps, none of which leaves a choice, and what comes after them."""
+    if not last_first:
+        return then
+    steps = tuple(reversed(last_first))
 
-        def from_anywhere(binding: Binding) -> bool:
-            return any(bind(binding, node, then) for node in binding.graph.nodes_of(*ops))
+    def in_turn(binding: Binding) -> bool:
+        for step in steps:
+            if not step(binding):
+                return False
+        return then(binding)
 
-        return from_anywhere
-    index, slot = link.index, link.slot
-    if link.producer == op.index:
+    return in_turn
 
-        def from_below(binding: Binding) -> bool:
-            value = binding.values[index]
-            node = value.producer if value is not None else None
-            return node is not None and node.op in ops and value is not None and value.index == slot and bind(binding, node, then)
 
-        return from_below
+def _from_below(bind: _Bind, link: TensorPattern) -> _Step:
+    """To the node that makes a tensor."""
+    ops, index, slot, bind_node = bind.op.ops, link.index, link.slot, bind.node
 
-    def from_above(binding: Binding) -> bool:
+    def from_below(binding: Binding) -> bool:
         value = binding.values[index]
-        if value is None:
-            return False
-        tried: dict[Node, None] = dict.fromkeys(node for node, _ in value.consumers() if node.op in ops)
-        return any(bind(binding, node, then) for node in tried)
+        assert value is not None
+        node = value.producer
+        return node is not None and node.op in ops and value.index == slot and bind_node(binding, node)
 
-    return from_above
+    return from_below
+
+
+def _one_of(bind: _Bind, link: Link, then: _Step) -> _Step:
+    """To a node of which there may be several, or whose operands may swap, until everything after it fits too."""
+    ops = bind.op.ops
+
+    def nodes(binding: Binding) -> Iterable[Node]:
+        if link is None:
+            return binding.graph.nodes_of(*ops)
+        value = binding.values[link.index]
+        if value is None:
+            return ()
+        if link.producer != bind.op.index:
+            return dict.fromkeys(node for node, _ in value.consumers() if node.op in ops)
+        made = value.producer
+        return (made,) if made is not None and made.op in ops and value.index == link.slot else ()
+
+    def one_of(binding: Binding) -> bool:
+        return any(bind.then(binding, node, then) for node in nodes(binding))
+
+    return one_of
 
 
 # -- binding a node -------------------------------------------------------------------------------------------------
 
 
-def _bind_op(op: OpPattern, earlier: Sequence[int], bound: set[int], needed: frozenset[int]) -> _Bind:
-    """The closure that binds ``op`` to a node, its outputs and its inputs, and goes on."""
-    index = op.index
-    known = set(bound)
-    bind_outputs = _bind_outputs(op, known, needed)
-    bind_inputs = _bind_inputs_in_any_order(op, known) if op.commutative else _bind_inputs(op, known)
-    parameters_hold = _parameters(op) if op.constraints or op.exact_attributes is not None else None
+class _Bind:
+    """Binds one operator of the pattern to a node, its outputs and its inputs.
 
-    def bind(binding: Binding, node: Node, then: _Step) -> bool:
-        if node.graph is not binding.graph:
-            return False
-        nodes = binding.nodes
-        for other in earlier:
-            if nodes[other] is node:
-                return False
-        nodes[index] = node
-        if parameters_hold is None:
-            return bind_outputs(binding, node) and bind_inputs(binding, node, then)
-        saved = binding.attributes
-        binding.attributes = dict(saved)
-        if parameters_hold(binding, node) and bind_outputs(binding, node) and bind_inputs(binding, node, then):
-            return True
-        binding.attributes = saved
-        return False
+    Args:
+        op: the operator.
+        before: those that are bound before it.
+        source: the pattern.
+    """
 
-    return bind
+    def __init__(self, op: OpPattern, before: Sequence[tuple[OpPattern, Link]], source: SourcePattern) -> None:
+        known = _bound_by(before)
+        self.op = op
+        self._claim = _claim(op, [earlier for earlier, _ in before], known, source.needed)
+        self._operands = _operands(op, known | {tensor.index for tensor in op.outputs})
+        self._no_more = no_more_inputs(op, len(op.inputs))
+        self._binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
+        self.node = self._by_position()
 
+    def then(self, binding: Binding, node: Node, then: _Step) -> bool:
+        """Bind ``node`` in any way after which ``then`` holds."""
+        saved = dict(binding.attributes) if self._binds_attributes else None
+        if self.op.commutative:
+            holds = self._claim(binding, node) and self._in_any_order(binding, node, then)
+        else:
+            holds = self.node(binding, node) and then(binding)
+        if not holds and saved is not None:
+            binding.attributes = saved
+        return holds
 
-def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool]:
-    signatures, constraints, exact = op.ops, op.constraints, op.exact_attributes
+    def _by_position(self) -> Callable[[Binding, Node], bool]:
+        """The closure that binds a node with its operands as they stand."""
+        claim, operands, no_more = self._claim, self._operands, self._no_more
+        count = len(operands)
 
-    def check(binding: Binding, node: Node) -> bool:
-        if exact is not None and not exact.issuperset(node.attrs):
-            return False
-        signature = signatures[node.op]
-        return all(parameter_holds(constraint, node, signature, binding.attributes) for constraint in constraints)
-
-    return check
-
-
-def _bind_outputs(op: OpPattern, known: set[int], needed: frozenset[int]) -> Callable[[Binding, Node], bool]:
-    """The closure that binds a node's outputs; one that nobody asks for may be absent."""
-    outputs = [(tensor.slot, tensor.index, tensor.index in known, tensor.index in needed) for tensor in op.outputs]
-    count = len(op.outputs)
-    counted = frozenset(name for name, signature in op.ops.items() if signature is not None and signature.variadic_outputs)
-
-    def bind(binding: Binding, node: Node) -> bool:
-        given = node.outputs
-        if node.op in counted and len(given) != count:
-            return False
-        values = binding.values
-        for slot, index, bound, wanted in outputs:
-            value = given[slot] if slot < len(given) else None
-            if bound:
-                if values[index] is not value:
+        def bind(binding: Binding, node: Node) -> bool:
+            inputs, values = node.inputs, binding.values
+            if len(inputs) != count:
+                if len(inputs) > count and not no_more(node):
                     return False
-            elif value is None and wanted:
-                return False
-            else:
-                values[index] = value
-        return True
+                inputs = [*inputs, *[None] * (count - len(inputs))]
+            for (tensor, index, bound, asks), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
+                if tensor is None:
+                    if value is not None:
+                        return False
+                elif tensor is not ANY:
+                    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
+                        return False
+                    values[index] = value
+            return claim(binding, node)
 
-    return bind
+        return bind
 
-
-_Operand: TypeAlias = tuple[TensorPattern | None, bool, bool]
-"""What an input must be, whether it is bound before, and whether more is asked of it than to be there."""
-
-
-def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
-    operands: list[_Operand] = []
-    for tensor in op.inputs:
-        if tensor is None or tensor is ANY:
-            operands.append((tensor, False, False))
-            continue
-        asks = any(part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape))
-        operands.append((tensor, tensor.index in known, asks))
-        known.add(tensor.index)
-    return operands
-
-
-def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -> bool:
-    """Whether ``value`` can stand for an operand; binds it."""
-    tensor, bound, asks = operand
-    if tensor is None:
-        return value is None
-    if tensor is ANY:
-        return True
-    if value is None or (bound and values[tensor.index] is not value) or (asks and not tensor_holds(tensor, value)):
-        return False
-    values[tensor.index] = value
-    return True
-
-
-def _bind_inputs(op: OpPattern, known: set[int]) -> _Bind:
-    """The closure that binds a node's inputs by position, and goes on."""
-    operands = _operands(op, known)
-    count = len(operands)
-    no_more = no_more_inputs(op, count)
-
-    def bind(binding: Binding, node: Node, then: _Step) -> bool:
-        inputs, values = node.inputs, binding.values
-        given = len(inputs)
-        if given > count and not no_more(node):
-            return False
-        for slot, operand in enumerate(operands):
-            if not _holds(operand, inputs[slot] if slot < given else None, values):
-                return False
-        return then(binding)
-
-    return bind
-
-
-def _bind_inputs_in_any_order(op: OpPattern, known: set[int]) -> _Bind:
-    """The same for an operator whose operands may swap: each takes any input that is left, until everything fits."""
-    operands = _operands(op, known)
-    count = len(operands)
-    no_more = no_more_inputs(op, count)
-
-    def bind(binding: Binding, node: Node, then: _Step) -> bool:
-        inputs, values = node.inputs, binding.values
-        if len(inputs) < count or not no_more(node):
+    def _in_any_order(self, binding: Binding, node: Node, then: _Step) -> bool:
+        """Each operand takes any input that is left, until everything fits."""
+        inputs, values, operands = node.inputs, binding.values, self._operands
+        count = len(operands)
+        if len(inputs) < count or not self._no_more(node):
             return False
         free = [True] * count
 
@@ -330,7 +294,106 @@ def _bind_inputs_in_any_order(op: OpPattern, known: set[int]) -> _Bind:
 
         return place(0)
 
-    return bind
+
+def _claim(
+    op: OpPattern, earlier: Sequence[OpPattern], known: set[int], needed: frozenset[int]
+) -> Callable[[Binding, Node], bool]:
+    """The closure that binds a node itself and its outputs, where no other operator has it and its parameters are right."""
+    index, parameters_hold = op.index, _parameters(op)
+    rivals = tuple(other.index for other in earlier if not other.ops.keys().isdisjoint(op.ops))
+    outputs = [(tensor.slot, tensor.index, tensor.index in known, tensor.index in needed) for tensor in op.outputs]
+    count = len(op.outputs)
+    counted = frozenset(name for name, signature in op.ops.items() if signature is not None and signature.variadic_outputs)
+    if [bound for _, _, bound, _ in outputs] == [True] and not rivals and not counted:
+
+        def claim_its_maker(binding: Binding, node: Node) -> bool:
+            """The only output is bound, and led here."""
+            binding.nodes[index] = node
+            return node.graph is binding.graph and (parameters_hold is None or parameters_hold(binding, node))
+
+        return claim_its_maker
+
+    def claim(binding: Binding, node: Node) -> bool:
+        nodes, values, given = binding.nodes, binding.values, node.outputs
+        if node.graph is not binding.graph or (node.op in counted and len(given) != count):
+            return False
+        for rival in rivals:
+            if nodes[rival] is node:
+                return False
+        nodes[index] = node
+        for slot, tensor, bound, wanted in outputs:
+            value = given[slot] if slot < len(given) else None
+            if bound:
+                if values[tensor] is not value:
+                    return False
+            elif value is None and wanted:
+                return False
+            else:
+                values[tensor] = value
+        return parameters_hold is None or parameters_hold(binding, node)
+
+    return claim
+
+
+def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
+    """The closure that tells whether a node's parameters are right; None where nothing is asked of them."""
+    signatures, constraints, exact = op.ops, op.constraints, op.exact_attributes
+    if not constraints and exact is None:
+        return None
+
+    def hold(binding: Binding, node: Node) -> bool:
+        if exact is not None and not exact.issuperset(node.attrs):
+            return False
+        signature = signatures[node.op]
+        return all(parameter_holds(constraint, node, signature, binding.attributes) for constraint in constraints)
+
+    if not all(constraint.kind in (Kind.EQUALS, Kind.ABSENT) for constraint in constraints) or not all(
+        signature is not None and signature.attribute_of(constraint.name) is not None
+        for signature in signatures.values()
+        for constraint in constraints
+    ):
+        return hold
+    known: dict[Hashable, bool] = {}
+
+    def hold_as_before(binding: Binding, node: Node) -> bool:
+        """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
+        first = node.inputs[0] if node.inputs else None
+        key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute)
+        answer = known.get(key)
+        if answer is None:
+            answer = known[key] = hold(binding, node)
+        return answer
+
+    return hold_as_before
+
+
+_Operand: TypeAlias = tuple[TensorPattern | None, int, bool, bool]
+"""What an input must be, its place among the values, whether that is bound before, and whether more is asked of it."""
+
+
+def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
+    operands: list[_Operand] = []
+    for tensor in op.inputs:
+        if tensor is None or tensor is ANY:
+            operands.append((tensor, -1, False, False))
+            continue
+        asks = any(part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape))
+        operands.append((tensor, tensor.index, tensor.index in known, asks))
+        known.add(tensor.index)
+    return operands
+
+
+def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -> bool:
+    """Whether ``value`` can stand for an operand; binds it."""
+    tensor, index, bound, asks = operand
+    if tensor is None:
+        return value is None
+    if tensor is ANY:
+        return True
+    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
+        return False
+    values[index] = value
+    return True
 
 
 def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
