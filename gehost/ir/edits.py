@@ -102,13 +102,15 @@ def undo_add_node(node: Node) -> None:
     unlink(node.graph, node)
 
 
-def undo_remove_node(node: Node, before: Node | None) -> None:
-    unlink(node.graph, node)
-    for value in node.outputs:
-        if value is not None:
-            value.graph.values[value.name] = value
-    link(node.graph, node, before)
-    use_inputs(node)
+def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> None:
+    """Put nodes back behind those that stood before them."""
+    for node, earlier in zip(nodes, before, strict=True):
+        unlink(node.graph, node)
+        for value in node.outputs:
+            if value is not None:
+                value.graph.values[value.name] = value
+        link(node.graph, node, earlier)
+        use_inputs(node)
 
 
 def undo_move(node: Node, before: Node | None) -> None:

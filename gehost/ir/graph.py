@@ -34,11 +34,11 @@ from gehost.ir.edits import (
     undo_add_node,
     undo_move,
     undo_remove_initializer,
-    undo_remove_node,
+    undo_remove_nodes,
     use_inputs,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
-from gehost.ir.node import Node, Value, op_name, spelled, split_op
+from gehost.ir.node import Node, Value, by_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ __all__ = [
     "Graph",
     "Node",
     "Value",
+    "by_order",
     "iter_graphs",
     "op_name",
     "spelled",
@@ -124,7 +125,7 @@ class Graph:
     def nodes_of(self, *ops: str) -> list[Node]:
         """The nodes of these operators in topological order."""
         found = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
-        found.sort(key=_order)
+        found.sort(key=by_order)
         return found
 
     def find(self, name: str) -> Value | None:
@@ -243,16 +244,30 @@ class Graph:
         Raises:
             GehostError: an output is still read, or the node is not in this graph.
         """
-        self._own(node)
-        for value in node.outputs:
-            if value is not None and value.producer is node and value.uses:
-                raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
-        self._journal(undo_remove_node, node, node.prev)
-        disuse_inputs(node)
-        for value in node.outputs:
-            if value is not None and value.producer is node:
-                del self.values[value.name]
-        unlink(self, node)
+        self.remove_nodes([node])
+
+    def remove_nodes(self, nodes: Sequence[Node]) -> None:
+        """Remove nodes whose outputs nobody else reads; their bodies go with them.
+
+        Args:
+            nodes: in topological order.
+
+        Raises:
+            GehostError: an output is still read, or a node is not in this graph; none is removed.
+        """
+        for node in nodes:
+            self._own(node)
+        mark, values = self.model.mark(), self.values
+        self._journal(undo_remove_nodes, nodes, [node.prev for node in nodes])
+        for node in reversed(nodes):
+            for value in node.outputs:
+                if value is not None and value.producer is node:
+                    if value.uses:
+                        self.model.undo(mark)
+                        raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
+                    del values[value.name]
+            disuse_inputs(node)
+            unlink(self, node)
 
     def new_value(self, name: str) -> Value:
         """A value of this graph that nothing makes yet.
@@ -394,10 +409,6 @@ class Graph:
         if len(alive) < len(infos):
             arrange(proto.value_info, alive)
         self.dirty = False
-
-
-def _order(node: Node) -> int:
-    return node.order
 
 
 def iter_graphs(graphs: Iterable[Graph]) -> Iterator[Graph]:

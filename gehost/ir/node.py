@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -204,6 +205,10 @@ class Node(GNodeAccessors):
             path += (owner.bodies.index(node.graph), owner.order)
             node = owner
         return tuple(reversed(path))
+
+
+by_order = attrgetter("order")
+"""Where a node stands, as a key to sort nodes of one graph by."""
 
 
 def op_name(domain: str, op_type: str, overload: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, by_order
 
 _Entry = TypeVar("_Entry")
 
@@ -21,13 +21,14 @@ class Region:
     inputs: Sequence[Value | None]
     outputs: list[Value]
     nodes: list[Node]
+    """In topological order."""
     closed: bool = field(default=False, compare=False)
     """Whether it is known that nobody outside reads a tensor that is made here, except for the outputs."""
 
     @property
     def last(self) -> Node:
         """The node that runs last."""
-        return max(self.nodes, key=lambda node: node.order)
+        return self.nodes[-1]
 
     def outside_readers(self, value: Value) -> list[Node]:
         """The nodes of this region's graph, not of the region, that read ``value`` themselves or in a body."""
@@ -48,7 +49,7 @@ class Region:
             for value in node.outputs:
                 if value is not None:
                     stack.extend(self.graph.level_of(reader) for reader, _ in value.consumers())
-        return sorted(found, key=lambda node: node.order)
+        return sorted(found, key=by_order)
 
     def closes_cycle(self) -> bool:
         """Whether an output feeds an input, itself or through nodes outside: joined into one node it would be a cycle."""
@@ -199,7 +200,7 @@ def _between(graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], 
             if value.producer is None or value.producer.graph is not graph:
                 raise PassError(f'SubgraphBoundary: tensor "{value.name}" enters at {node!r} but is no input')
             stack.append(value.producer)
-    return sorted(found, key=lambda node: node.order)
+    return sorted(found, key=by_order)
 
 
 def _check_closed(region: Region) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gehost.ir.graph import Graph, Node
+from gehost.ir.graph import Graph, Node, by_order
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern
 
 _WALK_COST = 2
@@ -45,7 +45,7 @@ class Candidates:
         if rarest is self._anchor and not self._feeders:
             return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        return sorted(filter(self._is_fed, self._walk(nodes, rarest)), key=_order), False
+        return sorted(filter(self._is_fed, self._walk(nodes, rarest)), key=by_order), False
 
     def _is_fed(self, node: Node) -> bool:
         """Whether the anchor's operands come from the right operators, which is seldom and quickly told."""
@@ -98,7 +98,3 @@ def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
                 ways[tensor.producer] = _Way(tensor.slot, reader, slots)
                 waiting.append(source.ops[tensor.producer])
     return ways
-
-
-def _order(node: Node) -> int:
-    return node.order

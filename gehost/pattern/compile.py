@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import onnx
 
 from gehost.es.schemas import Signature
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.candidates import Candidates
 from gehost.pattern.conditions import parameter_holds, tensor_holds
@@ -128,7 +128,7 @@ def _would_cycle(binding: Binding) -> bool:
     if len(source.outputs) == 1:
         return False
     outputs = [value for index in source.outputs if (value := values[index]) is not None]
-    nodes = [node for node in binding.nodes if node is not None]
+    nodes = sorted((node for node in binding.nodes if node is not None), key=by_order)
     return Region(binding.graph, [values[index] for index in source.inputs], outputs, nodes).closes_cycle()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.compile import Link, no_more_inputs, plan_of
 from gehost.pattern.conditions import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
@@ -167,7 +167,8 @@ class _Search:
                     told = f'read by "{reader.label}"' if isinstance(reader, Node) else "an output of a graph"
                     return f'tensor "{_name(value)}" is also {told}'
         outputs = [value for index in self._source.outputs if (value := found.values[index]) is not None]
-        region = Region(self._graph, [found.values[index] for index in self._source.inputs], outputs, list(inside))
+        nodes = sorted(inside, key=by_order)
+        region = Region(self._graph, [found.values[index] for index in self._source.inputs], outputs, nodes)
         return "would make a cycle" if len(outputs) > 1 and region.closes_cycle() else ""
 
 

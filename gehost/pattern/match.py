@@ -9,7 +9,7 @@ from typing import Any
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
 from gehost.ir.ge import NodeIo
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
@@ -133,7 +133,7 @@ class MatchResult:
     def GetMatchedNodes(self) -> list[Node]:
         """The matched nodes in topological order; constants are not among them."""
         if self._nodes is None:
-            self._nodes = sorted((node for node in self._binding.nodes if node is not None), key=_order)
+            self._nodes = sorted((node for node in self._binding.nodes if node is not None), key=by_order)
         return list(self._nodes)
 
     def GetMatchedNode(self, node: EsNode | EsTensor | int) -> Node:
@@ -162,10 +162,6 @@ class MatchResult:
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
         return SubgraphBoundary.of_region(self.region())
-
-
-def _order(node: Node) -> int:
-    return node.order
 
 
 class PatternMatcher:

@@ -133,9 +133,7 @@ class _Transaction:
         self._drop_unread_constants()
         if self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
-        for node in reversed(self.region.nodes):
-            if node not in self.kept:
-                self.graph.remove_node(node)
+        self.graph.remove_nodes([node for node in self.region.nodes if node not in self.kept])
         return self.made
 
     def _old(self) -> Sequence[Step]:
