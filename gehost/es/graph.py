@@ -6,11 +6,12 @@ opset of the model at hand when it is used.
 
 from __future__ import annotations
 
-import inspect
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from types import CodeType
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -19,14 +20,32 @@ from gehost.es.literals import as_array, in_dtype
 from gehost.ir.types import DataType, Dim
 
 
-class Origin(NamedTuple):
-    """Where an author wrote something."""
+class Origin:
+    """Where an author wrote something. The line is looked up when somebody asks, which is seldom."""
 
-    path: str
-    line: int
+    __slots__ = ("_code", "_offset", "path")
+
+    def __init__(self, path: str, line: int, code: CodeType | None = None) -> None:
+        """With ``code``, ``line`` is the offset of an instruction in it."""
+        self.path = path
+        self._offset = line
+        self._code = code
+
+    @property
+    def line(self) -> int:
+        if self._code is None:
+            return self._offset
+        lines = self._code.co_lines()
+        return next((line or 0 for start, end, line in lines if start <= self._offset < end), self._code.co_firstlineno)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -34,10 +53,12 @@ _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 def author_origin() -> Origin:
     """File and line of the nearest caller outside gehost itself."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
+    frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
+    code = frame.f_code
+    while code.co_filename.startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back
-    return Origin("", 0) if frame is None else Origin(frame.f_code.co_filename, frame.f_lineno)
+        code = frame.f_code
+    return Origin(code.co_filename, frame.f_lasti, code)
 
 
 @dataclass(eq=False, slots=True)
@@ -177,8 +198,9 @@ class EsGraph:
         Raises:
             PatternError: their indices leave a gap.
         """
+        found = self._inputs
         try:
-            return [self._inputs[index] for index in range(len(self._inputs))]
+            return [found[index] for index in range(len(found))]
         except KeyError:
             indices = sorted(self._inputs)
             raise PatternError(f"{self.origin}: the inputs {indices} of {self.name!r} leave a gap; number them from 0") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def same_parameter(left: Any, right: Any) -> bool:
     """Equality of parameter values; floats are compared as the float32 that ONNX stores, a single number as a list of it."""
     if left is None or right is None:
         return left is right
-    if type(left) is type(right) is int:
+    if type(left) is type(right) is int or (_is_ints(left) and _is_ints(right)):
         return left == right
     if isinstance(left, str | bytes) or isinstance(right, str | bytes):
         return left == right
@@ -110,3 +110,7 @@ def same_parameter(left: Any, right: Any) -> bool:
         return bool(np.array_equal(a, b))
     with np.errstate(all="ignore"):
         return bool(np.array_equal(a.astype(np.float32), b.astype(np.float32), equal_nan=True))
+
+
+def _is_ints(value: Any) -> bool:
+    return type(value) is list and all(type(entry) is int for entry in cast("list[object]", value))

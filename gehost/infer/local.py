@@ -26,7 +26,7 @@ _DATA_LIMIT = 1024
 _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
-_ELEMENTS_DO_NOT_MATTER = frozenset(
+ELEMENTS_DO_NOT_MATTER = frozenset(
     [
         "Abs", "Add", "And", "BatchNormalization", "Cast", "Concat", "Conv", "ConvTranspose", "Div", "Equal", "Erf",
         "Exp", "Gather", "Gelu", "Gemm", "Greater", "Identity", "InstanceNormalization", "LayerNormalization", "Less",
@@ -281,7 +281,7 @@ def array_type(array: np.ndarray[Any, Any]) -> TensorType:
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
     """The elements of a small constant, where inference of ``op`` may look at them."""
-    return None if op in _ELEMENTS_DO_NOT_MATTER else small_array(value)
+    return None if op in ELEMENTS_DO_NOT_MATTER else small_array(value)
 
 
 def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:

@@ -20,6 +20,9 @@ from gehost.ir.types import DataType, TensorType, ValueType
 # The newest opset of each of ONNX's domains; what a later one means, the installed onnx cannot know.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
 
+_SMALL = 1 << 26
+"""Bytes of a model that is checked as it is; of a larger one the weights are left out first, which costs more than they do."""
+
 
 def admit(model: Model) -> None:
     """Prove that a model is one that ONNX allows, whose tensors hold what they state.
@@ -30,15 +33,15 @@ def admit(model: Model) -> None:
         ModelError: what is wrong, and where.
     """
     try:
-        copy = _without_weights(model.flush())
-        check_text(copy)
-        _check_versions(copy)
+        proto = model.flush()
+        check_text(proto if _is_small(proto) else _without_weights(proto))
+        _check_versions(proto)
         _check_tensors(model)
         _check_functions(model)
         for graph in model.graphs:
             _check_defaults(graph)
-        _check_initializers(copy)
-        finding = _finding(copy)
+        _check_initializers(proto)
+        finding = checker_finding(model)
         if finding:
             raise ModelError(f"onnx.checker says: {finding}; export the model again")
     except ModelError as error:
@@ -46,8 +49,17 @@ def admit(model: Model) -> None:
 
 
 def checker_finding(model: Model) -> str:
-    """What ``onnx.checker`` says of a model, "" when it is content; weights are not looked at."""
-    return _finding(_without_weights(model.flush()))
+    """What ``onnx.checker`` says of a model, "" when it is content; large weights are not looked at."""
+    proto = model.flush()
+    if _is_small(proto):
+        content = proto.SerializeToString()
+        if b"location" not in content and not _ask_checker(content):  # it would look for external data in the wrong directory
+            return ""
+    return _finding(_without_weights(proto))
+
+
+def _is_small(proto: onnx.ModelProto) -> bool:
+    return proto.ByteSize() <= _SMALL
 
 
 def _check_versions(proto: onnx.ModelProto) -> None:
@@ -131,12 +143,14 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
         raise
 
 
-def _check_initializers(copy: onnx.ModelProto) -> None:
-    stated = {info.name for info in copy.graph.input}
-    missing = next((tensor.name for tensor in copy.graph.initializer if tensor.name not in stated), None)
-    if missing is not None and copy.ir_version < 4:
+def _check_initializers(proto: onnx.ModelProto) -> None:
+    if proto.ir_version >= 4:
+        return
+    stated = {info.name for info in proto.graph.input}
+    missing = next((tensor.name for tensor in proto.graph.initializer if tensor.name not in stated), None)
+    if missing is not None:
         raise ModelError(
-            f'initializer "{missing}" is not among the graph\'s inputs, where IR version {copy.ir_version} wants it; '
+            f'initializer "{missing}" is not among the graph\'s inputs, where IR version {proto.ir_version} wants it; '
             "set ir_version to 4"
         )
 
@@ -160,9 +174,9 @@ def _finding(copy: onnx.ModelProto) -> str:
     return said
 
 
-def _ask_checker(proto: onnx.ModelProto) -> str:
+def _ask_checker(model: onnx.ModelProto | bytes) -> str:
     try:
-        onnx.checker.check_model(proto)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
+        onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         return " ".join(str(error).split())
     return ""

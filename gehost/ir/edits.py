@@ -6,13 +6,26 @@ What takes an edit back does so from any point that the edit came to; see ``Jour
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from gehost.ir.links import link, unlink
 from gehost.ir.node import Node, Value
 from gehost.ir.types import ValueType
+
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
+
+
+def connect(node: Node, inputs: Sequence[Value | None], outputs: list[Value | None]) -> None:
+    """Make a new node read ``inputs`` and define ``outputs``; it is not among the readers yet."""
+    node.proto.input.extend([value.name if value is not None else "" for value in inputs])
+    node.proto.output.extend([value.name if value is not None else "" for value in outputs])
+    node.inputs, node.outputs = list(inputs), outputs
+    for slot, value in enumerate(outputs):
+        if value is not None:
+            value.producer, value.index = node, slot
 
 
 def put_input(node: Node, slot: int, value: Value | None) -> None:
@@ -145,3 +158,18 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 
     entries.sort(key=place)
     del entries[end:], held
+
+
+def write_lists(graph: Graph) -> None:
+    """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
+    proto = graph.proto
+    arrange(proto.node, [node.proto for node in graph.nodes])
+    if graph.dropped:
+        gone = {id(tensor) for tensor in graph.dropped}
+        for entries in (proto.initializer, proto.sparse_initializer):
+            arrange(entries, [entry for entry in list(entries) if id(entry) not in gone])
+        graph.dropped.clear()
+    infos = list(proto.value_info)
+    alive = [info for info in infos if info.name in graph.values and info.name not in graph.remade]
+    if len(alive) < len(infos):
+        arrange(proto.value_info, alive)

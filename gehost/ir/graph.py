@@ -20,7 +20,7 @@ from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.edits import (
-    arrange,
+    connect,
     disuse_inputs,
     find_entry,
     forget_value,
@@ -36,9 +36,10 @@ from gehost.ir.edits import (
     undo_remove_initializer,
     undo_remove_nodes,
     use_inputs,
+    write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
-from gehost.ir.node import Node, Value, by_order, op_name, spelled, split_op
+from gehost.ir.node import Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "ORDER_GAP",
     "Graph",
     "Node",
+    "NodeTemplate",
     "Value",
     "by_order",
     "iter_graphs",
@@ -200,41 +202,49 @@ class Graph:
             GehostError: an output has the name of another tensor, or ``after`` is not in this graph.
             TypeError: an attribute is of no kind that ONNX has.
         """
-        if after is not None:
-            self._own(after)
         encoded = attributes
         if isinstance(encoded, Mapping):
             encoded = [encode_attribute(key, value) for key, value in encoded.items()]
+        node = self.add_like(NodeTemplate.of(op, encoded, metadata or {}), inputs, outputs, name=name, after=after)
+        if any(attribute.type in GRAPH_KINDS for attribute in encoded):
+            self.model.index_bodies(node)
+            use_inputs(node)
+        return node
+
+    def add_like(
+        self,
+        template: NodeTemplate,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value | str | None],
+        *,
+        name: str = "",
+        after: Node | None = None,
+        text: str = "",
+    ) -> Node:
+        """The same with operator, attributes and metadata from a template; ``text`` is for the metadata that it leaves open."""
+        if after is not None:
+            self._own(after)
         mark = self.model.mark()
         try:
             values = [self.new_value(output) if isinstance(output, str) else output for output in outputs]
         except GehostError:
             self.model.undo(mark)
             raise
+        for value, given in zip(values, outputs, strict=True):
+            if value is not None and value is given:  # a new one is forgotten as a whole
+                self._journal(put_producer, value, value.producer, value.index)
+        self.dirty = True  # what is added here goes, unless the node comes into the list
+        proto = self.proto.node.add()
+        proto.MergeFromString(template.content)
+        if template.blank is not None:
+            proto.metadata_props[template.blank].value = text
         if name:
             self.model.names.use(name)
-        spelling = spelled(op)
-        self.dirty = True  # what is added here goes, unless the node comes into the list
-        proto = self.proto.node.add(op_type=spelling.op_type, domain=spelling.domain or None, name=name or None)
-        if spelling.overload:
-            proto.overload = spelling.overload
-        proto.input.extend([value.name if value is not None else "" for value in inputs])
-        proto.output.extend([value.name if value is not None else "" for value in values])
-        if encoded:
-            proto.attribute.extend(encoded)
-        for key, text in (metadata or {}).items():
-            proto.metadata_props.add(key=key, value=text)
-        node = Node(self, proto, spelling.op)
-        node.inputs, node.outputs = list(inputs), values
-        for slot, value in enumerate(values):
-            if value is not None:
-                if outputs[slot] is value:  # a new one is forgotten as a whole
-                    self._journal(put_producer, value, value.producer, value.index)
-                value.producer, value.index = node, slot
+            proto.name = name
+        node = Node(self, proto, template.op)
         self._journal(undo_add_node, node)
+        connect(node, inputs, values)
         link(self, node, after)
-        if any(attribute.type in GRAPH_KINDS for attribute in encoded):
-            self.model.index_bodies(node)
         use_inputs(node)
         return node
 
@@ -395,20 +405,9 @@ class Graph:
 
     def flush(self) -> None:
         """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
-        if not self.dirty:
-            return
-        proto = self.proto
-        arrange(proto.node, [node.proto for node in self.nodes])
-        if self.dropped:
-            gone = {id(tensor) for tensor in self.dropped}
-            for entries in (proto.initializer, proto.sparse_initializer):
-                arrange(entries, [entry for entry in list(entries) if id(entry) not in gone])
-            self.dropped.clear()
-        infos = list(proto.value_info)
-        alive = [info for info in infos if info.name in self.values and info.name not in self.remade]
-        if len(alive) < len(infos):
-            arrange(proto.value_info, alive)
-        self.dirty = False
+        if self.dirty:
+            write_lists(self)
+            self.dirty = False
 
 
 def iter_graphs(graphs: Iterable[Graph]) -> Iterator[Graph]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import Attributes
 from gehost.ir.ge import GNodeAccessors
-from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
@@ -56,7 +57,7 @@ class Value:
         if isinstance(known, onnx.TypeProto):
             known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
         if known is None and isinstance(tensor, onnx.TensorProto):
-            known = self.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+            known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims))
         return known
 
     @property
@@ -238,3 +239,32 @@ def spelled(op: str) -> Spelling:
     domain, rest = split_op(op)
     op_type, _, overload = rest.partition(":")
     return Spelling(domain, op_type, overload, sys.intern(op_name(domain, op_type, overload)))
+
+
+class NodeTemplate(NamedTuple):
+    """What many new nodes have in common; see ``Graph.add_like``.
+
+    Attributes:
+        op: the operator's name.
+        content: a serialized ``NodeProto`` without name, inputs and outputs.
+        blank: which of its ``metadata_props`` each node fills in by itself.
+    """
+
+    op: str
+    content: bytes
+    blank: int | None = None
+
+    @classmethod
+    def of(
+        cls, op: str, attributes: Sequence[onnx.AttributeProto], metadata: Mapping[str, str], blank: str | None = None
+    ) -> NodeTemplate:
+        """From encoded attributes and metadata, of which the entry ``blank`` is left open."""
+        spelling = spelled(op)
+        proto = onnx.NodeProto(op_type=spelling.op_type, attribute=attributes)
+        if spelling.domain:
+            proto.domain = spelling.domain
+        if spelling.overload:
+            proto.overload = spelling.overload
+        for key, text in metadata.items():
+            proto.metadata_props.add(key=key, value=text)
+        return cls(spelling.op, proto.SerializeToString(), None if blank is None else list(metadata).index(blank))

@@ -13,7 +13,7 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 _Entry = TypeVar("_Entry")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Region:
     """Nodes of one graph, the values that they take from outside (None: an absent one) and those that they give."""
 

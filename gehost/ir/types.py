@@ -120,6 +120,12 @@ class TensorType:
         return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
 
 
+@lru_cache(maxsize=1 << 14)
+def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
+    """The type of a constant of an ONNX element type; the same object for equal ones, which are many."""
+    return TensorType(dtype_from_number(number), shape)
+
+
 @dataclass(frozen=True, slots=True)
 class OtherType:
     """A sequence, optional, map or sparse type: carried through, never looked into."""

@@ -146,8 +146,12 @@ class _RuleRunner:
 
     def _replace(self, match: MatchResult, node: Node) -> list[Node] | None:
         """Ask the author and replace; None when the match was refused."""
-        replacement = _ask(self._context, self._rule.condition, self._rule.replacement, match, node)
-        return None if replacement is None else _commit(self._context, match.region(), replacement, node)
+        rule = self._rule
+        return _rewrite(self._context, rule.condition, rule.replacement, match, node, _at_match)
+
+
+def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
+    return match.region(), replacement
 
 
 def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext) -> int:
@@ -161,8 +165,7 @@ def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, conte
     for node in graph.nodes_of(*_full_names(op_types, context)):
         if context.limit.reached:
             break
-        replacement = _ask(context, owner.MeetRequirements, owner.Replacement, node, node)
-        if replacement is not None and _commit(context, *_at_node(node, replacement), node) is not None:
+        if _rewrite(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node) is not None:
             count += 1
     return count
 
@@ -197,23 +200,42 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
 # -- asking authors -------------------------------------------------------------------------------------------------
 
 
-def _ask(
+def _rewrite(
     context: CustomPassContext,
     condition: Callable[[_Matched], Any],
     replacement: Callable[[_Matched], Any],
     matched: _Matched,
     node: Node,
-) -> EsGraph | None:
-    """Offer a match to its author; the replacement, or None when the match was refused."""
-    record = context.record
-    record.matched += 1
-    with AuthorCode(context, "MeetRequirements", node, edits=False):
+    place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
+) -> list[Node] | None:
+    """Offer a match to its author and replace it; the new nodes, or None when it was refused.
+
+    Raises:
+        PassError: a hook of the author's failed, or edited the graph by itself.
+    """
+    context.record.matched += 1
+    journal = context.model.journal
+    mark, hook = journal.mark(), "MeetRequirements"
+    try:
         refusal = _refusal(condition(matched))
-    if refusal:
-        context.refuse(node, refusal)
+        if journal.mark() != mark:
+            raise _edited()
+        if refusal:
+            context.refuse(node, refusal)
+            return None
+        hook = "Replacement"
+        made = as_graph(replacement(matched))
+        if journal.mark() != mark:
+            raise _edited()
+        return context.replace(*place(matched, made))
+    except Refused as refused:
+        context.refuse(node, str(refused))
         return None
-    with AuthorCode(context, "Replacement", node, edits=False):
-        return as_graph(replacement(matched))
+    except BaseException as error:
+        blamed = _blamed(context, hook, node, error)
+        if blamed is error:
+            raise
+        raise blamed from error
 
 
 def _refusal(answer: Any) -> str:
@@ -244,29 +266,18 @@ def as_graph(made: Any) -> EsGraph:
     return graph
 
 
-def _commit(context: CustomPassContext, region: Region, replacement: EsGraph, node: Node) -> list[Node] | None:
-    """Replace a region; a refusal is counted and gives None."""
-    with AuthorCode(context, "Replacement", node):
-        try:
-            return context.replace(region, replacement)
-        except Refused as refusal:
-            context.refuse(node, str(refusal))
-            return None
-
-
 class AuthorCode:
-    """Turns whatever an author's hook raises into one ``PassError`` with pass, file and line, and the node at hand.
+    """Turns whatever an author's hook raises into one ``PassError`` with pass, file and line.
 
     Interrupts go through. Without ``edits`` the hook may change the graph by what it returns alone: the rest of a rule
     pass is not checked.
     """
 
-    __slots__ = ("_context", "_hook", "_mark", "_node")
+    __slots__ = ("_context", "_hook", "_mark")
 
-    def __init__(self, context: CustomPassContext, hook: str, node: Node | None = None, *, edits: bool = True) -> None:
+    def __init__(self, context: CustomPassContext, hook: str, *, edits: bool = True) -> None:
         self._context = context
         self._hook = hook
-        self._node = node
         self._mark = None if edits else context.model.mark()
 
     def __enter__(self) -> None:
@@ -276,16 +287,27 @@ class AuthorCode:
         if error is None:
             if self._mark is None or self._mark == self._context.model.mark():
                 return
-            error = PassError("it edited the graph; only what Replacement returns may change it")
-        if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
-            return
-        at = f' at node "{self._node.label}" ({self._node.op})' if self._node is not None else ""
-        record = self._context.record
-        where = deepest_line(error, _split_origin(record.origin)[0]) or record.origin
-        told = described(error).removeprefix(f"{where}: ")
-        failure = PassError(f"{record.name} ({where}): {self._hook}{at}: {told}")
-        failure.named = True
-        raise failure from error
+            error = _edited()
+        blamed = _blamed(self._context, self._hook, None, error)
+        if blamed is not error:
+            raise blamed from error
+
+
+def _edited() -> PassError:
+    return PassError("it edited the graph; only what Replacement returns may change it")
+
+
+def _blamed(context: CustomPassContext, hook: str, node: Node | None, error: BaseException) -> BaseException:
+    """What an author's hook raised as one ``PassError`` that names pass, file, line and node; interrupts as they are."""
+    if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
+        return error
+    at = f' at node "{node.label}" ({node.op})' if node is not None else ""
+    record = context.record
+    where = deepest_line(error, _split_origin(record.origin)[0]) or record.origin
+    told = described(error).removeprefix(f"{where}: ")
+    failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
+    failure.named = True
+    return failure
 
 
 def _split_origin(origin: str) -> tuple[str, int]:

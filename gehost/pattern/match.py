@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
@@ -100,12 +100,12 @@ class MatchResult:
     @property
     def inputs(self) -> list[Value]:
         """The tensors at the pattern's inputs, by index."""
-        return [self._value(index) for index in self._source.inputs]
+        return cast("list[Value]", [self._binding.values[index] for index in self._source.inputs])
 
     @property
     def outputs(self) -> list[Value]:
         """The tensors at the pattern's outputs, by position."""
-        return [self._value(index) for index in self._source.outputs]
+        return cast("list[Value]", [self._binding.values[index] for index in self._source.outputs])
 
     def _value(self, index: int) -> Value:
         value = self._binding.values[index]
@@ -155,9 +155,12 @@ class MatchResult:
         return Rejection(reason)
 
     def region(self) -> Region:
-        nodes = zip(self._source.ops, self._binding.nodes, strict=True)
-        closed = all(node is not None and len(node.outputs) <= len(op.outputs) for op, node in nodes)
-        return Region(self.graph, self.inputs, self.outputs, self.GetMatchedNodes(), closed)
+        """What is matched, to be replaced."""
+        closed = True
+        for op, node in zip(self._source.ops, self._binding.nodes, strict=True):
+            if node is None or len(node.outputs) > len(op.outputs):
+                closed = False
+        return Region(self._binding.graph, self.inputs, self.outputs, self.GetMatchedNodes(), closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""

@@ -7,14 +7,16 @@ make of one depends on the operator, its parameters and what is known of its ope
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
 
 from gehost.es.graph import EsConst, EsNode
+from gehost.ir.graph import NodeTemplate
 from gehost.ir.types import DataType, ValueType
+from gehost.rewrite.provenance import ORIGIN_NODES, Author
 
 _MOST_BYTES = 1024
 """Constants of at most this many bytes are part of a key; an operator with a larger one is prepared anew each time."""
@@ -26,7 +28,7 @@ UNKNOWN: Final = "unknown"
 """The type of an operand that is there, of which nothing is known; None is an absent one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """One operator as it is written.
 
@@ -44,7 +46,25 @@ class Prepared:
     attributes: list[onnx.AttributeProto]
     original: str
     body: onnx.FunctionProto | None
-    types: tuple[ValueType | None, ...]
+    types: tuple[ValueType | None, ...] = ()
+    _stem: str = ""
+    _templates: dict[str, NodeTemplate] = field(default_factory=dict[str, NodeTemplate])
+
+    def stem(self, author: Author) -> str:
+        """What the names of such nodes begin with."""
+        if not self._stem:
+            self._stem = f"{author.name}_{(self.original or self.op).rpartition('::')[2]}"
+        return self._stem
+
+    def template(self, author: Author, origin_types: str) -> NodeTemplate:
+        """Such a node, but for the names of the nodes that it replaces."""
+        found = self._templates.get(origin_types)
+        if found is None:
+            metadata = author.metadata("", origin_types)
+            if self.original:
+                metadata["gehost.op"] = self.original
+            found = self._templates[origin_types] = NodeTemplate.of(self.op, self.attributes, metadata, ORIGIN_NODES)
+        return found
 
 
 def key_of(node: EsNode, operands: Sequence[Hashable]) -> Key | None:
@@ -60,8 +80,6 @@ def key_of(node: EsNode, operands: Sequence[Hashable]) -> Key | None:
         if type(given) not in _PLAIN and not (kind in ("list", "tuple") and all(type(entry) in _PLAIN for entry in given)):
             return None
         params.append((name, kind, repr(given)))  # 1, 1.0 and True are equal, but not alike
-    if TOO_MUCH in operands:
-        return None
     return node.ops, len(node.outputs), tuple(params), tuple(operands)
 
 

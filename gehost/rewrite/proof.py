@@ -64,8 +64,6 @@ class TypeProof:
         Raises:
             Refused: the types disagree, or cannot be proven to agree.
         """
-        if old_type == new_type and _is_whole(old_type):
-            return old_type
         where = f'"{old.name}"'
         before, after = self._named(old, new, made)
         if old_type is None:
@@ -130,7 +128,7 @@ class TypeProof:
         return self._old_types.get(old), self._new_types.get(new)
 
 
-def _is_whole(known: ValueType | None) -> bool:
+def is_whole(known: ValueType | None) -> bool:
     """Whether dtype and every size have a number or a name."""
     return isinstance(known, TensorType) and bool(known.dtype) and known.shape is not None and None not in known.shape
 

@@ -10,6 +10,9 @@ from typing import Any, cast
 
 from gehost.ir.graph import Node
 
+ORIGIN_NODES = "gehost.origin_nodes"
+_ORIGIN_TYPES = "gehost.origin_types"
+
 
 @dataclass(frozen=True, slots=True)
 class Author:
@@ -18,25 +21,27 @@ class Author:
     name: str
     vendor: str = ""
 
+    def metadata(self, origin_nodes: str, origin_types: str) -> dict[str, str]:
+        """``metadata_props`` of the new nodes, from what ``provenance`` says."""
+        metadata = {"gehost.pass": self.name}
+        if self.vendor:  # the name of a directory, which may be no text
+            metadata["gehost.vendor"] = self.vendor.encode(errors="backslashreplace").decode()
+        return {**metadata, ORIGIN_NODES: origin_nodes, _ORIGIN_TYPES: origin_types}
 
-def provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
-    """``metadata_props`` of the new nodes; nodes that were made by passes give the origins that they carry."""
+
+def provenance(nodes: Sequence[Node]) -> tuple[str, str]:
+    """The names and the operators of the nodes that are replaced, as JSON; nodes that passes made give those that they carry."""
     names: dict[str, None] = {}
     types: dict[str, None] = {}
     for node in nodes:
         if node.proto.metadata_props:
             carried = node.metadata
-            names.update(dict.fromkeys(_carried(carried, "gehost.origin_nodes", node.label)))
-            types.update(dict.fromkeys(_carried(carried, "gehost.origin_types", node.op)))
+            names.update(dict.fromkeys(_carried(carried, ORIGIN_NODES, node.label)))
+            types.update(dict.fromkeys(_carried(carried, _ORIGIN_TYPES, node.op)))
         else:
             names[node.label] = None
             types[node.op] = None
-    metadata = {"gehost.pass": author.name}
-    if author.vendor:  # the name of a directory, which may be no text
-        metadata["gehost.vendor"] = author.vendor.encode(errors="backslashreplace").decode()
-    metadata["gehost.origin_nodes"] = _as_json(names)
-    metadata["gehost.origin_types"] = _as_json(types)
-    return metadata
+    return _as_json(names), _as_json(types)
 
 
 def _as_json(texts: Iterable[str]) -> str:

@@ -21,7 +21,8 @@ from gehost import EsGraph, EsGraphBuilder, Pattern, PatternMatcher, es, ops
 from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.rewrite.rewriter import Author, Rewriter
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import Rewriter
 from gehost.testing import parse
 
 PACKAGE = str(Path(gehost.__file__).parent)

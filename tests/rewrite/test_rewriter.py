@@ -19,7 +19,8 @@ from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOu
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import MAX_GENERATIONS, Rewriter
+from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.transaction import MAX_GENERATIONS
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y) { t = MatMul(x, w) y = Add(t, b) }"
 

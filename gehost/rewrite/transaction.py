@@ -1,0 +1,376 @@
+"""One rewrite: build, infer, compare, commit. Whoever runs it takes it back where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gehost.errors import PassError, PatternError
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.infer.contents import REFINED
+from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, InferenceFailed, array_type, small_array
+from gehost.ir.attributes import encode_attribute
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.region import Region
+from gehost.ir.types import ValueType
+from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
+from gehost.rewrite.comparison import Comparison
+from gehost.rewrite.lower import LoweredNode, Refused, lower_node
+from gehost.rewrite.prepare import TOO_MUCH, UNKNOWN, Key, Prepared, constant_key, key_of
+from gehost.rewrite.proof import Step, TypeProof, is_whole
+from gehost.rewrite.provenance import provenance
+
+if TYPE_CHECKING:
+    from gehost.rewrite.rewriter import Rewriter
+
+MAX_GENERATIONS = 100
+
+
+class Transaction:
+    """Replaces one region of a graph."""
+
+    def __init__(self, rewriter: Rewriter, region: Region, replacement: EsGraph) -> None:
+        self.rewriter = rewriter
+        self.model = rewriter.model
+        self.region = region
+        self.graph: Graph = region.graph
+        self.replacement = replacement
+        self.values: dict[_Key, Value] = {}
+        for tensor, value in zip(replacement.inputs, region.inputs, strict=False):
+            if value is not None:
+                self.values[tensor.producer, 0] = value
+        self.taken: dict[_Key, Value] = {}
+        """Which replaced value a new tensor becomes."""
+        self.new_types: dict[Value, ValueType | None] = {}
+        """Types of the new tensors that became replaced values, which keep their old type until it is settled."""
+        self.kept = _still_needed(region)
+        """Matched nodes that stay, because another output of theirs is read outside."""
+        self.made: list[Node] = []
+        self.constants: list[Value] = []
+        self._steps: list[Step] | None = None
+        self.position: Node | None = None
+        self.provenance = provenance(region.nodes)
+        self.generation = 1
+        for node in region.nodes:
+            if node.generation >= self.generation:
+                self.generation = node.generation + 1
+
+    def run(self) -> list[Node]:
+        """Do it; returns the new nodes."""
+        if self.generation > MAX_GENERATIONS:
+            last = self.region.last
+            depth = f"{last.label} ({last.op}) is {self.generation} generations deep"
+            raise PassError(f"rewrites feed each other without end: {depth}")
+        if self.kept or any(type(tensor.producer) is not EsNode for tensor in self.replacement.outputs):
+            self._old()  # what follows edits matched nodes
+        self._make_room()
+        self._choose_outputs()
+        for node in self.replacement.reachable():
+            self._build(node)
+        self._settle_outputs()
+        if self.constants:
+            self._drop_unread_constants()
+        if self._nothing_changed():
+            raise Refused("no change: the replacement equals what it replaces")
+        nodes = self.region.nodes
+        self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
+        return self.made
+
+    def _old(self) -> Sequence[Step]:
+        """The matched nodes as they were; called before any of them is edited, or when none is."""
+        if self._steps is None:
+            self._steps = list(map(Step.of, self.region.nodes))
+        return self._steps
+
+    # -- where the new nodes go -------------------------------------------------------------------------------------
+
+    def _make_room(self) -> None:
+        """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
+        last = behind = self.region.last
+        self.position = last
+        if all(value.producer is last for value in self.region.outputs):
+            return  # whoever reads them stands behind it
+        for reader in self.region.readers_before(last.order + 1):
+            if reader in self.region.nodes:
+                raise Refused("cycle: the replacement would make one")
+            self.graph.move_after(reader, behind)
+            behind = reader
+
+    # -- building ---------------------------------------------------------------------------------------------------
+
+    def _choose_outputs(self) -> None:
+        """Decide which new tensors take over a replaced value, and take those from matched nodes that stay."""
+        for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
+            if isinstance(tensor.producer, EsNode):
+                self.taken.setdefault(_key(tensor), value)
+        for value in self.taken.values():
+            self._take_over(value)
+
+    def _take_over(self, value: Value) -> None:
+        """Free a replaced value for a new producer; matched nodes that stay go on reading what the old one makes."""
+        if value.producer not in self.kept:
+            return
+        readers = [(reader, slot) for reader, slot in value.uses if self.graph.reading_node(reader) in self.kept]
+        self.rewriter.rewired = True
+        spare = self.graph.release(value)
+        for reader, slot in readers:
+            if not isinstance(reader, Node):
+                raise Refused(f'nested: a body of a matched node that stays hands on "{value.name}"')
+            self.graph.set_input(reader, slot, spare)
+
+    def _build(self, node: EsNode) -> None:
+        prepared = None
+        key = self._key_of(node)
+        if key is not None:
+            prepared = self.rewriter.prepared.get(key)
+        if prepared is None or (prepared.body is not None and self.model.function(prepared.op) is not prepared.body):
+            self._build_anew(node, key)
+            return
+        inputs: list[Value | None] = []
+        for slot, literal in enumerate(prepared.literals):
+            if literal is not None:
+                inputs.append(self._constant(literal))
+                continue
+            tensor = node.inputs[slot] if slot < len(node.inputs) else None
+            inputs.append(None if tensor is None else self._value(tensor))
+        made = self._add(node, prepared, inputs)
+        types = prepared.types
+        if made.op in REFINED:
+            read = [None if value is None else self._value_type(value) for value in inputs]
+            types = self.rewriter.inferrer.refined(made, read, types)
+        self._deliver(node, made, types)
+
+    def _key_of(self, node: EsNode) -> Key | None:
+        """What lowering, a body and inference may look at of an operator and its operands; None for too much."""
+        values = self.values
+        looked_into = node.ops[0] not in ELEMENTS_DO_NOT_MATTER
+        operands: list[Hashable] = []
+        for tensor in node.inputs:
+            if tensor is None:
+                operands.append(None)
+                continue
+            value = values.get((tensor.producer, tensor.index))
+            if value is None:
+                if type(tensor.producer) is not EsConst:
+                    return None
+                operands.append(constant_key(tensor.producer))
+                continue
+            known = self._value_type(value)
+            array = small_array(value) if looked_into else None
+            operands.append((known or UNKNOWN) if array is None else (known, array.dtype, array.shape, array.tobytes()))
+        return None if TOO_MUCH in operands else key_of(node, operands)
+
+    def _build_anew(self, node: EsNode, key: Key | None) -> None:
+        rewriter = self.rewriter
+        lowered = lower_node(node, self.model, rewriter.registry, self._type_of)
+        inputs: list[Value | None] = []
+        for operand in lowered.inputs:
+            if isinstance(operand, np.ndarray):
+                inputs.append(self._constant(operand))
+            else:
+                inputs.append(None if operand is None else self._value(operand))
+        types = [None if value is None else self._value_type(value) for value in inputs]
+        op, of_match = self._with_body(node, lowered, inputs, types)
+        prepared = Prepared(
+            op,
+            [operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs],
+            [encode_attribute(name, value) for name, value in lowered.attributes.items()],
+            lowered.op if op != lowered.op else "",
+            self.model.function(op),
+        )
+        made = self._add(node, prepared, inputs)
+        try:
+            prepared.types = rewriter.inferrer.inferred(made, types)
+        except InferenceFailed as error:
+            raise Refused(f"types: {error}") from error
+        if key is not None and not of_match:
+            rewriter.prepared[key] = prepared
+        self._deliver(node, made, rewriter.inferrer.refined(made, types, prepared.types))
+
+    def _add(self, node: EsNode, prepared: Prepared, inputs: Sequence[Value | None]) -> Node:
+        """Put a new node into the graph; it takes over the replaced values that it is to make."""
+        model, author = self.model, self.rewriter.author
+        stem = prepared.stem(author)
+        name = model.fresh_name(stem)
+        outputs: list[Value | str | None] = []
+        for tensor in node.outputs:
+            old = self.taken.get((tensor.producer, tensor.index))
+            outputs.append(old if old is not None else model.fresh_name(stem) if outputs else name)
+        origins, types = self.provenance
+        template = prepared.template(author, types)
+        made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=origins)
+        made.generation = self.generation
+        self.position = made
+        self.made.append(made)
+        return made
+
+    def _deliver(self, node: EsNode, made: Node, types: Sequence[ValueType | None]) -> None:
+        """Note what the outputs of ``node`` are in the model."""
+        for tensor, value, known in zip(node.outputs, made.outputs, types, strict=True):
+            assert value is not None
+            key = tensor.producer, tensor.index
+            self.values[key] = value
+            if key in self.taken:
+                self.new_types[value] = known
+            else:
+                self.graph.set_type(value, known)
+
+    def _with_body(
+        self, node: EsNode, lowered: LoweredNode, inputs: Sequence[Value | None], types: Sequence[ValueType | None]
+    ) -> tuple[str, bool]:
+        """The operator name to write, and whether its body was made from this match; offers the body to the model."""
+        op, attributes = lowered.op, lowered.attributes
+        model, rewriter = self.model, self.rewriter
+        if op.startswith("ai.onnx.") or "::" not in op:
+            return op, False
+        present = [value is not None for value in inputs]
+        named = op_with_body(op, types, attributes, model, rewriter.registry, rewriter.inferrer, present)
+        came = op in model.original_ops or (op in model.functions and op not in model.new_functions)
+        if named is not None or came:
+            return named or op, False
+        outputs = self._outputs_of(node, op)
+        key = (op, region_key(self.region, self._old(), inputs, outputs, attributes))
+        known, body = rewriter.bodies.get(key, ("", None))
+        if body is None or model.function(known) is not body:
+            known = add_function(op, function_of_region(self.region, self._old(), inputs, outputs, attributes), model)
+            if key[1] is not None:
+                rewriter.bodies[key] = (known, model.function(known))
+        return known, True
+
+    def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
+        """The replaced values by position of the outputs of ``node``, which alone stands for the whole match."""
+        if len(self.replacement.reachable()) > 1:
+            raise Refused(f"needs a function body: {op} has none, and the replacement is more than this node")
+        delivered = {_key(t): value for t, value in zip(self.replacement.outputs, self.region.outputs, strict=True)}
+        outputs = [delivered.get(_key(tensor)) for tensor in node.outputs]
+        found = [value for value in outputs if value is not None]
+        if len(found) < len(outputs) or len(found) < len(self.region.outputs):
+            raise Refused(f"needs a function body: {op} has none, and its outputs are not those of the match")
+        return found
+
+    def _value(self, tensor: EsTensor) -> Value:
+        """What a tensor of the replacement is in the model: an input, a constant, or what a new node makes."""
+        found = self.values.get((tensor.producer, tensor.index))
+        if found is None:
+            producer = tensor.producer
+            if isinstance(producer, EsInput):
+                raise PassError(f"{producer.origin}: the replacement uses input {producer.index}, which is absent here")
+            if isinstance(producer, EsChoice):
+                raise PatternError(f"{producer.origin}: Alternatives stand in patterns only")
+            if not isinstance(producer, EsConst):
+                raise PassError(f"{producer.origin}: the replacement uses a tensor that it does not make")
+            found = self.values[_key(tensor)] = self._constant(producer.array)
+        return found
+
+    def _constant(self, array: np.ndarray[Any, Any]) -> Value:
+        if not self.graph.takes_constant(array.dtype):
+            raise Refused(f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9")
+        made = self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
+        self.constants.append(made)
+        return made
+
+    def _value_type(self, value: Value) -> ValueType | None:
+        if value in self.new_types:
+            return self.new_types[value]
+        return value.type
+
+    def _type_of(self, tensor: EsTensor) -> ValueType | None:
+        value = self.values.get(_key(tensor))
+        if value is not None:
+            return self._value_type(value)
+        return array_type(tensor.producer.array) if isinstance(tensor.producer, EsConst) else None
+
+    # -- delivering -------------------------------------------------------------------------------------------------
+
+    def _settle_outputs(self) -> None:
+        """Compare the types of the replaced values with those of the new ones, and hand on the forwarded ones."""
+        proof, built = None, None
+        for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
+            new = self._value(tensor)
+            old_type, new_type = value.type, self._value_type(new)
+            if old_type != new_type or not is_whole(old_type):
+                if proof is None or built is None:
+                    rewriter = self.rewriter
+                    proof = TypeProof(self.region.inputs, self._old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
+                    built = list(map(Step.of, self.made))
+                self.graph.set_type(value, proof.settle(value, old_type, new, new_type, built))
+            if new is not value:
+                self._forward(new, value)
+
+    def _forward(self, source: Value, value: Value) -> None:
+        """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an ``Identity``."""
+        self.rewriter.rewired = True
+        if not value.is_graph_output:
+            for reader, slot in list(value.uses):
+                if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
+                    if reader.graph.find(source.name) is not source:
+                        raise Refused(f'nested: a body that reads "{value.name}" has a "{source.name}" of its own')
+                    self.graph.set_input(reader, slot, source)
+            return
+        self._take_over(value)
+        author = self.rewriter.author
+        name = self.model.fresh_name(f"{author.name}_Identity")
+        metadata = author.metadata(*self.provenance)
+        node = self.graph.add_node("Identity", [source], [value], name=name, after=self.position, metadata=metadata)
+        node.generation = self.generation
+        self.made.append(node)
+
+    def _drop_unread_constants(self) -> None:
+        """Take back constants that stand for a tensor which nobody read."""
+        for value in self.constants:
+            if value.uses:
+                continue
+            if value.producer is None:
+                self.graph.remove_initializer(value)
+            else:
+                self.graph.remove_node(value.producer)
+
+    # -- finishing --------------------------------------------------------------------------------------------------
+
+    def _nothing_changed(self) -> bool:
+        """Whether the outputs are computed by the same nodes again, one for one."""
+        if len(self.made) != len(self.region.nodes):
+            return False
+        old, new = self._old(), list(map(Step.of, self.made))
+        if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
+            return False
+        comparison = Comparison(old, new)
+        pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
+        return all(comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs) and comparison.covers(old)
+
+    def _delivered(self, value: Value, tensor: EsTensor) -> Value:
+        """What now stands for a replaced value: itself when a new node makes it, else what was forwarded."""
+        return value if value.producer in self.made else self._value(tensor)
+
+
+def _still_needed(region: Region) -> set[Node]:
+    """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
+    kept: set[Node] = set()
+    inside, graph = set(region.nodes), region.graph
+    if region.closed and not any(value is not None and value.producer in inside for value in region.inputs):
+        return kept
+    for node in reversed(region.nodes):
+        for value in node.outputs:
+            if value is None:
+                continue
+            replaced = value in region.outputs
+            if not replaced and value in region.inputs:
+                kept.add(node)
+                continue
+            for reader, _ in value.uses:
+                if reader not in inside:
+                    reader = graph.reading_node(reader)  # a body's reads are those of the node that holds it
+                if reader in kept or not (replaced or reader in inside):
+                    kept.add(node)
+                    break
+    return kept
+
+
+_Key: TypeAlias = tuple[object, int]
+
+
+def _key(tensor: EsTensor) -> _Key:
+    """One key for all ``EsTensor`` objects of one output."""
+    return tensor.producer, tensor.index
