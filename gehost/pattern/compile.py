@@ -17,7 +17,7 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.candidates import Candidates
 from gehost.pattern.conditions import parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.rule import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
 _serialized = onnx.AttributeProto.SerializeToString
 
@@ -337,34 +337,34 @@ def _claim(
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     """The closure that tells whether a node's parameters are right; None where nothing is asked of them."""
-    signatures, constraints, exact = op.ops, op.constraints, op.exact_attributes
-    if not constraints and exact is None:
-        return None
-
-    def hold(binding: Binding, node: Node) -> bool:
-        if exact is not None and not exact.issuperset(node.attrs):
-            return False
-        signature = signatures[node.op]
-        return all(parameter_holds(constraint, node, signature, binding.attributes) for constraint in constraints)
-
-    if not all(constraint.kind in (Kind.EQUALS, Kind.ABSENT) for constraint in constraints) or not all(
-        signature is not None and signature.attribute_of(constraint.name) is not None
-        for signature in signatures.values()
-        for constraint in constraints
-    ):
-        return hold
+    signatures, exact = op.ops, op.exact_attributes
+    of_attributes = [constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)]
+    others = [constraint for constraint in op.constraints if constraint not in of_attributes]
     known: dict[Hashable, bool] = {}
 
-    def hold_as_before(binding: Binding, node: Node) -> bool:
+    def attributes_hold(node: Node) -> bool:
         """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
         first = node.inputs[0] if node.inputs else None
         key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute)
         answer = known.get(key)
         if answer is None:
-            answer = known[key] = hold(binding, node)
+            signature = signatures[node.op]
+            answer = known[key] = all(parameter_holds(constraint, node, signature, {}) for constraint in of_attributes)
         return answer
 
-    return hold_as_before
+    def hold(binding: Binding, node: Node) -> bool:
+        if (exact is not None and not exact.issuperset(node.attrs)) or (of_attributes and not attributes_hold(node)):
+            return False
+        return all(parameter_holds(constraint, node, signatures[node.op], binding.attributes) for constraint in others)
+
+    return hold if op.constraints or exact is not None else None
+
+
+def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
+    """Whether a constraint is for a value, and on what is an attribute at this opset."""
+    return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
+        signature is not None and signature.attribute_of(constraint.name) is not None for signature in op.ops.values()
+    )
 
 
 _Operand: TypeAlias = tuple[TensorPattern | None, int, bool, bool]
