@@ -32,7 +32,8 @@ class Region:
 
     def outside_readers(self, value: Value) -> list[Node]:
         """The nodes of this region's graph, not of the region, that read ``value`` themselves or in a body."""
-        return [reader for node, _ in value.consumers() if (reader := self.graph.level_of(node)) not in self.nodes]
+        readers = [self.graph.reading_node(reader) for reader, _ in value.uses]
+        return [reader for reader in readers if reader is not None and reader not in self.nodes]
 
     def readers_before(self, order: int) -> list[Node]:
         """The nodes outside that depend on an output and stand before ``order``, in topological order.
@@ -48,7 +49,8 @@ class Region:
             found[node] = None
             for value in node.outputs:
                 if value is not None:
-                    stack.extend(self.graph.level_of(reader) for reader, _ in value.consumers())
+                    readers = [self.graph.reading_node(reader) for reader, _ in value.uses]
+                    stack.extend(reader for reader in readers if reader is not None)
         return sorted(found, key=by_order)
 
     def closes_cycle(self) -> bool:

@@ -208,7 +208,8 @@ def _one_of(bind: _Bind, link: Link, then: _Step) -> _Step:
         if value is None:
             return ()
         if link.producer != bind.op.index:
-            return dict.fromkeys(node for node, _ in value.consumers() if node.op in ops)
+            readers = {reader for reader, _ in value.uses if isinstance(reader, Node) and reader.op in ops}
+            return sorted((reader for reader in readers if reader.graph is binding.graph), key=by_order)
         made = value.producer
         return (made,) if made is not None and made.op in ops and value.index == link.slot else ()
 

@@ -202,3 +202,14 @@ def test_an_output_that_is_an_input_is_a_cycle():
     graph = load("g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) y = Exp(a) }")
     assert region(graph, ["x", "a"], ["a", "y"], ["a", "y"]).closes_cycle()
     assert not region(graph, ["x"], ["a", "y"], ["a", "y"]).closes_cycle()
+
+
+def test_a_body_that_hands_a_tensor_on_reads_it():
+    """Relu and Neg in one node would feed the If that feeds them."""
+    graph = load(
+        """g (bool c, float[2] x) => (float[2] y, float[2] w) { r = Relu(x) y = Neg(z) w = Abs(r)
+             z = If (c) <then_branch = t () => (float[2] r) { p = Neg(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
+    )
+    found = region(graph, ["x", "z"], ["r", "y"], ["r", "y"])
+    assert [reader.op for reader in found.readers_before(found.last.order + 1)] == ["If", "Neg"]
+    assert found.closes_cycle()
