@@ -319,7 +319,7 @@ class EsGraphBuilder:
         """The next ``count`` placeholders."""
         graph, origin = self._graph, author_origin()
         start = graph.next_input
-        return tuple(graph.add_input(EsInput(graph, i, origin, f"input{i}")) for i in range(start, start + count))
+        return tuple([graph.add_input(EsInput(graph, i, origin, f"input{i}")) for i in range(start, start + count)])
 
     def CreateConst(
         self,

@@ -224,15 +224,19 @@ class Graph:
         """The same with operator, attributes and metadata from a template; ``text`` is for the metadata that it leaves open."""
         if after is not None:
             self._own(after)
-        mark = self.model.mark()
-        try:
-            values = [self.new_value(output) if isinstance(output, str) else output for output in outputs]
-        except GehostError:
-            self.model.undo(mark)
-            raise
-        for value, given in zip(values, outputs, strict=True):
-            if value is not None and value is given:  # a new one is forgotten as a whole
-                self._journal(put_producer, value, value.producer, value.index)
+        journal = self.model.journal
+        mark, values = journal.mark(), list[Value | None]()
+        for output in outputs:
+            if not isinstance(output, str):
+                if output is not None:  # a new one is forgotten as a whole
+                    journal.record(put_producer, output, output.producer, output.index)
+                values.append(output)
+                continue
+            try:
+                values.append(self.new_value(output))
+            except GehostError:
+                journal.undo(mark)
+                raise
         self.dirty = True  # what is added here goes, unless the node comes into the list
         proto = self.proto.node.add()
         proto.MergeFromString(template.content)
@@ -242,7 +246,7 @@ class Graph:
             self.model.names.use(name)
             proto.name = name
         node = Node(self, proto, template.op)
-        self._journal(undo_add_node, node)
+        journal.record(undo_add_node, node)
         connect(node, inputs, values)
         link(self, node, after)
         use_inputs(node)
@@ -267,13 +271,14 @@ class Graph:
         """
         for node in nodes:
             self._own(node)
-        mark, values = self.model.mark(), self.values
-        self._journal(undo_remove_nodes, nodes, [node.prev for node in nodes])
+        journal, values = self.model.journal, self.values
+        mark = journal.mark()
+        journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])
         for node in reversed(nodes):
             for value in node.outputs:
                 if value is not None and value.producer is node:
                     if value.uses:
-                        self.model.undo(mark)
+                        journal.undo(mark)
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
             disuse_inputs(node)
@@ -345,7 +350,7 @@ class Graph:
         put_metadata(node, key, text)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
-        """Whether ``add_initializer`` can add one: below IR version 4 it is a node, which an old opset has for floats only."""
+        """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old opset has it for floats only."""
         return self.model.ir_version >= 4 or (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES or dtype.kind == "f"
 
     def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
@@ -400,8 +405,6 @@ class Graph:
 
     def _journal(self, *entry: Any) -> None:
         self.model.journal.record(*entry)
-
-    # -- writing ----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""

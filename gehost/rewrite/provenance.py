@@ -34,12 +34,14 @@ def provenance(nodes: Sequence[Node]) -> tuple[str, str]:
     names: dict[str, None] = {}
     types: dict[str, None] = {}
     for node in nodes:
-        if node.proto.metadata_props:
+        proto = node.proto
+        label = proto.name or node.label
+        if proto.metadata_props:
             carried = node.metadata
-            names.update(dict.fromkeys(_carried(carried, ORIGIN_NODES, node.label)))
+            names.update(dict.fromkeys(_carried(carried, ORIGIN_NODES, label)))
             types.update(dict.fromkeys(_carried(carried, _ORIGIN_TYPES, node.op)))
         else:
-            names[node.label] = None
+            names[label] = None
             types[node.op] = None
     return _as_json(names), _as_json(types)
 

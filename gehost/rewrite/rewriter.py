@@ -69,11 +69,12 @@ class Rewriter:
         if len(replacement.inputs) > len(region.inputs):
             raise PassError(f"the replacement has {len(replacement.inputs)} inputs, the pattern {len(region.inputs)}")
         self.rewired = False
-        mark = self.model.mark()
+        journal = self.model.journal
+        mark = journal.mark()
         try:
             made = Transaction(self, region, replacement).run()
             self.replaced += 1
             return made
         except BaseException:
-            self.model.undo(mark)
+            journal.undo(mark)
             raise
