@@ -86,19 +86,20 @@ class _Variant:
         self._blocked: list[Value] = []
         reads = Counter(tensor.index for op in source.ops for tensor in op.inputs if tensor is not None)
         self._inner = [(index, reads[index]) for index in source.inner]
-        plan = plan_of(source)
+        plan, needed = plan_of(source), source.needed
+        binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
         self.anchor, _ = plan[0]
         then: _Step = self._finish
         straight: list[_Step] = []
         """What leaves no choice, the last step first."""
         for position in range(len(plan) - 1, 0, -1):
             op, link = plan[position]
-            bind = _Bind(op, plan[:position], source)
+            bind = _Bind(op, plan[:position], needed, binds_attributes=binds_attributes)
             if link is not None and link.producer == op.index and not op.commutative:
                 straight.append(_from_below(bind, link))
             else:
                 then, straight = _one_of(bind, link, _in_turn(straight, then)), []
-        self._bind_anchor = _Bind(self.anchor, [], source)
+        self._bind_anchor = _Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
         self._after_anchor = _in_turn(straight, then)
         self.candidates = Candidates(source, self.anchor)
 
@@ -228,16 +229,19 @@ class _Bind:
     Args:
         op: the operator.
         before: those that are bound before it.
-        source: the pattern.
+        needed: the tensors that must be there.
+        binds_attributes: whether the pattern has variables for attributes.
     """
 
-    def __init__(self, op: OpPattern, before: Sequence[tuple[OpPattern, Link]], source: SourcePattern) -> None:
+    def __init__(
+        self, op: OpPattern, before: Sequence[tuple[OpPattern, Link]], needed: frozenset[int], *, binds_attributes: bool
+    ) -> None:
         known = _bound_by(before)
         self.op = op
-        self._claim = _claim(op, [earlier for earlier, _ in before], known, source.needed)
+        self._claim = _claim(op, [earlier for earlier, _ in before], known, needed)
         self._operands = _operands(op, known | {tensor.index for tensor in op.outputs})
         self._no_more = no_more_inputs(op, len(op.inputs))
-        self._binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
+        self._binds_attributes = binds_attributes
         self.node = self._by_position()
 
     def then(self, binding: Binding, node: Node, then: _Step) -> bool:
