@@ -7,35 +7,14 @@ output is looked for among readers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
-import onnx
-
-from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
+from gehost.pattern.bind import Bind, Binding, Step, bound_by
 from gehost.pattern.candidates import Candidates
-from gehost.pattern.conditions import parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
-
-_serialized = onnx.AttributeProto.SerializeToString
-
-
-class Binding:
-    """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute variables."""
-
-    __slots__ = ("attributes", "graph", "nodes", "source", "values")
-
-    def __init__(self, graph: Graph, source: SourcePattern) -> None:
-        self.graph = graph
-        self.source = source
-        self.nodes: list[Node | None] = [None] * len(source.ops)
-        self.values: list[Value | None] = [None] * len(source.tensors)
-        self.attributes: dict[str, Any] = {}
-
-
-_Step: TypeAlias = Callable[[Binding], bool]
+from gehost.pattern.rule import Kind, OpPattern, SourcePattern, TensorPattern
 
 
 class CompiledPattern:
@@ -88,18 +67,19 @@ class _Variant:
         self._inner = [(index, reads[index]) for index in source.inner]
         plan, needed = plan_of(source), source.needed
         binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
-        self.anchor, _ = plan[0]
-        then: _Step = self._finish
-        straight: list[_Step] = []
+        ops = [op for op, _ in plan]
+        self.anchor = ops[0]
+        then: Step = self._finish
+        straight: list[Step] = []
         """What leaves no choice, the last step first."""
         for position in range(len(plan) - 1, 0, -1):
             op, link = plan[position]
-            bind = _Bind(op, plan[:position], needed, binds_attributes=binds_attributes)
+            bind = Bind(op, ops[:position], needed, binds_attributes=binds_attributes)
             if link is not None and link.producer == op.index and not op.commutative:
                 straight.append(_from_below(bind, link))
             else:
                 then, straight = _one_of(bind, link, _in_turn(straight, then)), []
-        self._bind_anchor = _Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
+        self._bind_anchor = Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
         self._after_anchor = _in_turn(straight, then)
         self.candidates = Candidates(source, self.anchor)
 
@@ -155,22 +135,17 @@ def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
 
     place(source.ops[producer], None)
     while len(plan) < len(source.ops):
-        known = _bound_by(plan)
+        known = bound_by(op for op, _ in plan)
         waiting = [op for op in source.ops if op.index not in placed]
         reading = [(op, t) for op in waiting for t in op.inputs if t is not None and t.constant is None and t.index in known]
         place(*(reading[0] if reading else (waiting[0], None)))
     return plan
 
 
-def _bound_by(plan: Sequence[tuple[OpPattern, Link]]) -> set[int]:
-    """The tensors that these steps bind."""
-    return {tensor.index for op, _ in plan for tensor in (*op.inputs, *op.outputs) if tensor is not None and tensor is not ANY}
-
-
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _in_turn(last_first: Sequence[_Step], then: _Step) -> _Step:
+def _in_turn(last_first: Sequence[Step], then: Step) -> Step:
     """Some steps, none of which leaves a choice, and what comes after them."""
     if not last_first:
         return then
@@ -185,7 +160,7 @@ def _in_turn(last_first: Sequence[_Step], then: _Step) -> _Step:
     return in_turn
 
 
-def _from_below(bind: _Bind, link: TensorPattern) -> _Step:
+def _from_below(bind: Bind, link: TensorPattern) -> Step:
     """To the node that makes a tensor."""
     ops, index, slot, bind_node = bind.op.ops, link.index, link.slot, bind.node
 
@@ -198,7 +173,7 @@ def _from_below(bind: _Bind, link: TensorPattern) -> _Step:
     return from_below
 
 
-def _one_of(bind: _Bind, link: Link, then: _Step) -> _Step:
+def _one_of(bind: Bind, link: Link, then: Step) -> Step:
     """To a node of which there may be several, or whose operands may swap, until everything after it fits too."""
     ops = bind.op.ops
 
@@ -218,204 +193,3 @@ def _one_of(bind: _Bind, link: Link, then: _Step) -> _Step:
         return any(bind.then(binding, node, then) for node in nodes(binding))
 
     return one_of
-
-
-# -- binding a node -------------------------------------------------------------------------------------------------
-
-
-class _Bind:
-    """Binds one operator of the pattern to a node, its outputs and its inputs.
-
-    Args:
-        op: the operator.
-        before: those that are bound before it.
-        needed: the tensors that must be there.
-        binds_attributes: whether the pattern has variables for attributes.
-    """
-
-    def __init__(
-        self, op: OpPattern, before: Sequence[tuple[OpPattern, Link]], needed: frozenset[int], *, binds_attributes: bool
-    ) -> None:
-        known = _bound_by(before)
-        self.op = op
-        self._claim = _claim(op, [earlier for earlier, _ in before], known, needed)
-        self._operands = _operands(op, known | {tensor.index for tensor in op.outputs})
-        self._no_more = no_more_inputs(op, len(op.inputs))
-        self._binds_attributes = binds_attributes
-        self.node = self._by_position()
-
-    def then(self, binding: Binding, node: Node, then: _Step) -> bool:
-        """Bind ``node`` in any way after which ``then`` holds."""
-        saved = dict(binding.attributes) if self._binds_attributes else None
-        if self.op.commutative:
-            holds = self._claim(binding, node) and self._in_any_order(binding, node, then)
-        else:
-            holds = self.node(binding, node) and then(binding)
-        if not holds and saved is not None:
-            binding.attributes = saved
-        return holds
-
-    def _by_position(self) -> Callable[[Binding, Node], bool]:
-        """The closure that binds a node with its operands as they stand."""
-        claim, operands, no_more = self._claim, self._operands, self._no_more
-        count = len(operands)
-
-        def bind(binding: Binding, node: Node) -> bool:
-            inputs, values = node.inputs, binding.values
-            if len(inputs) != count:
-                if len(inputs) > count and not no_more(node):
-                    return False
-                inputs = [*inputs, *[None] * (count - len(inputs))]
-            for (tensor, index, bound, asks), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
-                if tensor is None:
-                    if value is not None:
-                        return False
-                elif tensor is not ANY:
-                    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
-                        return False
-                    values[index] = value
-            return claim(binding, node)
-
-        return bind
-
-    def _in_any_order(self, binding: Binding, node: Node, then: _Step) -> bool:
-        """Each operand takes any input that is left, until everything fits."""
-        inputs, values, operands = node.inputs, binding.values, self._operands
-        count = len(operands)
-        if len(inputs) < count or not self._no_more(node):
-            return False
-        free = [True] * count
-
-        def place(position: int) -> bool:
-            if position == count:
-                return then(binding)
-            for slot, is_free in enumerate(free):
-                if is_free and _holds(operands[position], inputs[slot], values):
-                    free[slot] = False
-                    if place(position + 1):
-                        return True
-                    free[slot] = True
-            return False
-
-        return place(0)
-
-
-def _claim(
-    op: OpPattern, earlier: Sequence[OpPattern], known: set[int], needed: frozenset[int]
-) -> Callable[[Binding, Node], bool]:
-    """The closure that binds a node itself and its outputs, where no other operator has it and its parameters are right."""
-    index, parameters_hold = op.index, _parameters(op)
-    rivals = tuple(other.index for other in earlier if not other.ops.keys().isdisjoint(op.ops))
-    outputs = [(tensor.slot, tensor.index, tensor.index in known, tensor.index in needed) for tensor in op.outputs]
-    count = len(op.outputs)
-    counted = frozenset(name for name, signature in op.ops.items() if signature is not None and signature.variadic_outputs)
-    if [bound for _, _, bound, _ in outputs] == [True] and not rivals and not counted:
-
-        def claim_its_maker(binding: Binding, node: Node) -> bool:
-            """The only output is bound, and led here."""
-            binding.nodes[index] = node
-            return node.graph is binding.graph and (parameters_hold is None or parameters_hold(binding, node))
-
-        return claim_its_maker
-
-    def claim(binding: Binding, node: Node) -> bool:
-        nodes, values, given = binding.nodes, binding.values, node.outputs
-        if node.graph is not binding.graph or (node.op in counted and len(given) != count):
-            return False
-        for rival in rivals:
-            if nodes[rival] is node:
-                return False
-        nodes[index] = node
-        for slot, tensor, bound, wanted in outputs:
-            value = given[slot] if slot < len(given) else None
-            if bound:
-                if values[tensor] is not value:
-                    return False
-            elif value is None and wanted:
-                return False
-            else:
-                values[tensor] = value
-        return parameters_hold is None or parameters_hold(binding, node)
-
-    return claim
-
-
-def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
-    """The closure that tells whether a node's parameters are right; None where nothing is asked of them."""
-    signatures, exact = op.ops, op.exact_attributes
-    of_attributes = [constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)]
-    others = [constraint for constraint in op.constraints if constraint not in of_attributes]
-    known: dict[Hashable, bool] = {}
-
-    def attributes_hold(node: Node) -> bool:
-        """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
-        first = node.inputs[0] if node.inputs else None
-        key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute)
-        answer = known.get(key)
-        if answer is None:
-            signature = signatures[node.op]
-            answer = known[key] = all(parameter_holds(constraint, node, signature, {}) for constraint in of_attributes)
-        return answer
-
-    def hold(binding: Binding, node: Node) -> bool:
-        if (exact is not None and not exact.issuperset(node.attrs)) or (of_attributes and not attributes_hold(node)):
-            return False
-        return all(parameter_holds(constraint, node, signatures[node.op], binding.attributes) for constraint in others)
-
-    return hold if op.constraints or exact is not None else None
-
-
-def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
-    """Whether a constraint is for a value, and on what is an attribute at this opset."""
-    return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
-        signature is not None and signature.attribute_of(constraint.name) is not None for signature in op.ops.values()
-    )
-
-
-_Operand: TypeAlias = tuple[TensorPattern | None, int, bool, bool]
-"""What an input must be, its place among the values, whether that is bound before, and whether more is asked of it."""
-
-
-def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
-    operands: list[_Operand] = []
-    for tensor in op.inputs:
-        if tensor is None or tensor is ANY:
-            operands.append((tensor, -1, False, False))
-            continue
-        asks = any(part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape))
-        operands.append((tensor, tensor.index, tensor.index in known, asks))
-        known.add(tensor.index)
-    return operands
-
-
-def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -> bool:
-    """Whether ``value`` can stand for an operand; binds it."""
-    tensor, index, bound, asks = operand
-    if tensor is None:
-        return value is None
-    if tensor is ANY:
-        return True
-    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
-        return False
-    values[index] = value
-    return True
-
-
-def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
-    """The closure that tells whether a node has no input past the pattern's own.
-
-    Parameters in disguise do not count: of what other opsets hold in an attribute nothing is asked.
-    """
-    allowed = {name: _open_slots(signature, count) for name, signature in op.ops.items()}
-
-    def check(node: Node) -> bool:
-        inputs = node.inputs
-        return all(inputs[slot] is None or slot in allowed[node.op] for slot in range(count, len(inputs)))
-
-    return check
-
-
-def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
-    if signature is None:
-        return frozenset()
-    return frozenset(p.slot for name, p in signature.parameters.items() if p.slot >= count and name in signature.migrating)

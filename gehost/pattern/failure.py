@@ -8,7 +8,8 @@ from typing import Any
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.compile import Link, no_more_inputs, plan_of
+from gehost.pattern.bind import no_more_inputs
+from gehost.pattern.compile import Link, plan_of
 from gehost.pattern.conditions import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
 from gehost.pattern.rule import ANY, Kind, OpPattern, SourcePattern, TensorPattern
 

@@ -13,8 +13,9 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.pattern.bind import Binding
 from gehost.pattern.build import build_source, check_pattern
-from gehost.pattern.compile import Binding, CompiledPattern
+from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.failure import MatchFailure, why_not
 

@@ -1,0 +1,70 @@
+"""What the commands have in common: the group, options that several take, and how they write to standard output."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import __version__
+from gehost.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from gehost.options import HostOptions
+
+_EXIT_CODES = """
+Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
+file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 terminated.
+"""
+
+vendors_option = click.option(
+    "--vendors",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Directory that holds <vendor>/custom_fusion_passes/; repeatable. Else GEHOST_VENDORS, else ./vendors.",
+)
+
+
+@click.group(epilog=_EXIT_CODES, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error.")
+@click.version_option(__version__)
+def cli() -> None:
+    """Run vendor fusion passes over ONNX models."""
+
+
+@contextmanager
+def telling() -> Generator[None]:
+    """Where a command writes to standard output: a reader that went away ends it quietly, a full disk with an error."""
+    try:
+        yield
+        if sys.__stdout__ is not None:  # it is, where the process was started without one
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # else what is left over is an error again at the end
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def tolerance(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is no tolerance; wanted a number from 0")
+    return value
+
+
+def options_of(given: dict[str, Any]) -> HostOptions:
+    from gehost.options import from_environment
+
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(f"the working directory cannot be used: {error.strerror}; change into another one") from error
+    return from_environment(given)

@@ -1,0 +1,137 @@
+"""The commands that do the work: ``compile``, ``passes``, ``verify``, ``new``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
+from gehost.errors import NumbersDifferError, UsageError, one_line
+
+
+@cli.command("compile")
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes.")
+@vendors_option
+@click.option("--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there.")
+@click.option("--dump-level", type=click.IntRange(1, 3), help="1: with weights, 2: without (default), 3: structure only.")
+@click.option("--dump-format", type=click.Choice(["pbtxt", "onnx"]), help="pbtxt (default) or onnx; Netron opens both.")
+@click.option("--dump-passes", is_flag=True, help="One more dump after each pass that changed something.")
+@click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable.")
+@click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable.")
+@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
+@click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
+@click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
+@click.option("--report", type=click.Path(), metavar="FILE.json", help="Write what was done as JSON.")
+@click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
+@click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
+@click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
+@click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
+def compile_(model: str, output: str, **given: Any) -> None:
+    """Compile MODEL: run the vendors' passes at their stages and write the result."""
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.host import Host
+    from gehost.tables import Progress, print_report
+
+    report_path, verbose = given.pop("report"), given.pop("verbose")
+    given["cleanup"] = not given.pop("no_cleanup")
+    options = options_of(given)
+    if report_path is not None and not report_path.endswith(".json"):
+        raise UsageError(f"--report {report_path}: wanted a file name that ends in .json")
+    if report_path is not None:
+        _check_report(report_path, model, output)
+    progress = Progress()
+    with output_on_stderr():
+        host = Host(options, plugins=[("progress", progress)])
+        for passed_over in host.skipped if verbose else ():
+            click.echo(one_line(f"skipped: {passed_over}"), err=True)
+        with progress.showing(len(host.passes)):
+            report = host.compile(model, output)
+    if report_path is not None:
+        from gehost.ir.save import write_bytes_atomic
+
+        write_bytes_atomic(report_path, report.to_json().encode())
+    with telling():
+        print_report(report, output)
+    if report.verify and not report.verify["equal"]:
+        raise NumbersDifferError(f"{output}: the numbers differ from those of {model}: {report.verify['summary']}")
+
+
+@cli.command()
+@vendors_option
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
+    """List the passes that the vendors bring, in the order in which they run."""
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.host import Host
+    from gehost.stages import RUN_STAGES
+
+    with output_on_stderr():
+        host = Host(options_of({"vendors": vendors}))
+    listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
+    if not as_json:
+        from gehost.tables import print_passes
+
+        with telling():
+            print_passes(listed)
+        return
+    import json
+
+    rows = [
+        {
+            "name": spec.name,
+            "stage": spec.stage.name,
+            "vendor": spec.vendor,
+            "kind": spec.kind,
+            "origin": spec.origin,
+            "min_opset": spec.min_opset,
+            "max_opset": spec.max_opset,
+        }
+        for spec in listed
+    ]
+    with telling():
+        click.echo(json.dumps(rows, indent=2))
+
+
+def _check_report(path: str, model: str, output: str) -> None:
+    """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
+    real = os.path.realpath(path)
+    if real in (os.path.realpath(model), os.path.realpath(output)):
+        raise UsageError(f"--report {path}: this is the model; choose another name")
+    if not os.path.isdir(os.path.dirname(real)):
+        raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
+
+
+@cli.command()
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given.")
+@click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None) -> None:
+    """Compare the numbers of models A and B on the same inputs."""
+    from gehost.ir.model import Model
+    from gehost.verify import compare, load_feeds
+
+    Model.load(b).close()  # a file that is no model is not a model with other numbers
+    given = None if feeds is None else [load_feeds(feeds)]
+    result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
+    if not result.equal:
+        raise NumbersDifferError(result.summary())
+    with telling():
+        click.echo(result.summary())
+
+
+@cli.command()
+@click.argument("name", metavar="VENDOR/PASS")
+@click.option("--vendors", type=click.Path(), default="vendors", show_default=True, metavar="DIR", help="Where it goes.")
+def new(name: str, vendors: str) -> None:
+    """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""
+    from gehost.scaffold import write_pass
+
+    with telling():
+        for path in write_pass(name, vendors):
+            click.echo(f"wrote {path}")
