@@ -92,4 +92,5 @@ def described(error: BaseException) -> str:
 
 def one_line(text: str) -> str:
     """A text as a terminal shows it on one line: control characters are spelled out."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gehost.errors import UsageError
 
@@ -51,6 +51,18 @@ class HostOptions:
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options as JSON can carry them."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(cast("os.PathLike[str]", value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> HostOptions:

@@ -31,6 +31,20 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
     }
 
 
+def test_options_as_data_have_paths_as_text() -> None:
+    options = HostOptions(vendors=[Path("a"), "b"], dump=Path("d"), enable=("P",), rewrite_limit=3)
+    plain = options.as_dict()
+    assert plain == {**dataclasses.asdict(HostOptions()), **plain}
+    assert {name: plain[name] for name in ("vendors", "dump", "enable", "disable", "rewrite_limit", "verify")} == {
+        "vendors": ["a", "b"],
+        "dump": "d",
+        "enable": ["P"],
+        "disable": [],
+        "rewrite_limit": 3,
+        "verify": False,
+    }
+
+
 def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         HostOptions().verify = True  # type: ignore[misc]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gehost import __version__
 from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
-from gehost.errors import NumbersDifferError, UsageError, one_line
+from gehost.errors import GehostError, NumbersDifferError, OutputError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from gehost.options import HostOptions
 
 
 @cli.command("compile")
@@ -24,7 +30,9 @@ from gehost.errors import NumbersDifferError, UsageError, one_line
 @click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
 @click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
 @click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
-@click.option("--report", type=click.Path(), metavar="FILE.json", help="Write what was done as JSON.")
+@click.option(
+    "--report", multiple=True, type=click.Path(), metavar="FILE", help="Write what was done, as .json or .html; repeatable."
+)
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
 @click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
@@ -35,24 +43,19 @@ def compile_(model: str, output: str, **given: Any) -> None:
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
 
-    report_path, verbose = given.pop("report"), given.pop("verbose")
+    report_paths, verbose = given.pop("report"), given.pop("verbose")
     given["cleanup"] = not given.pop("no_cleanup")
     options = options_of(given)
-    if report_path is not None and not report_path.endswith(".json"):
-        raise UsageError(f"--report {report_path}: wanted a file name that ends in .json")
-    if report_path is not None:
-        _check_report(report_path, model, output)
+    for path in report_paths:
+        _check_report(path, model, output)
     progress = Progress()
-    with output_on_stderr():
-        host = Host(options, plugins=[("progress", progress)])
+    plugins: list[tuple[str, Any]] = [("progress", progress)]
+    with _reported(report_paths, model, options, plugins), output_on_stderr():
+        host = Host(options, plugins)
         for passed_over in host.skipped if verbose else ():
             click.echo(one_line(f"skipped: {passed_over}"), err=True)
         with progress.showing(len(host.passes)):
             report = host.compile(model, output)
-    if report_path is not None:
-        from gehost.ir.save import write_bytes_atomic
-
-        write_bytes_atomic(report_path, report.to_json().encode())
     with telling():
         print_report(report, output)
     if report.verify and not report.verify["equal"]:
@@ -97,11 +100,43 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 
 def _check_report(path: str, model: str, output: str) -> None:
     """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
+    if not path.endswith((".json", ".html")):
+        raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
     if real in (os.path.realpath(model), os.path.realpath(output)):
         raise UsageError(f"--report {path}: this is the model; choose another name")
     if not os.path.isdir(os.path.dirname(real)):
         raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
+
+
+@contextmanager
+def _reported(paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
+    """Record what is done within, by one more plugin, and write it down at the end, also where that is an error."""
+    if not paths:
+        yield
+        return
+    from gehost.diagnose.recorder import RewriteRecorder
+    from gehost.diagnose.report_file import versions, write_report
+    from gehost.host.report import Report
+
+    recorder = RewriteRecorder()
+    plugins.append(("recorder", recorder))
+
+    def write(error: str = "") -> None:
+        report = recorder.report or Report(model=model, options=options.as_dict())
+        report.versions, report.error = versions(__version__), error
+        for path in paths:
+            write_report(path, report)
+
+    try:
+        yield
+    except GehostError as error:
+        try:
+            write(str(error))
+        except OutputError as failure:  # the error that comes next tells more
+            click.echo(f"gehost: {one_line(str(failure))}", err=True)
+        raise
+    write()
 
 
 @cli.command()

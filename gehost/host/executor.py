@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
@@ -213,7 +213,7 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
-                with contained(), hook.blamed():
+                with nullcontext() if hook.own else contained(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:
                     raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")

@@ -123,7 +123,7 @@ class Host:
             OutputError: the output or a dump cannot be written.
         """
         path = os.fspath(model)
-        report = Report(model=path)
+        report = Report(model=path, options=self.options.as_dict())
         with self._compiled(lambda: self.importers.load(path), report) as compiled, self._timed(report, "save"):
             compiled.save(output)
         if self.options.verify:
@@ -140,7 +140,7 @@ class Host:
             PassError: a pass failed.
             OutputError: a dump cannot be written.
         """
-        report = Report(model=model.graph.name)
+        report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         with self._compiled(lambda: Model(copy), report) as compiled:

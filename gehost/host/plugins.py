@@ -29,6 +29,12 @@ class Hook:
     def plugin(self) -> str:
         return self.implementation.plugin_name
 
+    @property
+    def own(self) -> bool:
+        """Whether it is gehost's, which leaves the process as it is."""
+        module: str = getattr(self.implementation.function, "__module__", None) or ""
+        return module.startswith("gehost.")
+
     def __call__(self, **arguments: Any) -> Any:
         """Call it with those of ``arguments`` that it asks for; raises what the plugin raises."""
         return self.implementation.function(*[arguments[name] for name in self.implementation.argnames])

@@ -27,6 +27,12 @@ class Report:
     cleanup: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
     """What went wrong without ending the compile: skipped vendor files, failed passes, inference that gave up."""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The ``HostOptions``, paths as text."""
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    """Of gehost, Python, packages and the system; filled in where the report becomes a file."""
+    error: str = ""
+    """What ended the compile; what is not known by then is empty."""
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON can carry it."""

@@ -16,6 +16,7 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.passes.pictures import Refusals, RewriteGroup
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.stages import CustomPassStage
@@ -38,6 +39,10 @@ class PassRecord:
     seconds: float = 0.0
     message: str = ""
     """Why the pass failed, or which of its patterns do not apply and why."""
+    rewrites: list[RewriteGroup] = field(default_factory=list[RewriteGroup])
+    """What was replaced by what, also where the pass then failed and was undone. Recorded for a report, else empty."""
+    refusals: list[Refusals] = field(default_factory=list[Refusals])
+    """The whole reasons behind ``rejected``, with the nodes. Recorded for a report, else empty."""
 
     def reject(self, reason: str) -> None:
         """Count a refusal under the text before the first colon."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import onnx
 import pytest
 
 from gehost import CustomPassStage, PassError, UsageError, VendorError, hookimpl
+from gehost.diagnose.recorder import RewriteRecorder
+from gehost.host import executor
 from gehost.stages import RUN_STAGES
 from gehost.testing import parse
 
@@ -365,6 +368,36 @@ def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(vendors: 
     assert result.graph.node == parse(CHAIN).graph.node
     assert (report.passes[0].status, report.passes[0].replaced) == ("failed", 0)
     assert re.match(rf"plugin broken.*gehost_after_rewrite.*{told}", report.problems[0])
+
+
+def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(vendors: Any, tmp_path: Path) -> None:
+    here, seen = os.getcwd(), []
+
+    class Wanders:
+        @hookimpl
+        def gehost_before_rewrite(self, rewrite: Any) -> None:
+            seen.append(os.getcwd())
+            os.chdir(tmp_path)
+
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Exp"))
+    vendors.host(plugins=[("wanders", Wanders())]).run(parse(CHAIN))
+    assert seen == [here, here]
+
+
+def test_hooks_around_rewrites_that_are_gehosts_own_are_not_contained(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    contained = executor.contained
+    monkeypatch.setattr(executor, "contained", lambda: calls.append(1) or contained())
+
+    def count(*plugins: Any) -> int:
+        calls.clear()
+        vendors.host(plugins=plugins).run(parse(CHAIN))
+        return len(calls)
+
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    without, recorded = count(), count(("recorder", RewriteRecorder()))
+    assert recorded == without + 1  # the start of the compile, which is contained once
+    assert count(("log", RewriteLog())) == without + 2
 
 
 def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Answers about a compile: what it did, and why."""

@@ -1,0 +1,181 @@
+"""Where the boxes of a small layered graph go: layers by longest path, order by barycentre, edges around the boxes.
+
+The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import networkx as nx
+
+LAYER_GAP = 44
+"""Between the boxes of two layers; labels stand in it."""
+_BOX_GAP = 22
+_BEND_WIDTH = 10
+_SWEEPS = 6
+
+Point: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a box takes; ``reach`` is how wide it is together with the label below it."""
+
+    width: float
+    height: float
+    reach: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Centres of the boxes' upper sides, by box; for each edge the points at which it leaves a box or a layer, or enters one.
+
+    An edge goes straight from its first point to the second, from there to the next layer, through it straight, and so on.
+    """
+
+    width: float
+    height: float
+    tops: dict[int, Point]
+    paths: list[list[Point]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bend:
+    """Where an edge crosses a layer in which it ends nothing."""
+
+    edge: int
+    layer: int
+
+
+_Item: TypeAlias = "int | _Bend"
+
+
+def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Place boxes so that every edge points downwards.
+
+    Args:
+        sizes: the boxes, by any number.
+        edges: from box to box; without a cycle.
+    """
+    if not sizes:
+        return Layout(0, 0, {}, [])
+    layer_of = _layers(sizes, edges)
+    rows: list[list[_Item]] = [[] for _ in range(max(layer_of.values()) + 1)]
+    for box, layer in layer_of.items():
+        rows[layer].append(box)
+    chains: list[list[_Item]] = []
+    for number, (start, end) in enumerate(edges):
+        bends = [_Bend(number, layer) for layer in range(layer_of[start] + 1, layer_of[end])]
+        for bend in bends:
+            rows[bend.layer].append(bend)
+        chains.append([start, *bends, end])
+    above, below = _neighbours(chains)
+    for sweep in range(_SWEEPS):
+        _order(rows, above if sweep % 2 == 0 else below, downwards=sweep % 2 == 0)
+    widths: dict[_Item, float] = {box: max(size.width, size.reach) for box, size in sizes.items()}
+    centres = _centres(rows, widths, above, below)
+    heights = [max((sizes[item].height for item in row if isinstance(item, int)), default=0) for row in rows]
+    ceilings = [sum(heights[:layer]) + layer * LAYER_GAP for layer in range(len(rows))]
+    floors = [ceiling + height for ceiling, height in zip(ceilings, heights, strict=True)]
+    tops: dict[int, Point] = {box: (centres[box], ceilings[layer]) for box, layer in layer_of.items()}
+    paths = [_path(chain, sizes, tops, centres, ceilings, floors) for chain in chains]
+    width = max(centres[item] + widths.get(item, _BEND_WIDTH) / 2 for row in rows for item in row)
+    return Layout(width, floors[-1], tops, paths)
+
+
+def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """The longest path from above; what nothing leads to stands right above the first that it leads to."""
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(boxes)
+    graph.add_edges_from(edges)
+    found = {box: layer for layer, row in enumerate(nx.topological_generations(graph)) for box in sorted(row)}
+    for box in list(found):
+        if not graph.pred[box] and graph.succ[box]:
+            found[box] = min(found[reader] for reader in graph.succ[box]) - 1
+    return found
+
+
+def _neighbours(chains: Iterable[Sequence[_Item]]) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
+    """By item, those that it is joined to in the layer above, and in the layer below."""
+    above: dict[_Item, list[_Item]] = {}
+    below: dict[_Item, list[_Item]] = {}
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            below.setdefault(upper, []).append(lower)
+            above.setdefault(lower, []).append(upper)
+    return above, below
+
+
+def _order(rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool) -> None:
+    """Sort each row by the mean place of what its items are joined to in the row before it."""
+    for row in rows if downwards else reversed(rows):
+        places = {item: place / max(1, len(other) - 1) for other in rows for place, item in enumerate(other)}
+        means = {item: _mean([places[other] for other in joined.get(item, [])], places[item]) for item in row}
+        row.sort(key=means.__getitem__)
+
+
+def _mean(numbers: Sequence[float], otherwise: float) -> float:
+    return sum(numbers) / len(numbers) if numbers else otherwise
+
+
+def _centres(
+    rows: Sequence[Sequence[_Item]],
+    widths: Mapping[_Item, float],
+    above: Mapping[_Item, list[_Item]],
+    below: Mapping[_Item, list[_Item]],
+) -> dict[_Item, float]:
+    """Put each item as near to what it is joined to as the order of its row allows; the leftmost starts at 0."""
+    centres: dict[_Item, float] = {}
+    for row in rows:
+        centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))
+    for sweep in range(_SWEEPS):
+        joined = below if sweep % 2 == 0 else above  # the last goes downwards, so that chains hang straight
+        for row in reversed(rows) if sweep % 2 == 0 else rows:
+            wanted = {item: _mean([centres[other] for other in joined.get(item, [])], centres[item]) for item in row}
+            centres.update(_apart(row, wanted, widths))
+    left = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
+    return {item: centre - left for item, centre in centres.items()}
+
+
+def _apart(row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]) -> dict[_Item, float]:
+    """The places nearest to the wanted ones, in least squares, at which the items of a row do not overlap.
+
+    Without the room that each needs, this is a monotone fit: neighbours that are in each other's way share their mean.
+    """
+    offsets: list[float] = []
+    end = 0.0
+    for item in row:
+        width = widths.get(item, _BEND_WIDTH)
+        offsets.append(end + width / 2)
+        end += width + _BOX_GAP
+    blocks: list[tuple[float, int]] = []
+    for item, offset in zip(row, offsets, strict=True):
+        mean, count = wanted[item] - offset, 1
+        while blocks and blocks[-1][0] > mean:
+            before, many = blocks.pop()
+            mean, count = (before * many + mean * count) / (many + count), many + count
+        blocks.append((mean, count))
+    fitted = [mean for mean, count in blocks for _ in range(count)]
+    return {item: mean + offset for item, mean, offset in zip(row, fitted, offsets, strict=True)}
+
+
+def _path(
+    chain: Sequence[_Item],
+    sizes: Mapping[int, Size],
+    tops: Mapping[int, Point],
+    centres: Mapping[_Item, float],
+    ceilings: Sequence[float],
+    floors: Sequence[float],
+) -> list[Point]:
+    points: list[Point] = []
+    for item in chain:
+        if isinstance(item, _Bend):
+            points += [(centres[item], ceilings[item.layer]), (centres[item], floors[item.layer])]
+        else:
+            x, y = tops[item]
+            points += [(x, y)] if points else [(x, y + sizes[item].height), (x, next(f for f in floors if f > y))]
+    return points

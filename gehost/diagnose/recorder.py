@@ -1,0 +1,249 @@
+"""A plugin that keeps what each rewrite of a compile looked like, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+
+from gehost.host.context import CompileContext
+from gehost.host.hookspecs import hookimpl
+from gehost.host.report import Report
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.region import Region
+from gehost.ir.types import TensorType
+from gehost.passes.context import PassRecord, Rewrite
+from gehost.passes.pictures import Picture, PictureNode, PictureTensor, Refusals, RewriteGroup, RewriteNames, Role, Source
+
+_MOST_NODES = 40
+_MOST_INPUTS = 12
+"""Of a node; the others are counted."""
+_MOST_READERS = 3
+"""Nodes around that read a tensor which leaves; the others are counted."""
+_MOST_ELEMENTS = 6
+"""Of a constant whose elements are shown."""
+_LONGEST_VALUE = 60
+
+
+class RewriteRecorder:
+    """Fills in ``PassRecord.rewrites`` and ``PassRecord.refusals`` of one compile.
+
+    Example:
+        >>> Host(options, plugins=[("recorder", RewriteRecorder())]).compile("m.onnx", "out.onnx")  # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self.report: Report | None = None
+        """Of the compile, from its start: what was done so far, should it fail."""
+        self._before = Picture((), ())
+        self._names: tuple[str, ...] = ()
+        self._readers: list[tuple[Node, int]] = []
+        self._record: PassRecord | None = None
+        self._groups: dict[Hashable, RewriteGroup] = {}
+        self._refusals: dict[str, Refusals] = {}
+
+    @hookimpl
+    def gehost_compile_started(self, context: CompileContext) -> None:
+        self.report = context.report
+
+    @hookimpl
+    def gehost_before_rewrite(self, rewrite: Rewrite) -> None:
+        region = rewrite.region
+        self._before = _before(region)
+        self._names = tuple(node.label for node in region.nodes)
+        self._readers = [use for value in region.outputs for use in _readers_outside(region, value)]
+
+    @hookimpl
+    def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
+        before, after = self._before, _after(rewrite, self._readers)
+        self._turn_to(rewrite.record)
+        key = _looks(before), _looks(after)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = RewriteGroup(before, after)
+            rewrite.record.rewrites.append(group)
+        made = tuple(node.label for node in rewrite.made)
+        group.matches.append(RewriteNames(rewrite.number, self._names, made))
+
+    @hookimpl
+    def gehost_match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
+        self._turn_to(record)
+        refusals = self._refusals.get(reason)
+        if refusals is None:
+            refusals = self._refusals[reason] = Refusals(reason)
+            record.refusals.append(refusals)
+        refusals.nodes.append(node.label)
+
+    def _turn_to(self, record: PassRecord) -> None:
+        if record is not self._record:
+            self._record = record
+            self._groups, self._refusals = {}, {}
+
+
+def _before(region: Region) -> Picture:
+    sketch = _Sketch(region.graph, region.nodes)
+    for node in region.nodes[:_MOST_NODES]:
+        sketch.add(node, "matched")
+    for value in region.outputs:
+        sketch.add_readers(value, _readers_outside(region, value))
+    sketch.add_producers()
+    return sketch.picture(len(region.nodes[_MOST_NODES:]))
+
+
+def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
+    """What stands there now; ``readers`` read what left the region, and now perhaps something that was forwarded."""
+    region = rewrite.region
+    kept = [node for node in region.nodes if node.in_graph]
+    inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
+    sketch = _Sketch(region.graph, inside)
+    for node in inside[:_MOST_NODES]:
+        sketch.add(node, "kept" if node in kept else "new")
+    reads: dict[Value, list[tuple[Node, int]]] = {}
+    for reader, slot in readers:
+        value = reader.inputs[slot] if reader.in_graph else None
+        if value is not None:
+            reads.setdefault(value, []).append((reader, slot))
+    for value, uses in reads.items():
+        sketch.add_readers(value, uses)
+    sketch.add_producers()
+    return sketch.picture(len(inside[_MOST_NODES:]))
+
+
+def _readers_outside(region: Region, value: Value) -> list[tuple[Node, int]]:
+    """The reads of ``value``, also in bodies, by nodes outside of the region."""
+    inside = set(region.nodes)
+    uses = [(reader, slot) for reader, slot in value.uses if isinstance(reader, Node)]
+    return [use for use in uses if region.graph.level_of(use[0]) not in inside]
+
+
+class _Sketch:
+    """A picture in the making."""
+
+    def __init__(self, graph: Graph, inside: Iterable[Node]) -> None:
+        self._graph = graph
+        self._inside = set(inside)
+        self._tensors: dict[Value, int] = {}
+        self._other_uses: dict[Value, int] = {}
+        self._nodes: dict[Node, tuple[Role, list[int | None], list[int | None]]] = {}
+
+    def _tensor(self, value: Value) -> int:
+        return self._tensors.setdefault(value, len(self._tensors))
+
+    def add(self, node: Node, role: Role) -> None:
+        """Add a node with the tensors that it reads, and those that it makes."""
+        reads = [*node.inputs, *dict.fromkeys(value for body in node.bodies for _, _, value in body.captured())]
+        inputs = [None if value is None else self._tensor(value) for value in reads[:_MOST_INPUTS]]
+        outputs = [None if value is None else self._tensor(value) for value in node.outputs[:_MOST_INPUTS]]
+        self._nodes[node] = role, inputs, outputs
+
+    def add_readers(self, value: Value, uses: Iterable[tuple[Node, int]]) -> None:
+        """Add some nodes around that read ``value``, and count the others."""
+        tensor = self._tensor(value)
+        readers = list(dict.fromkeys(self._graph.level_of(reader) for reader, _ in uses))
+        for reader in readers[:_MOST_READERS]:
+            if reader not in self._inside:
+                self._around(reader)[1].append(tensor)
+        self._other_uses[value] = self._other_uses.get(value, 0) + len(readers[_MOST_READERS:])
+
+    def add_producers(self) -> None:
+        """Add the nodes around that make a tensor of the picture, and what else the nodes around read of it."""
+        for value, tensor in list(self._tensors.items()):
+            producer = value.producer
+            if producer is not None and self._source(value) == "node" and producer not in self._inside:
+                self._around(producer)[2].append(tensor)
+        for node, (role, inputs, _) in self._nodes.items():
+            if role == "around":
+                seen = (self._tensors.get(value) for value in node.inputs if value is not None)
+                inputs[:] = dict.fromkeys([*inputs, *(tensor for tensor in seen if tensor is not None)])
+
+    def _around(self, node: Node) -> tuple[Role, list[int | None], list[int | None]]:
+        return self._nodes.setdefault(node, ("around", [], []))
+
+    def _source(self, value: Value) -> Source:
+        if value.is_constant:
+            return "constant"
+        if value.graph is not self._graph:
+            return "outer"
+        return "input" if value.producer is None else "node"
+
+    def _is_output(self, value: Value) -> bool:
+        return value.producer in self._nodes and value.is_graph_output  # others have too many readers to look through
+
+    def picture(self, left_out: int) -> Picture:
+        tensors = (
+            PictureTensor(
+                value.name,
+                str(value.type or ""),
+                self._source(value),
+                _elements(value),
+                self._is_output(value),
+                self._other_uses.get(value, 0),
+            )
+            for value in self._tensors
+        )
+        nodes = (
+            PictureNode(
+                node.label,
+                node.op,
+                role,
+                tuple(inputs),
+                tuple(outputs),
+                {} if role == "around" else _attributes(node),
+                0 if role == "around" else max(0, len(node.inputs) - _MOST_INPUTS),
+            )
+            for node, (role, inputs, outputs) in self._nodes.items()
+        )
+        return Picture(tuple(nodes), tuple(tensors), left_out)
+
+
+def _looks(picture: Picture) -> Hashable:
+    """What two rewrites have in common that look alike: the nodes, without those around, and how they are wired."""
+    nodes = tuple(
+        (node.op, node.role, node.inputs, node.outputs, node.more_inputs) for node in picture.nodes if node.role != "around"
+    )
+    last = max((tensor for node in nodes for tensor in (*node[2], *node[3]) if tensor is not None), default=-1)
+    return nodes, tuple(tensor.source == "constant" for tensor in picture.tensors[: last + 1]), picture.left_out
+
+
+def _elements(value: Value) -> str:
+    known = value.type
+    if not value.is_constant or not isinstance(known, TensorType) or known.size is None or known.size > _MOST_ELEMENTS:
+        return ""
+    array = value.array
+    return "" if array is None else _text(array)
+
+
+def _attributes(node: Node) -> dict[str, str]:
+    return {name: _text(node.attrs[name]) for name in islice(node.attrs, _MOST_INPUTS)}
+
+
+def _text(value: Any) -> str:
+    """A constant or an attribute in a few characters."""
+    if isinstance(value, np.ndarray):
+        text = _array_text(cast("np.ndarray[Any, Any]", value))
+    elif isinstance(value, Graph):
+        text = f'graph "{value.name}"'
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        more = ", …" if len(items) > _MOST_INPUTS else ""
+        text = f"[{', '.join(_text(item) for item in items[:_MOST_INPUTS])}{more}]"
+    elif isinstance(value, float):
+        text = f"{value:.7g}"
+    elif isinstance(value, int | str | bytes):
+        text = str(value)
+    else:
+        text = type(value).__name__
+    return _short(text)
+
+
+def _array_text(array: np.ndarray[Any, Any]) -> str:
+    if array.size > _MOST_ELEMENTS:
+        return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+    elements = [_short(str(element)) for element in array.reshape(-1)]
+    return f"[{', '.join(elements)}]" if array.ndim else elements[0]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
