@@ -13,8 +13,9 @@ import pytest
 from gehost.ir import graph as ir_graph
 from gehost.ir.names import Names
 from gehost.ir.region import Region
+from gehost.pattern import bind
 from gehost.pattern import compile as compiling
-from gehost.rewrite import rewriter
+from gehost.rewrite import transaction
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
 
@@ -110,20 +111,20 @@ def forget_readers(variant, binding):
     return not compiling._would_cycle(binding)
 
 
-def forget_the_binding(operand, value, values, holds=compiling._holds):
-    return holds((operand[0], False, operand[2]), value, values)
+def forget_the_binding(op, known, operands=bind._operands):
+    return [(tensor, index, False, asks) for tensor, index, _, asks in operands(op, known)]
 
 
-def forget_other_nodes(op, earlier, bound, needed, bind_op=compiling._bind_op):
-    return bind_op(op, [], bound, needed)
+def forget_other_nodes(op, earlier, known, needed, claim=bind._claim):
+    return claim(op, [], known, needed)
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
         (compiling._Variant, "_finish", forget_readers),
-        (compiling, "_holds", forget_the_binding),
-        (compiling, "_bind_op", forget_other_nodes),
+        (bind, "_operands", forget_the_binding),
+        (bind, "_claim", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )
@@ -145,7 +146,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
     ("place", "name", "planted", "check"),
     [
         (rewrites, "_rebuilt", swap_operands, "numbers"),
-        (rewriter, "_still_needed", lambda region: set(region.nodes), "orphan"),
+        (transaction, "_still_needed", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
         (ir_graph, "undo_add_initializer", lambda value: None, "index"),
     ],
