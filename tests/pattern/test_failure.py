@@ -23,10 +23,10 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
     ("make", "inputs", "at", "depth", "reason"),
     [
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "add", None, None),
-        (lambda x, w, b: es.Gemm(x, w) + b, 3, "add", 1, 'tensor "m": wanted Gemm, got MatMul'),
+        (lambda x, w, b: es.Gemm(x, w) + b, 3, "add", 1, 'Add "add" input 0: wanted Gemm, got MatMul'),
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "twice", 0, "wanted Add, got Mul"),
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "other", 2, 'tensor "n" is also read by "reader"'),
-        (lambda x, b: b + es.Neg(x), 2, "add", 1, 'tensor "b": wanted Neg, got an input of the graph'),
+        (lambda x, b: b + es.Neg(x), 2, "add", 1, 'Add "add" input 1: wanted Neg, got "b", an input of the graph'),
         (lambda x: es.constrain(es.Transpose(x), perm=[0, 1]), 1, "back", 0, "perm: wanted [0, 1], got [1, 0]"),
         (lambda x: es.constrain(es.Transpose(x), perm=len), 1, "back", None, None),
         (lambda x: es.constrain(es.Transpose(x), perm=lambda perm: False), 1, "back", 0, "perm: wanted what its condition takes, got"),
@@ -35,8 +35,8 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
         (lambda x: x * x, 1, "twice", 0, 'input 1: wanted "b" again, got "two"'),
         (lambda x, low: es.Clip(x, low), 2, "clip", 0, "input 1: it is absent"),
         (lambda x: es.Clip(x, None, None), 1, "clip", 0, 'input 2: wanted none, got "two"'),
-        (lambda x: [-x, es.Relu(x)], 1, "reader", 1, "the graph has none|no Relu reads"),
-        (lambda x: [-x, -x], 1, "reader", 1, "the node stands for another operator of the pattern already"),
+        (lambda x: [-x, es.Relu(x)], 1, "reader", 1, 'tensor "n": wanted Relu to read it; it is read by Add, Neg'),
+        (lambda x: [-x, -x], 1, "reader", 1, 'Neg "reader" stands for another operator of the pattern already'),
         (lambda x, w: es.Commutative(es.Relu(x) + w), 2, "add", 1, "wanted Relu, got"),
         (lambda x: es.Neg(es.Alternatives(es.Relu(x), es.Abs(x))), 1, "reader", 1, "wanted (Relu|Abs), got MatMul"),
         (lambda x: es.Sum(x, x, x), 1, "add", 0, "wanted Sum, got Add"),
@@ -65,7 +65,7 @@ def test_a_placeholder_that_asks(find):
     (node,) = model.graph.nodes_of("Neg")
     failure = PatternMatcher(pattern, model).why_not(node)
     assert failure is not None
-    assert failure.reason == 'input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
+    assert failure.reason == 'Neg "reader" input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
 
 
 def test_a_cycle_and_who_made_a_node(find):
@@ -76,11 +76,11 @@ def test_a_cycle_and_who_made_a_node(find):
     pattern = find.pattern(lambda x, w: [es.Relu(x), es.Neg(w)], 2)
     failure = PatternMatcher(pattern, model).why_not(nodes["Relu"])
     assert failure is not None
-    assert failure.reason == "would make a cycle"
+    assert failure.reason == 'would make a cycle through Exp "b"'
     model.graph.set_metadata(nodes["Exp"], "gehost.pass", "LinearFusePass")
     failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(nodes["Neg"])
     assert failure is not None
-    assert failure.reason == 'tensor "b": wanted Relu, got Exp (made by LinearFusePass)'
+    assert failure.reason == 'Neg "z" input 0: wanted Relu, got Exp (made by LinearFusePass)'
     assert failure.graph_node is nodes["Exp"]
 
 
