@@ -12,10 +12,11 @@ from typing import Protocol
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
-from gehost.ir.graph import Node
+from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.stages import CustomPassStage
@@ -78,6 +79,8 @@ class Rewrite:
 
 class RewriteObserver(Protocol):
     """Looks at the rewrites of a pass while they happen."""
+
+    def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None: ...
 
     def before_rewrite(self, rewrite: Rewrite) -> None: ...
 
