@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
@@ -217,7 +217,8 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
-                with contained(), hook.blamed():
+                # The pass is contained as a whole; what that costs is too much for each of a thousand rewrites.
+                with contained() if hook.is_of_module else nullcontext(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:
                     raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")

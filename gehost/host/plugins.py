@@ -29,6 +29,11 @@ class Hook:
     def plugin(self) -> str:
         return self.implementation.plugin_name
 
+    @property
+    def is_of_module(self) -> bool:
+        """Whether a vendor file or an installed package brings it, rather than an object of the host's own caller."""
+        return isinstance(self.implementation.plugin, ModuleType)
+
     def __call__(self, **arguments: Any) -> Any:
         """Call it with those of ``arguments`` that it asks for; raises what the plugin raises."""
         return self.implementation.function(*[arguments[name] for name in self.implementation.argnames])
