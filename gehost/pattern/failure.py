@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
@@ -57,37 +57,48 @@ class Tracer:
     """The traced matcher of a pattern and its variants, made once for many nodes."""
 
     def __init__(self, source: SourcePattern) -> None:
-        self._variants = [(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._from: dict[OpPattern, _Plan] = {plan.steps[0][0]: plan for plan in self._plans}
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
-        """The nodes of a match in which ``node`` makes output 0, or its nearest miss."""
-        return self._try(node, self._variants)
+        """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
+        return self._try(node, self._plans)
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """The same where ``node`` may stand for any operator of the pattern; None where it can stand for none."""
-        plans = [
-            (variant, plan_of(variant) if op is plan[0][0] else _plan_from(variant, op))
-            for variant, plan in self._variants
-            for op, _ in plan
-            if node.op in op.ops
-        ]
-        return self._try(node, plans) if plans else None
+        """The same where ``node`` may stand for any operator of the pattern; None where it can stand for none.
+
+        Of a match the node that makes output 0 comes first.
+        """
+        places = [(plan.source, op) for plan in self._plans for op in plan.source.ops if node.op in op.ops]
+        for source, op in places:
+            if op not in self._from:
+                self._from[op] = _Plan(source, _steps_from(source, op))
+        return self._try(node, [self._from[op] for _, op in places]) if places else None
 
     @staticmethod
-    def _try(node: Node, plans: Sequence[tuple[SourcePattern, _Plan]]) -> list[Node] | MatchFailure:
+    def _try(node: Node, plans: Sequence[_Plan]) -> list[Node] | MatchFailure:
         nearest = _Nearest()
-        for source, plan in plans:
-            found = _Search(source, plan, node.graph, nearest).at(node)
+        for plan in plans:
+            found = _Search(plan, node.graph, nearest).at(node)
             if found is not None:
                 return found
-        assert nearest.failure is not None
-        return nearest.failure
+        return nearest.failure()
 
 
-_Plan: TypeAlias = Sequence[tuple[OpPattern, Link]]
+_Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 
 
-def _plan_from(source: SourcePattern, root: OpPattern) -> _Plan:
+class _Plan:
+    """The order in which a variant's operators are placed, and what is asked for each node again and again."""
+
+    def __init__(self, source: SourcePattern, steps: _Steps) -> None:
+        self.source = source
+        self.steps = steps
+        self.needed = source.needed
+        self.ends = {op: no_more_inputs(op, len(op.inputs)) for op in source.ops}
+
+
+def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
     """All operators, ``root`` first, each after a tensor that leads to it: to who makes it, rather than to who reads it."""
     plan: list[tuple[OpPattern, Link]] = [(root, None)]
     while len(plan) < len(source.ops):
@@ -117,18 +128,21 @@ class _Nearest:
     """The nearest miss so far."""
 
     def __init__(self) -> None:
-        self.failure: MatchFailure | None = None
-        self._score = (-1, _Closeness.NOTHING)
+        self._score: tuple[int, int] = (-1, 0)
+        self._miss: tuple[Callable[[], str], OpPattern, Node | None, int] | None = None
 
-    def beaten_by(self, depth: int, closeness: _Closeness) -> bool:
-        return (depth, closeness) > self._score
+    def note(self, score: tuple[int, int], tell: Callable[[], str], op: OpPattern, node: Node | None, size: int) -> None:
+        """Remember a miss if none was nearer; ``tell`` is asked for its reason when all is done."""
+        if score > self._score:
+            self._score, self._miss = score, (tell, op, node, size)
 
-    def note(self, failure: MatchFailure, closeness: _Closeness) -> None:
-        self.failure, self._score = failure, (failure.depth, closeness)
+    def failure(self) -> MatchFailure:
+        assert self._miss is not None
+        tell, op, node, size = self._miss
+        return MatchFailure(tell(), op, node, self._score[0], size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """What is bound so far."""
 
     nodes: Mapping[int, Node]
@@ -137,20 +151,19 @@ class _Found:
 
 
 class _Search:
-    def __init__(self, source: SourcePattern, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
-        self._source = source
+    def __init__(self, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
+        self._source = plan.source
+        self._plan = plan.steps
+        self._needed = plan.needed
+        self._ends = plan.ends
         self._graph = graph
-        self._plan = plan
         self._nearest = nearest
-        self._needed = source.needed
 
     def at(self, node: Node) -> list[Node] | None:
         return self._place(0, node, _Found({}, {}, {}))
 
     def _fail(self, depth: int, closeness: _Closeness, node: Node | None, tell: Callable[[], str], op: OpPattern) -> None:
-        """Note a miss; ``tell`` is asked for the reason only where it is nearer than those before."""
-        if self._nearest.beaten_by(depth, closeness):
-            self._nearest.note(MatchFailure(tell(), op, node, depth, len(self._plan)), closeness)
+        self._nearest.note((depth, closeness), tell, op, node, len(self._plan))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
         """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
@@ -167,7 +180,7 @@ class _Search:
             return None
         nodes = {**found.nodes, op.index: node}
         for bound in self._operands(op, node, values, depth):
-            match = self._go_on(depth + 1, replace(found, nodes=nodes, values=bound, attributes=attributes))
+            match = self._go_on(depth + 1, _Found(nodes, bound, attributes))
             if match is not None:
                 return match
         return None
@@ -195,9 +208,19 @@ class _Search:
     ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind, in each order in which they fit."""
         count = len(op.inputs)
-        if not no_more_inputs(op, count)(node) or (op.commutative and len(node.inputs) < count):
+        if not self._ends[op](node) or (op.commutative and len(node.inputs) < count):
             given = sum(value is not None for value in node.inputs)
             self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} inputs: wanted {count}, got {given}", op)
+            return
+        if not op.commutative:
+            for slot, tensor in enumerate(op.inputs):
+                value = node.inputs[slot] if slot < len(node.inputs) else None
+                if not operand_holds(tensor, value, values):
+                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op)
+                    return
+                if tensor is not None and tensor is not ANY:
+                    values[tensor.index] = value
+            yield values
             return
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
@@ -207,9 +230,8 @@ class _Search:
                 yield bound
                 continue
             tensor = op.inputs[place]
-            free = [slot for slot in range(count) if slot not in taken] if op.commutative else [place]
-            for slot in reversed(free):
-                value = node.inputs[slot] if slot < len(node.inputs) else None
+            for slot in (slot for slot in reversed(range(count)) if slot not in taken):
+                value = node.inputs[slot]
                 if not operand_holds(tensor, value, bound):
                     self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op)
                     continue
@@ -220,7 +242,8 @@ class _Search:
         if depth == len(self._plan):
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
-                return list(found.nodes.values())
+                anchor = self._source.tensors[self._source.outputs[0]].producer
+                return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
             self._fail(depth, _Closeness.CONDITION, node, lambda: told, op)
             return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
@@ -29,8 +31,8 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
         before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
         if not parameter_holds(constraint, node, signature, bound):
             got = parameter(node, constraint.name, signature)
-            told = "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else repr(got)
-            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(constraint.kind, repr(before))
+            told = "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
+            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(constraint.kind, _shown(before))
             return f"{constraint.name}: wanted {wanted}, got {told}"
     return ""
 
@@ -59,9 +61,15 @@ def operand_problem(tensor: TensorPattern | None, value: Value | None, bound: Ma
     if not value.is_constant:
         return f'wanted a constant, got "{value.name}", {maker(value)}'
     array = tensor.constant.array
-    wanted = "a constant" if array is None else f"the constant {array.tolist()}" if array.size <= _SHOWN else "another constant"
+    wanted = (
+        "a constant"
+        if array is None
+        else f"the constant {_shown(array.tolist())}"
+        if array.size <= _SHOWN
+        else "another constant"
+    )
     got = value.array
-    told = "sparse" if got is None else got.tolist() if got.size <= _SHOWN else value.type
+    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
     return f'wanted {wanted}, got "{value.name}", {told}'
 
 
@@ -130,6 +138,16 @@ def maker(value: Value) -> str:
         return "an initializer that callers may override" if value.initializer is not None else "an input of the graph"
     by = node.metadata.get("gehost.pass")
     return f"{node.op} (made by {by})" if by else node.op
+
+
+def _shown(value: Any) -> str:
+    """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly stores, tells them apart."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
+    with np.errstate(over="ignore"):
+        if isinstance(value, float) and float(np.float32(value)) == value:
+            return str(np.float32(value))
+    return repr(value)
 
 
 def name_of(value: Value | None) -> str:

@@ -1,0 +1,1 @@
+"""Answers about a compile: why a pass did not match, what a node was before."""
