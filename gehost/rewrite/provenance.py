@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, cast
 
 from gehost.ir.graph import Node
+from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, carried, history_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +22,30 @@ def provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
     """``metadata_props`` of the new nodes; nodes that were made by passes give the origins that they carry."""
     names: dict[str, None] = {}
     types: dict[str, None] = {}
+    history = ""
     for node in nodes:
         if node.proto.metadata_props:
-            carried = node.metadata
-            names.update(dict.fromkeys(_carried(carried, "gehost.origin_nodes", node.label)))
-            types.update(dict.fromkeys(_carried(carried, "gehost.origin_types", node.op)))
+            metadata = node.metadata
+            names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), node.label)))
+            types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))
+            history = history or (history_of(nodes) if PASS in metadata else "")
         else:
             names[node.label] = None
             types[node.op] = None
-    metadata = {"gehost.pass": author.name}
+    metadata = {PASS: author.name}
     if author.vendor:  # the name of a directory, which may be no text
-        metadata["gehost.vendor"] = author.vendor.encode(errors="backslashreplace").decode()
-    metadata["gehost.origin_nodes"] = _as_json(names)
-    metadata["gehost.origin_types"] = _as_json(types)
+        metadata[VENDOR] = author.vendor.encode(errors="backslashreplace").decode()
+    metadata[ORIGIN_NODES] = _as_json(names)
+    metadata[ORIGIN_TYPES] = _as_json(types)
+    if history:
+        metadata[HISTORY] = history
     return metadata
+
+
+def _or_own(listed: list[str] | None, own: str) -> list[str]:
+    return [own] if listed is None else listed
 
 
 def _as_json(texts: Iterable[str]) -> str:
     """What ``json.dumps(list(texts), ensure_ascii=False)`` gives, in a fraction of its time."""
     return f"[{', '.join(map(encode_basestring, texts))}]"
-
-
-def _carried(metadata: Mapping[str, str], key: str, own: str) -> list[str]:
-    """The list under ``key``; ``own`` where there is none, or something that gehost did not write."""
-    if key not in metadata:
-        return [own]
-    try:
-        listed: Any = json.loads(metadata[key])
-    except ValueError:
-        return [own]
-    if not isinstance(listed, list):
-        return [own]
-    return [str(entry) for entry in cast("list[Any]", listed)]
