@@ -223,6 +223,26 @@ def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **gi
             print_explanation(told)
 
 
+@cli.command()
+@click.argument("model", type=click.Path())
+@click.argument("node")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def blame(model: str, node: str, *, as_json: bool) -> None:
+    """Tell what NODE of MODEL was before: which passes made it, step by step, from which original nodes."""
+    from gehost.diagnose.blame import blame as history_of
+
+    found = history_of(model, node)
+    with _telling():
+        if as_json:
+            import json
+
+            click.echo(json.dumps([ancestry.as_dict() for ancestry in found], indent=2))
+        else:
+            from gehost.diagnose.show import print_ancestries
+
+            print_ancestries(found)
+
+
 def _options(given: dict[str, Any]) -> HostOptions:
     from gehost.options import from_environment
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from rich.table import Table
+from rich.tree import Tree
 
+from gehost.diagnose.blame import Ancestor, Ancestry
 from gehost.diagnose.findings import Explanation, Finding, Group, Outcome
 from gehost.tables import console_of_stdout, escape
 
@@ -64,3 +67,42 @@ def _reason(found: Finding) -> str:
     if found.outcome is Outcome.MISSED and f'"{found.node}"' in found.reason:
         return found.reason + body
     return f'{found.op} "{found.node}": {found.reason}{body}'
+
+
+def print_ancestries(found: Sequence[Ancestry]) -> None:
+    """A tree for each node, down to the original ones."""
+    console = console_of_stdout()
+    for ancestry in found:
+        console.print(_tree(ancestry))
+        if len(ancestry.ancestors) == 1:
+            console.print("no pass made it; what the clean-up merged or computed around it leaves no note")
+
+
+def _tree(ancestry: Ancestry) -> Tree:
+    first = ancestry.ancestors[0]
+    about = f", stands for {ancestry.stands_for}" if ancestry.stands_for else ""
+    about += f', in graph "{ancestry.graph}"' if ancestry.graph else ""
+    root = Tree(escape(_ancestor(first) + about))
+    branches = {0: root}
+    waiting = [0]
+    for position in waiting:  # grows while it is walked
+        for source in ancestry.ancestors[position].sources:
+            if source in branches:
+                branches[position].add(escape(f"{_called(ancestry.ancestors[source])}: see there"))
+            else:
+                branches[source] = branches[position].add(escape(_ancestor(ancestry.ancestors[source])))
+                waiting.append(source)
+    return root
+
+
+def _ancestor(ancestor: Ancestor) -> str:
+    called = _called(ancestor)
+    if not ancestor.pass_name:
+        return f"{called}, as in the original"
+    vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
+    cut = ", after more steps than are kept" if ancestor.cut else ""
+    return f"{called}, made by {ancestor.pass_name}{vendor}{cut} from"
+
+
+def _called(ancestor: Ancestor) -> str:
+    return f'{ancestor.op} "{ancestor.node}"'.lstrip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +15,7 @@ from gehost.cli import run
 from gehost.diagnose.explain import explain
 from gehost.diagnose.findings import Explanation
 from gehost.testing import parse
-
-PASS = """
-@REG_FUSION_PASS(stage=CustomPassStage.{stage}{registration})
-class {name}(PatternFusionPass):
-    def __init__(self):
-        super().__init__(PatternMatcherConfigBuilder(){config}.Build())
-
-    def Patterns(self):
-        builder = EsGraphBuilder("p")
-        x, y, z = [builder.CreateInput(i{asks}) for i in range({inputs})] + [None] * (3 - {inputs})
-        return [Pattern(builder.BuildAndReset({pattern}))]
-
-    def MeetRequirements(self, match):
-        {meet}
-
-    def Replacement(self, match):
-        builder = EsGraphBuilder("r")
-        x, y, z = [builder.CreateInput(i) for i in range({inputs})] + [None] * (3 - {inputs})
-        return builder.BuildAndReset({replacement})
-"""
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass as a vendor writes it: ``pattern`` and ``replacement`` are code over placeholders x, y and z."""
-
-    pattern: str
-    inputs: int = 1
-    replacement: str = "es.Sin(x)"
-    meet: str = "return True"
-    config: str = ""
-    asks: str = ""
-    stage: str = "kAfterInferShape"
-    registration: str = ""
-
-    def code(self, name: str = "P") -> str:
-        return PASS.format(name=name, **vars(self))
+from tests.diagnose.conftest import Pass
 
 
 def told(vendors: Any, passes: str, body: str, node: str | None = None, opset: int = 17, **options: Any) -> Explanation:
