@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from rich.table import Table
 from rich.tree import Tree
 
 from gehost.diagnose.blame import Ancestor, Ancestry
@@ -14,49 +13,41 @@ from gehost.tables import console_of_stdout, escape
 
 _EXAMPLES = 3
 """Further nodes of a group that are named."""
-_MOST_ROWS = 40
+_MOST_GROUPS = 40
 """Groups that are shown; ``--json`` has all."""
 
 
 def print_explanation(told: Explanation) -> None:
-    """The pass, what is to be said of it as a whole, and one row for each cause; for a single node one for each finding."""
-    console = console_of_stdout()
+    """The pass, what is to be said of it as a whole, and a paragraph for each cause; for a single node one for each finding."""
     about = ", ".join(part for part in (told.kind, told.vendor, told.stage) if part)
-    console.print(f"{escape(told.pass_name)} ({escape(about)}) {escape(told.origin)}")
-    for note in told.notes:
-        console.print(escape(note))
-    groups = told.groups()
+    lines = [f"{told.pass_name} ({about}) {_here(told.origin)}", *told.notes]
     if told.node is None:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in told.counts().items())
-        console.print(f"candidates: {counts or 'none'}")
-    if groups:
-        console.print(_table(groups[:_MOST_ROWS]))
-    if len(groups) > _MOST_ROWS:
-        console.print(f"… and {len(groups) - _MOST_ROWS} more causes, farther off; --json has all")
+        lines.append(f"candidates: {counts or 'none'}")
+    groups = told.groups()
+    for group in groups[:_MOST_GROUPS]:
+        lines.extend(["", *_paragraph(group)])
+    if len(groups) > _MOST_GROUPS:
+        lines.extend(["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"])
+    console = console_of_stdout()
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        console.print(" " * indent + escape(line), soft_wrap=True)
 
 
-def _table(groups: list[Group]) -> Table:
-    table = Table("outcome")
-    table.add_column("nodes", justify="right")
-    for column in ("matched", "pattern operator", "why, at the first of them", "also at"):
-        table.add_column(column, overflow="fold")
-    for group in groups:
-        first = group.first
-        others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
-        more = " …" if len(group.findings) > 1 + _EXAMPLES else ""
-        table.add_row(
-            first.outcome,
-            str(len(group.findings)) if first.node else "0",
-            f"{first.depth} of {first.size}" if first.size else "",
-            escape(_pattern_operator(first)),
-            escape(_reason(first)),
-            escape(", ".join(others) + more),
-        )
-    return table
-
-
-def _pattern_operator(found: Finding) -> str:
-    return f"{found.pattern_op}, {os.path.basename(found.origin)}" if found.pattern_op else ""
+def _paragraph(group: Group) -> list[str]:
+    """How many, how far and where; then what happened at the first node, and which others it happened to."""
+    first = group.first
+    parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
+    if first.outcome is Outcome.MISSED:
+        if first.size:
+            parts.append(f"{first.depth} of {first.size} operators found")
+        if first.pattern_op:
+            parts.append(f"then {first.pattern_op} of {_here(first.origin)}")
+    others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
+    more = f" and {len(group.findings) - 1 - _EXAMPLES} more" if len(group.findings) > 1 + _EXAMPLES else ""
+    also = [f"    also at {', '.join(others)}{more}"] if others else []
+    return [", ".join(parts), f"    {_reason(first)}", *also]
 
 
 def _reason(found: Finding) -> str:
@@ -67,6 +58,11 @@ def _reason(found: Finding) -> str:
     if found.outcome is Outcome.MISSED and f'"{found.node}"' in found.reason:
         return found.reason + body
     return f'{found.op} "{found.node}": {found.reason}{body}'
+
+
+def _here(origin: str) -> str:
+    """``file:line`` without the working directory."""
+    return origin.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 def print_ancestries(found: Sequence[Ancestry]) -> None:
