@@ -80,7 +80,7 @@ def blame(model: str | os.PathLike[str], name: str) -> list[Ancestry]:
 
 def _ancestry(node: Node) -> Ancestry:
     graph = "" if node.graph.owner is None else node.graph.name
-    steps = steps_of(node)
+    steps = steps_of(node, node.metadata)
     if not steps:
         return Ancestry(graph, "", (Ancestor(node.label, node.op),))
     positions: dict[Source, int] = {len(steps) - 1 - back: back for back in range(len(steps))}

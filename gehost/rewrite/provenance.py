@@ -22,16 +22,15 @@ def provenance(author: Author, nodes: Sequence[Node]) -> dict[str, str]:
     """``metadata_props`` of the new nodes; nodes that were made by passes give the origins that they carry."""
     names: dict[str, None] = {}
     types: dict[str, None] = {}
-    history = ""
-    for node in nodes:
-        if node.proto.metadata_props:
-            metadata = node.metadata
+    told = [(node, node.metadata if node.proto.metadata_props else {}) for node in nodes]
+    for node, metadata in told:
+        if metadata:
             names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), node.label)))
             types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))
-            history = history or (history_of(nodes) if PASS in metadata else "")
         else:
             names[node.label] = None
             types[node.op] = None
+    history = history_of(told) if any(PASS in metadata for _, metadata in told) else ""
     metadata = {PASS: author.name}
     if author.vendor:  # the name of a directory, which may be no text
         metadata[VENDOR] = author.vendor.encode(errors="backslashreplace").decode()

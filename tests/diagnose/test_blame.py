@@ -129,10 +129,15 @@ def test_a_history_that_grows_too_long_is_cut_and_says_so(vendors: Any, tmp_path
     assert ancestry.origins == ["y"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{broken", "[" * 100_000, "7", '[{"from": 7}]', '[{"from": [0]}]', '[{"from": [-1]}]', '[{"from": [["a"]]}]', "[7]", "null"],
-)
+STEP = '["n", "Relu", "P", "", [["a", "Exp"]], false]'
+FOREIGN = [
+    *("{broken", "[" * 100_000, "7", "null", "{}", "[]", "[7]", "[[7]]", "[[]]", "[[0]]", '[[["a"]]]', '[[["a", 7]]]'),
+    *(f"[{STEP}, {sources}]" for sources in ("[-1]", "[1]", "[true]", "[[0]]", "0", "{}")),
+    *(f"[{STEP.replace(old, new)}, [0]]" for old, new in ((", false", ""), ('"P"', "7"), ('[["a", "Exp"]]', "[0]"))),
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=lambda text: text[:60])
 def test_a_history_that_gehost_did_not_write_is_as_none(vendors: Any, tmp_path: Path, text: str) -> None:
     model = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { [n] y = Relu(x) }')
     for key, value in (("gehost.pass", "Old"), ("gehost.history", text), ("gehost.origin_nodes", '["a"]')):
