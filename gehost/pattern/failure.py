@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
 from gehost.pattern.compile import Link, no_more_inputs, plan_of
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.wording import (
     cycle_problem,
     leak_problem,
@@ -222,6 +222,7 @@ class _Search:
                     values[tensor.index] = value
             yield values
             return
+        following, link = self._plan[depth + 1] if depth + 1 < len(self._plan) else (op, None)
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
             bound, taken = waiting.pop()
@@ -235,6 +236,13 @@ class _Search:
                 if not operand_holds(tensor, value, bound):
                     self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op)
                     continue
+                if link is not None and link is tensor and value is not None and link.producer == following.index:
+                    closeness = _wrong_producer(following, link, value)
+                    if closeness is not None:  # the next step would find it out for each order of the other operands
+                        self._fail(
+                            depth + 1, closeness, value.producer, _producer_miss(node, slot, following, link, value), following
+                        )
+                        continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
@@ -270,19 +278,18 @@ class _Search:
                 closeness = _Closeness.OTHER if value.consumers() else _Closeness.NOTHING
                 self._fail(depth, closeness, None, lambda: reader_problem(op, value), op)
             return readers
-        node = value.producer
-        if node is not None and node.op in op.ops and value.index == link.slot:
-            return (node,)
-        closeness = _Closeness.NOTHING if node is None or value.is_constant else _Closeness.OTHER
-        self._fail(depth, closeness, node, lambda: self._link_problem(op, value, link.index, link.slot, found), op)
+        closeness = _wrong_producer(op, link, value)
+        if closeness is None:
+            return [value.producer] if value.producer is not None else ()
+        self._fail(depth, closeness, value.producer, lambda: self._link_problem(op, value, link, found), op)
         return ()
 
-    def _link_problem(self, op: OpPattern, value: Value, tensor: int, slot: int, found: _Found) -> str:
+    def _link_problem(self, op: OpPattern, value: Value, link: TensorPattern, found: _Found) -> str:
         """What came at an input of a node that stands in the match already."""
-        problem = producer_problem(op, value, slot)
+        problem = producer_problem(op, value, link.slot)
         for index, reader in found.nodes.items():
             reading = self._source.ops[index]
-            if any(operand is not None and operand.index == tensor for operand in reading.inputs):
+            if any(operand is not None and operand.index == link.index for operand in reading.inputs):
                 at = reader.inputs.index(value)
                 return f"{named(reader)} input {at}: {problem}{swapped_hint(reading, reader, at, op)}"
         return f'tensor "{value.name}": {problem}'
@@ -308,6 +315,18 @@ class _Search:
         problem = cycle_problem(region)
         op, _ = self._plan[0]
         return (op, found.nodes[op.index], problem) if problem else None
+
+
+def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> _Closeness | None:
+    """How near what makes ``value`` comes to ``op``, which is to make it; None where it may stand for it."""
+    node = value.producer
+    if node is None or value.is_constant:
+        return None if node is not None and node.op in op.ops else _Closeness.NOTHING
+    return None if node.op in op.ops and value.index == link.slot else _Closeness.OTHER
+
+
+def _producer_miss(node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value) -> Callable[[], str]:
+    return lambda: f"{named(node)} input {slot}: {producer_problem(op, value, link.slot)}"
 
 
 def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> Callable[[], str]:

@@ -8,7 +8,10 @@ import pytest
 
 from gehost import DataType, es
 from gehost.es.graph import EsGraphBuilder
+from gehost.ops import OpRegistry
+from gehost.pattern.build import build_source
 from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.failure import Tracer
 from gehost.pattern.match import Pattern, PatternMatcher
 
 TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4] y, float[2, 4] s, float[?, ?] t, float[2, 4] u, float[2, 4] v) {
@@ -17,6 +20,10 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
     p = Transpose <perm = [1, 0]> (b) [back] t = Transpose <perm = [1, 0]> (p)
     two = Constant <value = float {2}> () [twice] q = Mul(b, two) [clip] v = Clip(q, , two)
 }"""
+
+
+def source_of(pattern, model):
+    return build_source(pattern.graph, pattern.captures, PatternMatcherConfig(), model, OpRegistry())
 
 
 @pytest.mark.parametrize(
@@ -88,3 +95,63 @@ def test_all_parameters_are_told_where_all_are_asked(find):
     model = find.load("g (float[2, 2] x) => (float[2, 2] y) { y = Gemm <alpha = 2.0> (x, x) }")
     matcher = PatternMatcher(find.pattern(lambda x: es.Gemm(x, x)), model, PatternMatcherConfig(ir_attr_match=True))
     assert str(matcher.why_not(next(model.graph.nodes))).endswith("alpha: wanted 1.0, got 2.0")
+
+
+TWO_READERS = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) [neg] c = Neg(b) [add] y = Add(c, x) }"
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        ("neg", 'Neg "neg" input 0: wanted Relu, got Exp'),
+        ("a", 'tensor "a": wanted Neg to read it; it is read by Exp'),
+        ("add", 'Neg "neg" input 0: wanted Relu, got Exp'),
+    ],
+)
+def test_a_node_may_stand_for_any_operator_of_the_pattern(find, at, reason):
+    model = find.load(TWO_READERS)
+    tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Relu(x) + w, 2), model))
+    node = next(node for node in model.graph.nodes if node.label == at)
+    assert str(tracer.around(node)).endswith(f": {reason}")
+
+
+def test_a_node_of_no_operator_of_the_pattern_stands_for_none(find):
+    model = find.load(TWO_READERS)
+    tracer = Tracer(source_of(find.pattern(lambda x: -es.Relu(x)), model))
+    (exp,) = model.graph.nodes_of("Exp")
+    assert tracer.around(exp) is None
+
+
+def test_around_a_node_of_a_match_the_one_that_makes_output_0_comes_first(find):
+    model = find.load("g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) y = Neg(b) }")
+    tracer = Tracer(source_of(find.pattern(lambda x: -es.Exp(es.Relu(x))), model))
+    for node in model.graph.nodes:
+        assert [found.op for found in tracer.around(node)] == [
+            "Neg",
+            *(["Exp", "Relu"] if node.op != "Relu" else ["Relu", "Exp"]),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("y = Add(b, x)", "input 0: wanted Relu, got Exp"),
+        ("y = Add(x, b)", "input 1: wanted Relu, got Exp"),
+        ("r = Relu(x) y = Add(b, r)", ""),
+    ],
+)
+def test_of_two_operands_the_one_that_a_node_makes_is_nearer_than_an_input(find, text, reason):
+    model = find.load(f"g (float[2] x) => (float[2] y) {{ b = Exp(x) {text} }}")
+    (add,) = model.graph.nodes_of("Add")
+    failure = PatternMatcher(find.pattern(lambda x, w: es.Commutative(es.Relu(x) + w), 2), model).why_not(add)
+    assert (failure is None) == (not reason)
+    assert failure is None or failure.reason == f'Add "y" {reason}'
+
+
+def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_than_another_operator(find):
+    model = find.load("g (float[2] x) => (float[2] y) { b = Exp(x) r = Elu <alpha = 2.0> (x) y = Add(b, r) }")
+    (add,) = model.graph.nodes_of("Add")
+    pattern = find.pattern(lambda x, w: es.Commutative(es.constrain(es.Elu(x), alpha=1.0) + w), 2)
+    failure = PatternMatcher(pattern, model).why_not(add)
+    assert failure is not None
+    assert failure.reason == 'Elu "r" alpha: wanted 1.0, got 2.0'
