@@ -249,6 +249,34 @@ def test_nodes_of_one_cause_are_one_group(vendors: Any) -> None:
     assert [found.node for found in group.findings] == ["b", "y"]
 
 
+TWO_PATTERNS = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class P(PatternFusionPass):
+    def Patterns(self):
+        one, two = EsGraphBuilder("one"), EsGraphBuilder("two")
+        return [
+            Pattern(one.BuildAndReset(-es.Exp(one.CreateInput(0)))),
+            Pattern(two.BuildAndReset(-es.Relu(es.Abs(two.CreateInput(0))))),
+        ]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("r")
+        return builder.BuildAndReset(es.Sin(builder.CreateInput(0)))
+"""
+
+
+def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells_all(vendors: Any) -> None:
+    body = f"{UNARY} {{ a = Relu(x) [near] b = Neg(a) c = Abs(b) d = Relu(c) [done] y = Neg(d) }}"
+    found = told(vendors, TWO_PATTERNS, body)
+    assert found.counts() == {"rewritten": 1, "near miss": 1}
+    assert [group.first.reason for group in found.groups()] == [
+        'became Sin "P_Sin_0"',
+        'Relu "a" input 0: wanted Abs, got "x", an input of the graph',
+    ]
+    assert {(each.node, each.pattern) for each in found.findings} == {("near", 0), ("near", 1), ("done", 1)}
+    assert len(told(vendors, TWO_PATTERNS, body, "near").groups()) == 2
+
+
 def test_the_line_is_that_of_the_pattern_operator(vendors: Any) -> None:
     code = Pass("-es.Relu(x)").code()
     (found,) = told(vendors, code, f"{UNARY} {{ y = Neg(x) }}").findings
