@@ -93,6 +93,8 @@ def _tree(ancestry: Ancestry) -> Tree:
 
 def _ancestor(ancestor: Ancestor) -> str:
     called = _called(ancestor)
+    if not ancestor.pass_name and ancestor.op == "Constant":  # below IR version 4 also what is new
+        return f"{called}, of which nothing is kept: an original, a literal of a pass or computed by the clean-up"
     if not ancestor.pass_name:
         return f"{called}, as in the original"
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""

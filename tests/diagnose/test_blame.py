@@ -187,6 +187,18 @@ def test_the_command_prints_a_tree_or_json(compiled: str, capsys: pytest.Capture
     assert (told["origins"], told["ancestors"][0]["op"]) == (["other"], "Abs")
 
 
+def test_of_a_constant_node_nothing_is_claimed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '<ir_version: 3, opset_import: ["": 9]> g (float[2] x) => (float[2] y) { k = Constant <value = float {1}> () y = Add(x, k) }'
+    onnx.save(parse(text), here / "m.onnx")
+    assert run(["blame", "m.onnx", "k"]) == 0
+    assert capsys.readouterr().out.startswith('Constant "k", of which nothing is kept: ')
+    assert run(["blame", "m.onnx", "y"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        'Add "y", as in the original',
+        "no pass made it; what the clean-up merged or computed around it leaves no note",
+    ]
+
+
 def test_the_command_fails_in_one_line(compiled: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["blame", compiled, "nobody"]) == 2
     (tmp_path / "text.onnx").write_text("no model")

@@ -334,6 +334,7 @@ def test_passes_after_it_do_not_run_and_a_pass_that_is_off_says_so(vendors: Any)
 def test_a_pass_that_fails_says_that_it_was_undone(vendors: Any) -> None:
     found = told(vendors, Pass("es.Relu(x)", meet="1 / 0").code(), f"{UNARY} {{ y = Relu(x) }}", keep_going=True)
     assert found.notes[0].startswith("it failed, and what it did was undone: P (")
+    assert outcomes(found) == {"y": ("left", "matches, but the pass ended before its turn")}
 
 
 def test_a_match_that_a_rewrite_before_it_breaks_says_why(vendors: Any) -> None:
