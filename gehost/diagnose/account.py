@@ -193,7 +193,7 @@ class Account:
 
 def _without_candidates(pattern: _Pattern) -> Finding:
     wanted = "|".join(pattern.anchor_ops)
-    reason = f'the model has no {wanted}, which makes output 0 of pattern "{pattern.source.name}"'
+    reason = f'there was no {wanted}, which makes output 0, when pattern "{pattern.source.name}" was tried'
     origin = str(pattern.anchor.origin)
     return Finding(Outcome.MISSED, reason, "", "", "", pattern.place, pattern.anchor.label, origin, 0, pattern.size)
 

@@ -119,7 +119,8 @@ class Explanation:
         """
         grouped: dict[Any, list[Finding]] = {}
         for found in self._nearest() if self.node is None else self.findings:
-            key = (found.outcome, found.pattern, found.pattern_op, found.origin, found.depth, found.cause)
+            place = (found.pattern, found.pattern_op, found.origin, found.depth) if found.node else ()
+            key = (found.outcome, *place, found.cause)
             grouped.setdefault(key, []).append(found)
         order = list(Outcome)
         groups = [Group(key[-1], findings) for key, findings in grouped.items()]

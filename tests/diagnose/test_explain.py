@@ -113,7 +113,7 @@ MISSES = {
         Pass("-x", asks=", dtype=DataType.DOUBLE, rank=3"), f"{UNARY} {{ y = Neg(x) }}",
         'Neg "y" input 0: wanted dtype DOUBLE, rank 3, got "x", float[2]'),
     "no node of the operator": (
-        Pass("es.Relu(-x)"), f"{UNARY} {{ y = Abs(x) }}", 'the model has no Relu, which makes output 0 of pattern "p"'),
+        Pass("es.Relu(-x)"), f"{UNARY} {{ y = Abs(x) }}", 'there was no Relu, which makes output 0, when pattern "p" was tried'),
     "no node of the last operator": (
         Pass("es.Relu(-x)"), f"{UNARY} {{ a = Neg(x) y = Abs(a) }}", 'tensor "a": wanted Relu to read it; it is read by Abs'),
     "a condition of the author's": (
@@ -275,6 +275,15 @@ def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells
     ]
     assert {(each.node, each.pattern) for each in found.findings} == {("near", 0), ("near", 1), ("done", 1)}
     assert len(told(vendors, TWO_PATTERNS, body, "near").groups()) == 2
+
+
+def test_patterns_without_any_candidate_are_told_together(vendors: Any) -> None:
+    found = told(vendors, TWO_PATTERNS.replace('"two"', '"one"'), f"{UNARY} {{ y = Sin(x) }}")
+    (group,) = found.groups()
+    assert (group.cause, [each.pattern for each in group.findings]) == (
+        "there was no Neg, which makes output 0, when pattern … was tried",
+        [0, 1],
+    )
 
 
 def test_the_line_is_that_of_the_pattern_operator(vendors: Any) -> None:
