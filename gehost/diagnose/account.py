@@ -103,9 +103,10 @@ class Account:
         """Say what became of what was found, now that the rule has run."""
         told = {look.node for look in self._looks}
         for look in self._looks:
-            if targets is not None or look.node not in self._taken or not isinstance(look.found, MatchFailure):
-                self._tell(look)  # the inside of a match is told of only where somebody asks for it
-        for node in [*self._rewritten, *self._refused, *self._made]:
+            inside = self._taken.get(look.node, look.node) is not look.node and isinstance(look.found, MatchFailure)
+            if targets is not None or not inside:  # the inside of a match is told of where somebody asks for it
+                self._tell(look)
+        for node in [*self._rewritten, *self._refused, *(made for made in self._made if made.in_graph)]:
             if node not in told and (targets is None or node in targets):
                 told.add(node)
                 self._tell_late(node)

@@ -222,6 +222,15 @@ def test_a_node_that_an_earlier_pass_made_says_so(vendors: Any) -> None:
     assert found.notes == ['Exp "Early_Exp_0" was made by Early']
 
 
+def test_a_node_that_matches_only_after_another_rewrite_is_told_as_rewritten(vendors: Any) -> None:
+    body = f"{UNARY} {{ a = Relu(x) b = Neg(a) y = Neg(b) }}"
+    found = told(vendors, Pass("-es.Relu(x)", replacement="es.Relu(es.Abs(x))").code(), body)
+    assert outcomes(found) == {
+        "b": ("rewritten", 'became Abs "P_Abs_0", Relu "P_Relu_0"'),
+        "y": ("rewritten", 'became Abs "P_Abs_1", Relu "P_Relu_1"'),
+    }
+
+
 def test_what_a_rewrite_made_is_told_too(vendors: Any) -> None:
     once = 'return match.inputs[0].producer is None or match.reject("again: it is done")'
     found = told(vendors, Pass("es.Relu(x)", replacement="es.Relu(-x)", meet=once).code(), f"{UNARY} {{ y = Relu(x) }}")
