@@ -442,12 +442,12 @@ def test_names_of_the_model_have_no_meaning_to_the_terminal(capsys: pytest.Captu
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize("name", ["bert.ts17.onnx", "if.onnx"])
+@pytest.mark.parametrize("name", ["bert.ts13.onnx"])
 def test_on_a_real_model_what_is_told_agrees_with_the_report_of_a_compile(name: str, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     model, options = root / "tests" / "models" / name, HostOptions(vendors=[root / "vendors"], plugins=False)
     report = Host(options).compile(model, tmp_path / "out.onnx")
-    for record in report.passes:
+    for record in (record for record in report.passes if record.matched):
         counts = explain(model, record.name, options).counts()
         assert counts.get("rewritten", 0) == record.replaced, record.name
         assert ("refused" in counts) == bool(record.rejected), record.name
