@@ -63,7 +63,7 @@ class Progress:
 
 def print_report(report: Report, output: str) -> None:
     """Op counts before and after, then what each pass did."""
-    console = _console()
+    console = console_of_stdout()
     console.print(_op_table(report))
     console.print(_pass_table(report))
     for problem in report.problems:
@@ -81,7 +81,7 @@ def escape(text: str) -> str:
     return rich.markup.escape(one_line(text))
 
 
-def _console() -> Console:
+def console_of_stdout() -> Console:
     """A console that wraps nothing when its output is piped."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
@@ -135,4 +135,4 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
     for spec in specs:
         opsets = f"{spec.min_opset or ''}–{spec.max_opset or ''}" if spec.min_opset or spec.max_opset else ""
         table.add_row(spec.stage.name, escape(spec.name), escape(spec.vendor), escape(spec.kind), opsets, escape(spec.origin))
-    _console().print(table)
+    console_of_stdout().print(table)

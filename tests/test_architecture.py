@@ -23,7 +23,8 @@ LAYERS = [
     ["verify"],
     ["passes"],
     ["host"],
-    ["testing", "scaffold", "tables", "diagnose"],
+    ["testing", "scaffold", "tables"],
+    ["diagnose"],
     ["cli"],
     ["__main__"],
 ]

@@ -10,11 +10,11 @@ from contextlib import redirect_stdout
 
 import click
 
-from gehost.cli import commands
+from gehost.cli import answers, commands
 from gehost.cli.base import cli
 from gehost.errors import GehostError, VendorError, one_line
 
-__all__ = ["cli", "commands", "main", "run"]
+__all__ = ["answers", "cli", "commands", "main", "run"]
 
 _LONGEST = 4000
 """Characters of an error; models and vendors choose the names in it."""

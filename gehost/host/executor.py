@@ -12,11 +12,12 @@ from gehost.host.containment import contained
 from gehost.host.context import CompileContext
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
-from gehost.ir.graph import Node
+from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
 from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, Rewrite, RewriteLimit, running
 from gehost.passes.engine import AuthorCode
+from gehost.pattern.rule import SourcePattern
 from gehost.stages import CustomPassStage
 
 _STAGE_HOOKS = {
@@ -26,7 +27,7 @@ _STAGE_HOOKS = {
     CustomPassStage.kAfterOriginGraphOptimize: "gehost_after_origin_graph_optimize",
 }
 
-_REWRITE_HOOKS = ("gehost_before_rewrite", "gehost_after_rewrite", "gehost_match_refused")
+_REWRITE_HOOKS = ("gehost_before_rule", "gehost_before_rewrite", "gehost_after_rewrite", "gehost_match_refused")
 
 
 class Executor:
@@ -188,7 +189,7 @@ class Executor:
 
 
 class _Observer:
-    """Tells plugins of each rewrite and each refusal; a hook that fails, fails the pass, but is named itself."""
+    """Tells plugins of each rule, rewrite and refusal; a hook that fails, fails the pass, but is named itself."""
 
     def __init__(self, plugins: Plugins, model: Model) -> None:
         self._hooks = {name: list(plugins.each(name)) for name in _REWRITE_HOOKS}
@@ -199,6 +200,9 @@ class _Observer:
         """None where no plugin wants to know, so that a rewrite costs nothing more."""
         observer = cls(plugins, model)
         return observer if any(observer._hooks.values()) else None
+
+    def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
+        self._tell("gehost_before_rule", record=record, source=source, graph=graph)
 
     def before_rewrite(self, rewrite: Rewrite) -> None:
         self._tell("gehost_before_rewrite", rewrite=rewrite)
@@ -213,6 +217,7 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
+                # The pass is contained as a whole; what that costs is too much for each of a thousand rewrites.
                 with nullcontext() if hook.own else contained(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph, Node
     from gehost.ops import OpRegistry
     from gehost.passes.context import PassRecord, Rewrite
+    from gehost.pattern.rule import SourcePattern
 
 hookspec = pluggy.HookspecMarker("gehost")
 hookimpl = pluggy.HookimplMarker("gehost")
@@ -89,6 +90,11 @@ def gehost_before_pass(spec: PassSpec, graph: Graph) -> None:
 @hookspec
 def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
     """Called after a pass ran, with what it did: look only."""
+
+
+@hookspec
+def gehost_before_rule(record: PassRecord, source: SourcePattern, graph: Graph) -> None:
+    """Called before a rule of a pass is tried on a graph, its pattern lowered to the model's opset: look only."""
 
 
 @hookspec

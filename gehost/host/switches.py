@@ -22,14 +22,14 @@ def disabled_passes(options: HostOptions, known: Sequence[str]) -> set[str]:
     Raises:
         UsageError: a switch names no known pass, a pass is both enabled and disabled, or the file cannot be read.
     """
-    _check_names([*options.enable, *options.disable], known, "--enable/--disable")
+    check_names([*options.enable, *options.disable], known, "--enable/--disable")
     both = sorted(set(options.enable) & set(options.disable))
     if both:
         raise UsageError(f"pass {both[0]} is both enabled and disabled; give one")
     switches: dict[str, bool] = {}
     if options.fusion_switch_file is not None:
         switches = read_switch_file(str(options.fusion_switch_file))
-        _check_names((name for name in switches if name != "ALL"), known, str(options.fusion_switch_file))
+        check_names((name for name in switches if name != "ALL"), known, str(options.fusion_switch_file))
     everything = switches.get("ALL", True)
     chosen = {name: switches.get(name, everything) for name in known}
     chosen.update(dict.fromkeys(options.enable, True))
@@ -57,7 +57,8 @@ def read_switch_file(path: str) -> dict[str, bool]:
     return {name: state == "on" for name, state in found.items()}
 
 
-def _check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
+def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
+    """Raise ``UsageError`` with the nearest names when one of ``names`` is not ``known``; ``source`` says who gave it."""
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3)

@@ -12,11 +12,12 @@ from typing import Protocol
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
-from gehost.ir.graph import Node
+from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.passes.pictures import Refusals, RewriteGroup
+from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.stages import CustomPassStage
@@ -83,6 +84,8 @@ class Rewrite:
 
 class RewriteObserver(Protocol):
     """Looks at the rewrites of a pass while they happen."""
+
+    def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None: ...
 
     def before_rewrite(self, rewrite: Rewrite) -> None: ...
 

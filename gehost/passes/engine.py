@@ -112,6 +112,8 @@ class _RuleRunner:
         self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
+        if self._context.observer is not None:
+            self._context.observer.before_rule(self._context.record, self._source, graph)
         if not any(variant.has_its_operators(graph) for variant in (self._source, *self._source.variants)):
             return 0
         if self._compiled is None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.bind import no_more_inputs
 from gehost.pattern.compile import Link, plan_of
-from gehost.pattern.conditions import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, Kind, OpPattern, SourcePattern, TensorPattern
-
-_SHOWN = 16
-"""Elements of a constant that are written out."""
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.wording import (
+    cycle_problem,
+    leak_problem,
+    name_of,
+    named,
+    operand_holds,
+    operand_problem,
+    parameter_problem,
+    producer_problem,
+    reader_problem,
+    swapped_hint,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +35,115 @@ class MatchFailure:
         pattern_node: the operator of the pattern that found no node, with its author's line in ``origin``.
         graph_node: the node that was not it; None where there was none to look at.
         depth: how many operators of the pattern had found their nodes.
+        size: how many operators the pattern has.
     """
 
     reason: str
     pattern_node: OpPattern
     graph_node: Node | None
     depth: int
+    size: int
 
     def __str__(self) -> str:
-        at = "" if self.graph_node is None else f' at "{self.graph_node.label}" ({self.graph_node.op})'
-        return f"{self.pattern_node.origin}: {self.pattern_node.label}{at}: {self.reason}"
+        return f"{self.pattern_node.origin}: {self.pattern_node.label}: {self.reason}"
 
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
-    """Why ``node`` does not make output 0 of a match, by the deepest of all tries; None where it does."""
-    deepest: MatchFailure | None = None
-    for variant in (source, *source.variants):
-        failure = _Search(variant, node.graph).at(node)
-        if failure is None:
-            return None
-        if deepest is None or failure.depth > deepest.depth:
-            deepest = failure
-    return deepest
+    """Why ``node`` does not make output 0, by the deepest of all tries; None where it does."""
+    found = Tracer(source).at(node)
+    return found if isinstance(found, MatchFailure) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class Tracer:
+    """The traced matcher of a pattern and its variants, made once for many nodes."""
+
+    def __init__(self, source: SourcePattern) -> None:
+        self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._from: dict[OpPattern, _Plan] = {plan.steps[0][0]: plan for plan in self._plans}
+
+    def at(self, node: Node) -> list[Node] | MatchFailure:
+        """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
+        return self._try(node, self._plans)
+
+    def around(self, node: Node) -> list[Node] | MatchFailure | None:
+        """The same where ``node`` may stand for any operator of the pattern; None where it can stand for none.
+
+        Of a match the node that makes output 0 comes first.
+        """
+        places = [(plan.source, op) for plan in self._plans for op in plan.source.ops if node.op in op.ops]
+        for source, op in places:
+            if op not in self._from:
+                self._from[op] = _Plan(source, _steps_from(source, op))
+        return self._try(node, [self._from[op] for _, op in places]) if places else None
+
+    @staticmethod
+    def _try(node: Node, plans: Sequence[_Plan]) -> list[Node] | MatchFailure:
+        nearest = _Nearest()
+        for plan in plans:
+            found = _Search(plan, node.graph, nearest).at(node)
+            if found is not None:
+                return found
+        return nearest.failure()
+
+
+_Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
+
+
+class _Plan:
+    """The order in which a variant's operators are placed, and what is asked for each node again and again."""
+
+    def __init__(self, source: SourcePattern, steps: _Steps) -> None:
+        self.source = source
+        self.steps = steps
+        self.needed = source.needed
+        self.ends = {op: no_more_inputs(op, len(op.inputs)) for op in source.ops}
+
+
+def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
+    """All operators, ``root`` first, each after a tensor that leads to it: to who makes it, rather than to who reads it."""
+    plan: list[tuple[OpPattern, Link]] = [(root, None)]
+    while len(plan) < len(source.ops):
+        placed = {op.index for op, _ in plan}
+        touched = [t for op, _ in plan for t in (*op.inputs, *op.outputs) if t is not None and t is not ANY]
+        known = {tensor.index for tensor in touched if tensor.constant is None}
+        makers = [(source.ops[t.producer], t) for t in touched if t.producer is not None and t.producer not in placed]
+        waiting = [op for op in source.ops if op.index not in placed]
+        readers = [(op, t) for op in waiting for t in op.inputs if t is not None and t.index in known]
+        readers.sort(key=lambda reading: reading[1].is_input)  # a placeholder may have any number of readers
+        plan.append(next(iter([*makers, *readers]), (waiting[0], None)))
+    return plan
+
+
+class _Closeness(IntEnum):
+    """How near a try came to one more operator; of tries of one depth the closest is told."""
+
+    NOTHING = 0
+    """No node there."""
+    OTHER = 1
+    """A node of another operator."""
+    CONDITION = 2
+    """A node of the operator, with other inputs, outputs or parameters."""
+
+
+class _Nearest:
+    """The nearest miss so far."""
+
+    def __init__(self) -> None:
+        self._score: tuple[int, int] = (-1, 0)
+        self._miss: tuple[Callable[[], str], OpPattern, Node | None, int] | None = None
+
+    def note(self, score: tuple[int, int], tell: Callable[[], str], op: OpPattern, node: Node | None, size: int) -> None:
+        """Remember a miss if none was nearer; ``tell`` is asked for its reason when all is done."""
+        if score > self._score:
+            self._score, self._miss = score, (tell, op, node, size)
+
+    def failure(self) -> MatchFailure:
+        assert self._miss is not None
+        tell, op, node, size = self._miss
+        return MatchFailure(tell(), op, node, self._score[0], size)
+
+
+class _Found(NamedTuple):
     """What is bound so far."""
 
     nodes: Mapping[int, Node]
@@ -60,44 +152,54 @@ class _Found:
 
 
 class _Search:
-    def __init__(self, source: SourcePattern, graph: Graph) -> None:
-        self._source = source
+    def __init__(self, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
+        self._source = plan.source
+        self._plan = plan.steps
+        self._needed = plan.needed
+        self._ends = plan.ends
         self._graph = graph
-        self._plan = plan_of(source)
-        self._deepest: MatchFailure | None = None
+        self._nearest = nearest
 
-    def at(self, node: Node) -> MatchFailure | None:
-        return None if self._place(0, node, _Found({}, {}, {})) else self._deepest
+    def at(self, node: Node) -> list[Node] | None:
+        return self._place(0, node, _Found({}, {}, {}))
 
-    def _fail(self, reason: str, op: OpPattern, node: Node | None, depth: int) -> bool:
-        if self._deepest is None or depth > self._deepest.depth:
-            self._deepest = MatchFailure(reason, op, node, depth)
-        return False
+    def _fail(self, depth: int, closeness: _Closeness, node: Node | None, tell: Callable[[], str], op: OpPattern) -> None:
+        self._nearest.note((depth, closeness), tell, op, node, len(self._plan))
 
-    def _place(self, depth: int, node: Node, found: _Found) -> bool:
-        """Let a node stand for the operator that comes next, and go on."""
+    def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
+        """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
         op, _ = self._plan[depth]
+        if node.op not in op.ops:
+            self._fail(depth, _Closeness.OTHER, node, lambda: f'"{node.label}": wanted {op.label}, got {node.op}', op)
+            return None
         attributes = dict(found.attributes)
-        problem = _node_problem(op, node, found) or _parameter_problem(op, node, attributes)
         values = dict(found.values)
+        problem = self._standing_problem(node, found) or parameter_problem(op, node, attributes)
         problem = problem or self._output_problem(op, node, values)
         if problem:
-            return self._fail(problem, op, node, depth)
+            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} {problem}", op)
+            return None
         nodes = {**found.nodes, op.index: node}
-        return any(
-            self._go_on(depth + 1, replace(found, nodes=nodes, values=bound, attributes=attributes))
-            for bound in self._operands(op, node, values, depth)
-        )
+        for bound in self._operands(op, node, values, depth):
+            match = self._go_on(depth + 1, _Found(nodes, bound, attributes))
+            if match is not None:
+                return match
+        return None
+
+    def _standing_problem(self, node: Node, found: _Found) -> str:
+        if node in found.nodes.values():
+            return "stands for another operator of the pattern already"
+        return "" if node.graph is self._graph else f'is in another graph, "{node.graph.name}"'
 
     def _output_problem(self, op: OpPattern, node: Node, values: dict[int, Value | None]) -> str:
         signature = op.ops[node.op]
         if signature is not None and signature.variadic_outputs and len(node.outputs) != len(op.outputs):
-            return f"wanted {len(op.outputs)} outputs, got {len(node.outputs)}"
+            return f"outputs: wanted {len(op.outputs)}, got {len(node.outputs)}"
         for tensor in op.outputs:
             value = node.outputs[tensor.slot] if tensor.slot < len(node.outputs) else None
             if tensor.index in values and values[tensor.index] is not value:
-                return f'output {tensor.slot}: wanted "{_name(values[tensor.index])}", got "{_name(value)}"'
-            if value is None and tensor.index in self._source.needed:
+                return f'output {tensor.slot}: wanted "{name_of(values[tensor.index])}", got "{name_of(value)}"'
+            if value is None and tensor.index in self._needed:
                 return f"output {tensor.slot}: it is absent"
             values[tensor.index] = value
         return ""
@@ -107,9 +209,21 @@ class _Search:
     ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind, in each order in which they fit."""
         count = len(op.inputs)
-        if not no_more_inputs(op, count)(node) or (op.commutative and len(node.inputs) < count):
-            self._fail(f"wanted {count} inputs, got {sum(value is not None for value in node.inputs)}", op, node, depth)
+        if not self._ends[op](node) or (op.commutative and len(node.inputs) < count):
+            given = sum(value is not None for value in node.inputs)
+            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} inputs: wanted {count}, got {given}", op)
             return
+        if not op.commutative:
+            for slot, tensor in enumerate(op.inputs):
+                value = node.inputs[slot] if slot < len(node.inputs) else None
+                if not operand_holds(tensor, value, values):
+                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op)
+                    return
+                if tensor is not None and tensor is not ANY:
+                    values[tensor.index] = value
+            yield values
+            return
+        following, link = self._plan[depth + 1] if depth + 1 < len(self._plan) else (op, None)
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
             bound, taken = waiting.pop()
@@ -117,116 +231,106 @@ class _Search:
             if place == count:
                 yield bound
                 continue
-            free = [slot for slot in range(count) if slot not in taken] if op.commutative else [place]
-            for slot in reversed(free):
-                value = node.inputs[slot] if slot < len(node.inputs) else None
-                problem = _operand_problem(op.inputs[place], value, bound)
-                if problem:
-                    self._fail(f"input {slot}: {problem}", op, node, depth)
+            tensor = op.inputs[place]
+            for slot in (slot for slot in reversed(range(count)) if slot not in taken):
+                value = node.inputs[slot]
+                if not operand_holds(tensor, value, bound):
+                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op)
                     continue
-                tensor = op.inputs[place]
+                if link is not None and link is tensor and value is not None and link.producer == following.index:
+                    closeness = _wrong_producer(following, link, value)
+                    if closeness is not None:  # the next step would find it out for each order of the other operands
+                        self._fail(
+                            depth + 1, closeness, value.producer, _producer_miss(node, slot, following, link, value), following
+                        )
+                        continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
-    def _go_on(self, depth: int, found: _Found) -> bool:
+    def _go_on(self, depth: int, found: _Found) -> list[Node] | None:
         if depth == len(self._plan):
-            problem = self._match_problem(found)
-            return self._fail(problem, self._plan[0][0], found.nodes[self._plan[0][0].index], depth) if problem else True
+            problem = self._leak(found) or self._cycle(found)
+            if problem is None:
+                anchor = self._source.tensors[self._source.outputs[0]].producer
+                return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
+            op, node, told = problem
+            self._fail(depth, _Closeness.CONDITION, node, lambda: told, op)
+            return None
         op, link = self._plan[depth]
-        candidates = list(self._candidates(op, link, found, depth))
-        return any(self._place(depth, node, found) for node in candidates)
+        for node in self._candidates(op, link, found, depth):
+            match = self._place(depth, node, found)
+            if match is not None:
+                return match
+        return None
 
-    def _candidates(self, op: OpPattern, link: Link, found: _Found, depth: int) -> Iterator[Node]:
+    def _candidates(self, op: OpPattern, link: Link, found: _Found, depth: int) -> Sequence[Node]:
         if link is None:
-            yield from self._graph.nodes_of(*op.ops)
-            if not any(self._graph.by_op.get(name) for name in op.ops):
-                self._fail("the graph has none", op, None, depth)
-            return
+            nodes = self._graph.nodes_of(*op.ops)
+            if not nodes:
+                self._fail(depth, _Closeness.NOTHING, None, lambda: f"the graph has no {op.label}", op)
+            return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail("the tensor that leads to it is absent", op, None, depth)
-        elif link.producer == op.index:
-            node = value.producer
-            if node is None or node.op not in op.ops:
-                self._fail(f'tensor "{value.name}": wanted {op.label}, got {_maker(value)}', op, node, depth)
-            elif value.index != link.slot:
-                self._fail(f'tensor "{value.name}": wanted output {link.slot}, got output {value.index}', op, node, depth)
-            else:
-                yield node
-        else:
-            readers = dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops)
+            self._fail(depth, _Closeness.NOTHING, None, lambda: f"the tensor that leads to {op.label} is absent", op)
+            return ()
+        if link.producer != op.index:
+            readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                self._fail(f'no {op.label} reads "{value.name}"', op, None, depth)
-            yield from readers
+                closeness = _Closeness.OTHER if value.consumers() else _Closeness.NOTHING
+                self._fail(depth, closeness, None, lambda: reader_problem(op, value), op)
+            return readers
+        closeness = _wrong_producer(op, link, value)
+        if closeness is None:
+            return [value.producer] if value.producer is not None else ()
+        self._fail(depth, closeness, value.producer, lambda: self._link_problem(op, value, link, found), op)
+        return ()
 
-    def _match_problem(self, found: _Found) -> str:
+    def _link_problem(self, op: OpPattern, value: Value, link: TensorPattern, found: _Found) -> str:
+        """What came at an input of a node that stands in the match already."""
+        problem = producer_problem(op, value, link.slot)
+        for index, reader in found.nodes.items():
+            reading = self._source.ops[index]
+            if any(operand is not None and operand.index == link.index for operand in reading.inputs):
+                at = reader.inputs.index(value)
+                return f"{named(reader)} input {at}: {problem}{swapped_hint(reading, reader, at, op)}"
+        return f'tensor "{value.name}": {problem}'
+
+    def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
+        """A tensor inside that is read outside."""
         inside = set(found.nodes.values())
         for index in self._source.inner:
             value = found.values[index]
-            for reader, _ in value.uses if value is not None else ():
-                if reader not in inside:
-                    told = f'read by "{reader.label}"' if isinstance(reader, Node) else "an output of a graph"
-                    return f'tensor "{_name(value)}" is also {told}'
-        outputs = [value for index in self._source.outputs if (value := found.values[index]) is not None]
-        nodes = sorted(inside, key=by_order)
-        region = Region(self._graph, [found.values[index] for index in self._source.inputs], outputs, nodes)
-        return "would make a cycle" if len(outputs) > 1 and region.closes_cycle() else ""
+            outside = [reader for reader, _ in value.uses if reader not in inside] if value is not None else []
+            if value is not None and outside:
+                producer = self._source.tensors[index].producer
+                assert producer is not None
+                return self._source.ops[producer], found.nodes[producer], leak_problem(value, outside)
+        return None
+
+    def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
+        source = self._source
+        outputs = [value for index in source.outputs if (value := found.values[index]) is not None]
+        if len(outputs) < 2:
+            return None
+        nodes = sorted(found.nodes.values(), key=by_order)
+        region = Region(self._graph, [found.values[index] for index in source.inputs], outputs, nodes)
+        problem = cycle_problem(region)
+        op, _ = self._plan[0]
+        return (op, found.nodes[op.index], problem) if problem else None
 
 
-def _node_problem(op: OpPattern, node: Node, found: _Found) -> str:
-    if node.op not in op.ops:
-        return f"wanted {op.label}, got {node.op}"
-    if node in found.nodes.values():
-        return "the node stands for another operator of the pattern already"
-    graph = next((other.graph for other in found.nodes.values()), node.graph)
-    return "" if node.graph is graph else "the node is in another graph"
-
-
-def _parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
-    if op.exact_attributes is not None and not op.exact_attributes.issuperset(node.attrs):
-        return f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
-    signature = op.ops[node.op]
-    for constraint in op.constraints:
-        before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
-        if not parameter_holds(constraint, node, signature, bound):
-            got = parameter(node, constraint.name, signature)
-            told = "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else repr(got)
-            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(constraint.kind, repr(before))
-            return f"{constraint.name}: wanted {wanted}, got {told}"
-    return ""
-
-
-def _operand_problem(tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]) -> str:
-    if tensor is ANY:
-        return ""
-    if tensor is None:
-        return "" if value is None else f'wanted none, got "{value.name}"'
-    if value is None:
-        return "it is absent"
-    if tensor.index in bound and bound[tensor.index] is not value:
-        return f'wanted "{_name(bound[tensor.index])}" again, got "{value.name}"'
-    if tensor_holds(tensor, value):
-        return ""
-    if tensor.constant is None:
-        asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
-        told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
-        return f'wanted {told}, got "{value.name}", {value.type or "of which nothing is known"}'
-    if not value.is_constant:
-        return f'wanted a constant, got "{value.name}", {_maker(value)}'
-    array = tensor.constant.array
-    wanted = "a constant" if array is None else f"the constant {array.tolist()}" if array.size <= _SHOWN else "another constant"
-    got = value.array
-    told = "sparse" if got is None else got.tolist() if got.size <= _SHOWN else value.type
-    return f'wanted {wanted}, got "{value.name}", {told}'
-
-
-def _maker(value: Value) -> str:
+def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> _Closeness | None:
+    """How near what makes ``value`` comes to ``op``, which is to make it; None where it may stand for it."""
     node = value.producer
-    if node is None:
-        return "a constant" if value.is_constant else "an input of the graph"
-    by = node.metadata.get("gehost.pass")
-    return f"{node.op} (made by {by})" if by else node.op
+    if node is None or value.is_constant:
+        return None if node is not None and node.op in op.ops else _Closeness.NOTHING
+    return None if node.op in op.ops and value.index == link.slot else _Closeness.OTHER
 
 
-def _name(value: Value | None) -> str:
-    return "" if value is None else value.name
+def _producer_miss(node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value) -> Callable[[], str]:
+    return lambda: f"{named(node)} input {slot}: {producer_problem(op, value, link.slot)}"
+
+
+def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> Callable[[], str]:
+    value = node.inputs[slot] if slot < len(node.inputs) else None
+    return lambda: f"{named(node)} input {slot}: {operand_problem(op.inputs[place], value, bound)}"

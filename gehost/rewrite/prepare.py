@@ -16,7 +16,8 @@ import onnx
 from gehost.es.graph import EsConst, EsNode
 from gehost.ir.graph import NodeTemplate
 from gehost.ir.types import DataType, ValueType
-from gehost.rewrite.provenance import ORIGIN_NODES, Author
+from gehost.rewrite.history import ORIGIN_NODES
+from gehost.rewrite.provenance import Author, Provenance
 
 _MOST_BYTES = 1024
 """Constants of at most this many bytes are part of a key; an operator with a larger one is prepared anew each time."""
@@ -60,7 +61,7 @@ class Prepared:
         """Such a node, but for the names of the nodes that it replaces."""
         found = self._templates.get(origin_types)
         if found is None:
-            metadata = author.metadata("", origin_types)
+            metadata = author.metadata(Provenance("", origin_types))
             if self.original:
                 metadata["gehost.op"] = self.original
             found = self._templates[origin_types] = NodeTemplate.of(self.op, self.attributes, metadata, ORIGIN_NODES)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, cast
+from typing import NamedTuple
 
 from gehost.ir.graph import Node
+from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, carried, history_of
 
-ORIGIN_NODES = "gehost.origin_nodes"
-_ORIGIN_TYPES = "gehost.origin_types"
+
+class Provenance(NamedTuple):
+    """Names and operators of the nodes that are replaced, as JSON; and the steps that led to them, "" for original nodes."""
+
+    origin_nodes: str
+    origin_types: str
+    history: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,44 +26,42 @@ class Author:
     name: str
     vendor: str = ""
 
-    def metadata(self, origin_nodes: str, origin_types: str) -> dict[str, str]:
-        """``metadata_props`` of the new nodes, from what ``provenance`` says."""
-        metadata = {"gehost.pass": self.name}
+    def metadata(self, found: Provenance) -> dict[str, str]:
+        """``metadata_props`` of the new nodes."""
+        metadata = {PASS: self.name}
         if self.vendor:  # the name of a directory, which may be no text
-            metadata["gehost.vendor"] = self.vendor.encode(errors="backslashreplace").decode()
-        return {**metadata, ORIGIN_NODES: origin_nodes, _ORIGIN_TYPES: origin_types}
+            metadata[VENDOR] = self.vendor.encode(errors="backslashreplace").decode()
+        metadata[ORIGIN_NODES] = found.origin_nodes
+        metadata[ORIGIN_TYPES] = found.origin_types
+        if found.history:
+            metadata[HISTORY] = found.history
+        return metadata
 
 
-def provenance(nodes: Sequence[Node]) -> tuple[str, str]:
-    """The names and the operators of the nodes that are replaced, as JSON; nodes that passes made give those that they carry."""
+def provenance(nodes: Sequence[Node]) -> Provenance:
+    """Where what replaces ``nodes`` comes from; those that passes made give the origins that they carry."""
     names: dict[str, None] = {}
     types: dict[str, None] = {}
+    history = ""
     for node in nodes:
         proto = node.proto
         label = proto.name or node.label
         if proto.metadata_props:
-            carried = node.metadata
-            names.update(dict.fromkeys(_carried(carried, ORIGIN_NODES, label)))
-            types.update(dict.fromkeys(_carried(carried, _ORIGIN_TYPES, node.op)))
+            metadata = node.metadata
+            names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
+            types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))
+            if PASS in metadata and not history:
+                history = history_of([(each, each.metadata if each.proto.metadata_props else {}) for each in nodes])
         else:
             names[label] = None
             types[node.op] = None
-    return _as_json(names), _as_json(types)
+    return Provenance(_as_json(names), _as_json(types), history)
+
+
+def _or_own(listed: list[str] | None, own: str) -> list[str]:
+    return [own] if listed is None else listed
 
 
 def _as_json(texts: Iterable[str]) -> str:
     """What ``json.dumps(list(texts), ensure_ascii=False)`` gives, in a fraction of its time."""
     return f"[{', '.join(map(encode_basestring, texts))}]"
-
-
-def _carried(metadata: Mapping[str, str], key: str, own: str) -> list[str]:
-    """The list under ``key``; ``own`` where there is none, or something that gehost did not write."""
-    if key not in metadata:
-        return [own]
-    try:
-        listed: Any = json.loads(metadata[key])
-    except ValueError:
-        return [own]
-    if not isinstance(listed, list):
-        return [own]
-    return [str(entry) for entry in cast("list[Any]", listed)]

@@ -17,6 +17,7 @@ from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
 from gehost.rewrite.comparison import Comparison
+from gehost.rewrite.history import HISTORY
 from gehost.rewrite.lower import LoweredNode, Refused, lower_node
 from gehost.rewrite.prepare import TOO_MUCH, UNKNOWN, Key, Prepared, constant_key, key_of
 from gehost.rewrite.proof import Step, TypeProof, is_whole
@@ -198,9 +199,11 @@ class Transaction:
         for tensor in node.outputs:
             old = self.taken.get((tensor.producer, tensor.index))
             outputs.append(old if old is not None else model.fresh_name(stem) if outputs else name)
-        origins, types = self.provenance
+        origins, types, history = self.provenance
         template = prepared.template(author, types)
         made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=origins)
+        if history:
+            self.graph.set_metadata(made, HISTORY, history)
         made.generation = self.generation
         self.position = made
         self.made.append(made)
@@ -312,7 +315,7 @@ class Transaction:
         self._take_over(value)
         author = self.rewriter.author
         name = self.model.fresh_name(f"{author.name}_Identity")
-        metadata = author.metadata(*self.provenance)
+        metadata = author.metadata(self.provenance)
         node = self.graph.add_node("Identity", [source], [value], name=name, after=self.position, metadata=metadata)
         node.generation = self.generation
         self.made.append(node)

@@ -20,7 +20,7 @@ NAMES = [name for name, found in vars(hookspecs).items() if name.startswith("geh
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 17
+    assert len(NAMES) == 18
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,12 +88,14 @@ def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
     assert calls == [
         "compile_started",
         "before_pass Early",
+        "before_rule",
         "before_rewrite",
         "after_rewrite",
         "after_pass Early",
         "before_infershape kBeforeInferShape",
         "stage_finished kBeforeInferShape",
         "before_pass Picky",
+        "before_rule",
         "match_refused",
         "after_pass Picky",
         "before_pass Asking",

@@ -8,7 +8,10 @@ import pytest
 
 from gehost import DataType, es
 from gehost.es.graph import EsGraphBuilder
+from gehost.ops import OpRegistry
+from gehost.pattern.build import build_source
 from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.failure import Tracer
 from gehost.pattern.match import Pattern, PatternMatcher
 
 TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4] y, float[2, 4] s, float[?, ?] t, float[2, 4] u, float[2, 4] v) {
@@ -19,14 +22,18 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
 }"""
 
 
+def source_of(pattern, model):
+    return build_source(pattern.graph, pattern.captures, PatternMatcherConfig(), model, OpRegistry())
+
+
 @pytest.mark.parametrize(
     ("make", "inputs", "at", "depth", "reason"),
     [
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "add", None, None),
-        (lambda x, w, b: es.Gemm(x, w) + b, 3, "add", 1, 'tensor "m": wanted Gemm, got MatMul'),
+        (lambda x, w, b: es.Gemm(x, w) + b, 3, "add", 1, 'Add "add" input 0: wanted Gemm, got MatMul'),
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "twice", 0, "wanted Add, got Mul"),
         (lambda x, w, b: es.MatMul(x, w) + b, 3, "other", 2, 'tensor "n" is also read by "reader"'),
-        (lambda x, b: b + es.Neg(x), 2, "add", 1, 'tensor "b": wanted Neg, got an input of the graph'),
+        (lambda x, b: b + es.Neg(x), 2, "add", 1, 'Add "add" input 1: wanted Neg, got "b", an input of the graph'),
         (lambda x: es.constrain(es.Transpose(x), perm=[0, 1]), 1, "back", 0, "perm: wanted [0, 1], got [1, 0]"),
         (lambda x: es.constrain(es.Transpose(x), perm=len), 1, "back", None, None),
         (lambda x: es.constrain(es.Transpose(x), perm=lambda perm: False), 1, "back", 0, "perm: wanted what its condition takes, got"),
@@ -35,8 +42,8 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
         (lambda x: x * x, 1, "twice", 0, 'input 1: wanted "b" again, got "two"'),
         (lambda x, low: es.Clip(x, low), 2, "clip", 0, "input 1: it is absent"),
         (lambda x: es.Clip(x, None, None), 1, "clip", 0, 'input 2: wanted none, got "two"'),
-        (lambda x: [-x, es.Relu(x)], 1, "reader", 1, "the graph has none|no Relu reads"),
-        (lambda x: [-x, -x], 1, "reader", 1, "the node stands for another operator of the pattern already"),
+        (lambda x: [-x, es.Relu(x)], 1, "reader", 1, 'tensor "n": wanted Relu to read it; it is read by Add, Neg'),
+        (lambda x: [-x, -x], 1, "reader", 1, 'Neg "reader" stands for another operator of the pattern already'),
         (lambda x, w: es.Commutative(es.Relu(x) + w), 2, "add", 1, "wanted Relu, got"),
         (lambda x: es.Neg(es.Alternatives(es.Relu(x), es.Abs(x))), 1, "reader", 1, "wanted (Relu|Abs), got MatMul"),
         (lambda x: es.Sum(x, x, x), 1, "add", 0, "wanted Sum, got Add"),
@@ -65,7 +72,7 @@ def test_a_placeholder_that_asks(find):
     (node,) = model.graph.nodes_of("Neg")
     failure = PatternMatcher(pattern, model).why_not(node)
     assert failure is not None
-    assert failure.reason == 'input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
+    assert failure.reason == 'Neg "reader" input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
 
 
 def test_a_cycle_and_who_made_a_node(find):
@@ -76,11 +83,11 @@ def test_a_cycle_and_who_made_a_node(find):
     pattern = find.pattern(lambda x, w: [es.Relu(x), es.Neg(w)], 2)
     failure = PatternMatcher(pattern, model).why_not(nodes["Relu"])
     assert failure is not None
-    assert failure.reason == "would make a cycle"
+    assert failure.reason == 'would make a cycle through Exp "b"'
     model.graph.set_metadata(nodes["Exp"], "gehost.pass", "LinearFusePass")
     failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(nodes["Neg"])
     assert failure is not None
-    assert failure.reason == 'tensor "b": wanted Relu, got Exp (made by LinearFusePass)'
+    assert failure.reason == 'Neg "z" input 0: wanted Relu, got Exp (made by LinearFusePass)'
     assert failure.graph_node is nodes["Exp"]
 
 
@@ -88,3 +95,63 @@ def test_all_parameters_are_told_where_all_are_asked(find):
     model = find.load("g (float[2, 2] x) => (float[2, 2] y) { y = Gemm <alpha = 2.0> (x, x) }")
     matcher = PatternMatcher(find.pattern(lambda x: es.Gemm(x, x)), model, PatternMatcherConfig(ir_attr_match=True))
     assert str(matcher.why_not(next(model.graph.nodes))).endswith("alpha: wanted 1.0, got 2.0")
+
+
+TWO_READERS = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) [neg] c = Neg(b) [add] y = Add(c, x) }"
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        ("neg", 'Neg "neg" input 0: wanted Relu, got Exp'),
+        ("a", 'tensor "a": wanted Neg to read it; it is read by Exp'),
+        ("add", 'Neg "neg" input 0: wanted Relu, got Exp'),
+    ],
+)
+def test_a_node_may_stand_for_any_operator_of_the_pattern(find, at, reason):
+    model = find.load(TWO_READERS)
+    tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Relu(x) + w, 2), model))
+    node = next(node for node in model.graph.nodes if node.label == at)
+    assert str(tracer.around(node)).endswith(f": {reason}")
+
+
+def test_a_node_of_no_operator_of_the_pattern_stands_for_none(find):
+    model = find.load(TWO_READERS)
+    tracer = Tracer(source_of(find.pattern(lambda x: -es.Relu(x)), model))
+    (exp,) = model.graph.nodes_of("Exp")
+    assert tracer.around(exp) is None
+
+
+def test_around_a_node_of_a_match_the_one_that_makes_output_0_comes_first(find):
+    model = find.load("g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) y = Neg(b) }")
+    tracer = Tracer(source_of(find.pattern(lambda x: -es.Exp(es.Relu(x))), model))
+    for node in model.graph.nodes:
+        assert [found.op for found in tracer.around(node)] == [
+            "Neg",
+            *(["Exp", "Relu"] if node.op != "Relu" else ["Relu", "Exp"]),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("y = Add(b, x)", "input 0: wanted Relu, got Exp"),
+        ("y = Add(x, b)", "input 1: wanted Relu, got Exp"),
+        ("r = Relu(x) y = Add(b, r)", ""),
+    ],
+)
+def test_of_two_operands_the_one_that_a_node_makes_is_nearer_than_an_input(find, text, reason):
+    model = find.load(f"g (float[2] x) => (float[2] y) {{ b = Exp(x) {text} }}")
+    (add,) = model.graph.nodes_of("Add")
+    failure = PatternMatcher(find.pattern(lambda x, w: es.Commutative(es.Relu(x) + w), 2), model).why_not(add)
+    assert (failure is None) == (not reason)
+    assert failure is None or failure.reason == f'Add "y" {reason}'
+
+
+def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_than_another_operator(find):
+    model = find.load("g (float[2] x) => (float[2] y) { b = Exp(x) r = Elu <alpha = 2.0> (x) y = Add(b, r) }")
+    (add,) = model.graph.nodes_of("Add")
+    pattern = find.pattern(lambda x, w: es.Commutative(es.constrain(es.Elu(x), alpha=1.0) + w), 2)
+    failure = PatternMatcher(pattern, model).why_not(add)
+    assert failure is not None
+    assert failure.reason == 'Elu "r" alpha: wanted 1.0, got 2.0'

@@ -1,0 +1,132 @@
+"""What became of the places where a pass might have matched, as data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    """What became of one node, in the order in which an author wants to hear of it."""
+
+    REWRITTEN = "rewritten"
+    REFUSED = "refused"
+    """It matched, but ``MeetRequirements`` or the proof of the replacement said no."""
+    TAKEN = "taken"
+    """It, or a node that it needed, went into another match of the same pass."""
+    LEFT = "left"
+    """It matched, but the pass ended before its turn."""
+    MISSED = "near miss"
+    GONE = "gone"
+    """It is not in the graph when the pass runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one node at one pattern of the pass.
+
+    Attributes:
+        outcome: in a word.
+        reason: in full, with names of nodes and tensors.
+        node: its label; "" for a statement about the whole model.
+        op: the node's operator.
+        graph: the name of the nested body that holds it; "" for the root graph.
+        pattern: the pattern's position among those of the pass; None where no pattern is known.
+        pattern_op: the operator of the pattern that found no node; "" where all did.
+        origin: ``file:line`` of that operator, else of the pass.
+        depth: how many operators of the pattern found their nodes.
+        size: how many operators the pattern has.
+    """
+
+    outcome: Outcome
+    reason: str
+    node: str = ""
+    op: str = ""
+    graph: str = ""
+    pattern: int | None = None
+    pattern_op: str = ""
+    origin: str = ""
+    depth: int = 0
+    size: int = 0
+
+    @property
+    def cause(self) -> str:
+        """The reason without names, by which findings are grouped."""
+        return re.sub(r'"[^"]*"', "…", self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Findings of one cause."""
+
+    cause: str
+    findings: Sequence[Finding]
+
+    @property
+    def first(self) -> Finding:
+        return self.findings[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        first = asdict(self.first)
+        del first["node"], first["op"], first["graph"]
+        return {"cause": self.cause, "count": len(self.findings), **first, "nodes": [found.node for found in self.findings]}
+
+
+@dataclass
+class Explanation:
+    """Why a pass did what it did with one model.
+
+    Attributes:
+        status: as in the report of a compile.
+        message: why the pass does not apply or failed, or which of its patterns do not apply.
+        notes: what can be said of the pass as a whole.
+    """
+
+    model: str
+    pass_name: str
+    vendor: str
+    stage: str
+    kind: str
+    origin: str
+    node: str | None = None
+    status: str = ""
+    message: str = ""
+    notes: list[str] = field(default_factory=list[str])
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def counts(self) -> dict[str, int]:
+        """Nodes by outcome."""
+        counted = Counter(found.outcome for found in self._nearest() if found.node)
+        return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
+
+    def _nearest(self) -> list[Finding]:
+        """For each node the nearest of its misses, whatever pattern it is of, and all else."""
+        nearest: dict[Any, Finding] = {}
+        for place, found in enumerate(self.findings):
+            key = (found.graph, found.node, found.op) if found.outcome is Outcome.MISSED and found.node else place
+            if key not in nearest or found.depth > nearest[key].depth:
+                nearest[key] = found
+        return list(nearest.values())
+
+    def groups(self) -> list[Group]:
+        """What was rewritten first, then what came nearest.
+
+        Of each node the nearest miss alone; of one that was asked for, all.
+        """
+        grouped: dict[Any, list[Finding]] = {}
+        for found in self._nearest() if self.node is None else self.findings:
+            place = (found.pattern, found.pattern_op, found.origin, found.depth) if found.node else ()
+            key = (found.outcome, *place, found.cause)
+            grouped.setdefault(key, []).append(found)
+        order = list(Outcome)
+        groups = [Group(key[-1], findings) for key, findings in grouped.items()]
+        return sorted(groups, key=lambda g: (order.index(g.first.outcome), -g.first.depth, -len(g.findings)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation as JSON can carry it."""
+        plain = asdict(self)
+        return {**plain, "counts": self.counts(), "groups": [group.as_dict() for group in self.groups()]}

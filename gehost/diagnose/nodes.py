@@ -1,0 +1,68 @@
+"""Nodes by the names that users give, and what became of them during a compile."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from gehost.ir.graph import Node
+from gehost.ir.model import Model
+from gehost.passes.context import Rewrite
+from gehost.pattern.wording import named
+
+
+def nodes_named(model: Model, name: str) -> list[Node]:
+    """The nodes of this name in all graphs of a model; if there are none, those that make a tensor of this name."""
+    by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
+    if by_name:
+        return by_name
+    found = (graph.values.get(name) for graph in model.graphs)
+    return [value.producer for value in found if value is not None and value.producer is not None]
+
+
+def near_names(model: Model, name: str) -> str:
+    """A hint for a name that no node has: the nearest ones."""
+    near = difflib.get_close_matches(name, labels(model), 3)
+    return f"did you mean {' or '.join(near)}?" if near else "names are those of nodes or of the tensors that they make"
+
+
+def labels(model: Model) -> Iterable[str]:
+    """What nodes may be called: their names, and those of their outputs."""
+    found: dict[str, None] = {}
+    for graph in model.graphs:
+        for node in graph.nodes:
+            found.update(dict.fromkeys([node.label, *(value.name for value in node.outputs if value is not None)]))
+    return found
+
+
+class Whereabouts:
+    """Watches nodes while passes run, to tell who removed them."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._watched = list(nodes)
+        self.fate = ""
+        """What happened to the last one that went."""
+
+    def rewritten(self, rewrite: Rewrite) -> None:
+        """Look whether a rewrite took one."""
+        gone = [node for node in self._watched if node in rewrite.region.nodes and not node.in_graph]
+        if gone:
+            self.fate = f"was replaced by {rewrite.record.name}: {replacement(rewrite)}"
+            self._watched = [node for node in self._watched if node not in gone]
+
+    def check(self, by: str) -> None:
+        """Look whether one is gone that no rewrite took; ``by`` is who has just run."""
+        here = [node for node in self._watched if node.in_graph]
+        if len(here) < len(self._watched):
+            self.fate = f"was removed by {by}"
+            self._watched = here
+
+
+def replacement(rewrite: Rewrite) -> str:
+    """What stands in place of a match."""
+    made = ", ".join(named(node) for node in rewrite.made)
+    return f"became {made}" if made else f'gave way to tensor "{_forwarded(rewrite)}"'
+
+
+def _forwarded(rewrite: Rewrite) -> str:
+    return next((value.name for value in rewrite.region.inputs if value is not None), "")

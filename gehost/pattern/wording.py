@@ -1,0 +1,154 @@
+"""How a near miss is told: in the words of the model, with the nodes and tensors that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from gehost.es.functions import COMMUTATIVE
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.region import Region
+from gehost.pattern.conditions import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
+from gehost.pattern.rule import ANY, Kind, OpPattern, TensorPattern
+
+_SHOWN = 16
+"""Elements of a constant that are written out."""
+
+
+def named(node: Node) -> str:
+    """A node as every message calls it: ``Add "/l0/add"``."""
+    return f'{node.op} "{node.label}"'
+
+
+def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
+    """Which parameter of a node is not what the pattern asks, "" when all are; writes variables to ``bound``."""
+    if op.exact_attributes is not None and not op.exact_attributes.issuperset(node.attrs):
+        return f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
+    signature = op.ops[node.op]
+    for constraint in op.constraints:
+        before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
+        if not parameter_holds(constraint, node, signature, bound):
+            got = parameter(node, constraint.name, signature)
+            told = "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
+            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(constraint.kind, _shown(before))
+            return f"{constraint.name}: wanted {wanted}, got {told}"
+    return ""
+
+
+def operand_holds(tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]) -> bool:
+    """Whether a value can stand for an operand, as far as that is told without its producer."""
+    if tensor is ANY or tensor is None:
+        return tensor is ANY or value is None
+    if value is None or (tensor.index in bound and bound[tensor.index] is not value):
+        return False
+    return tensor_holds(tensor, value)
+
+
+def operand_problem(tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]) -> str:
+    """Why ``operand_holds`` says no."""
+    if tensor is None:
+        return f'wanted none, got "{name_of(value)}"'
+    if value is None:
+        return "it is absent"
+    if tensor.index in bound and bound[tensor.index] is not value:
+        return f'wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
+    if tensor.constant is None:
+        asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
+        told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
+        return f'wanted {told}, got "{value.name}", {value.type or "of which nothing is known"}'
+    if not value.is_constant:
+        return f'wanted a constant, got "{value.name}", {maker(value)}'
+    array = tensor.constant.array
+    wanted = (
+        "a constant"
+        if array is None
+        else f"the constant {_shown(array.tolist())}"
+        if array.size <= _SHOWN
+        else "another constant"
+    )
+    got = value.array
+    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
+    return f'wanted {wanted}, got "{value.name}", {told}'
+
+
+def producer_problem(op: OpPattern, value: Value, slot: int) -> str:
+    """Why the producer of ``value`` cannot stand for ``op``, of whose output ``slot`` a tensor was wanted."""
+    node = value.producer
+    if node is None:
+        return f'wanted {op.label}, got "{value.name}", {maker(value)}'
+    if node.op not in op.ops:
+        return f"wanted {op.label}, got {maker(value)}"
+    return f'wanted output {slot} of {op.label}, got "{value.name}", output {value.index}'
+
+
+def swapped_hint(reading: OpPattern | None, reader: Node | None, slot: int, op: OpPattern) -> str:
+    """What to do where the operand that was wanted at ``slot`` is the other one of an operator whose operands may swap."""
+    if reading is None or reader is None or reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
+        return ""
+    other = reader.inputs[1 - slot]
+    if other is None or other.producer is None or other.producer.op not in op.ops:
+        return ""
+    return f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
+
+
+def reader_problem(op: OpPattern, value: Value) -> str:
+    """Why none of the readers of ``value`` can stand for ``op``."""
+    readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
+    read = f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}" if readers else "no node reads it"
+    return f'tensor "{value.name}": wanted {op.label} to read it; {read}'
+
+
+def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
+    """A tensor of a match that nobody outside may read, and who does."""
+    reader = outside[0]
+    if isinstance(reader, Node):
+        within = "" if reader.graph is value.graph else f' in graph "{reader.graph.name}"'
+        told = f'read by "{reader.label}"{within}'
+    else:
+        told = "an output of the graph" if reader is value.graph else f'an output of graph "{reader.name}"'
+    return f'tensor "{value.name}" is also {told}{f" and {len(outside) - 1} more" if len(outside) > 1 else ""}'
+
+
+def cycle_problem(region: Region) -> str:
+    """Through which node the region would feed itself if it were one node; "" where it would not."""
+    entering = next((value for value in region.inputs if value is not None and value in region.outputs), None)
+    if entering is not None:
+        return f'would make a cycle through tensor "{entering.name}", which is both read and given'
+    behind = region.readers_before(region.last.order + 1)
+    if not any(node in region.nodes for node in behind):
+        return ""
+    for node in (node for node in behind if node not in region.nodes):
+        if any(reader in region.nodes for value in node.outputs if value is not None for reader, _ in _levels(region, value)):
+            return f"would make a cycle through {named(node)}"
+    return "would make a cycle"
+
+
+def _levels(region: Region, value: Value) -> list[tuple[Node, int]]:
+    return [(region.graph.level_of(node), slot) for node, slot in value.consumers()]
+
+
+def maker(value: Value) -> str:
+    """What makes a tensor; with the pass, where one made the node."""
+    node = value.producer
+    if node is None:
+        if value.is_constant:
+            return "a constant"
+        return "an initializer that callers may override" if value.initializer is not None else "an input of the graph"
+    by = node.metadata.get("gehost.pass")
+    return f"{node.op} (made by {by})" if by else node.op
+
+
+def _shown(value: Any) -> str:
+    """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly stores, tells them apart."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
+    with np.errstate(over="ignore"):
+        if isinstance(value, float) and float(np.float32(value)) == value:
+            return str(np.float32(value))
+    return repr(value)
+
+
+def name_of(value: Value | None) -> str:
+    return "" if value is None else value.name

@@ -1,0 +1,44 @@
+"""The steps that a node carries: read, merged and written again."""
+
+from __future__ import annotations
+
+from gehost.rewrite.history import Step, history_of, steps_of
+from gehost.rewrite.provenance import Author, provenance
+from gehost.testing import graph_of
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2] x) => (float[2] y) { [one] a = Relu(x) [two] b = Exp(a) [three] c = Neg(b) [four] y = Abs(c) }"""
+
+
+def test_original_nodes_have_no_history():
+    one, two, *_ = graph_of(TEXT).nodes
+    assert history_of([(one, one.metadata), (two, two.metadata)]) == ""
+    assert steps_of(one, one.metadata) == []
+    assert Author("P").metadata(provenance([one, two])).keys() == {"gehost.pass", "gehost.origin_nodes", "gehost.origin_types"}
+
+
+def test_steps_that_two_nodes_share_are_kept_once():
+    graph = graph_of(TEXT)
+    one, two, three, four = graph.nodes
+    for made, author, sources in ((two, "A", [one]), (three, "B", [two]), (four, "C", [two])):
+        for key, text in Author(author, "acme").metadata(provenance(sources)).items():
+            graph.set_metadata(made, key, text)
+    for key, text in Author("D").metadata(provenance([three, four])).items():
+        graph.set_metadata(one, key, text)
+    first = Step("two", "Exp", "A", "acme", (("one", "Relu"),))
+    assert steps_of(one, one.metadata) == [
+        first,
+        Step("three", "Neg", "B", "acme", (0,)),
+        Step("four", "Abs", "C", "acme", (0,)),
+        Step("one", "Relu", "D", "", (1, 2)),
+    ]
+
+
+def test_of_original_nodes_of_one_operator_the_operator_is_not_made_up():
+    """The four keys hold each operator once, so that which node had which cannot be told."""
+    graph = graph_of(TEXT.replace("Exp", "Relu"))
+    one, two, three, four = graph.nodes
+    for key, text in Author("A").metadata(provenance([one, two, three])).items():
+        graph.set_metadata(four, key, text)
+    (step,) = steps_of(four, four.metadata)
+    assert step.sources == (("one", ""), ("two", ""), ("three", ""))
