@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gehost import __version__
-from gehost.errors import GehostError, NumbersDifferError, OutputError, UsageError, VendorError, one_line
+from gehost.errors import GehostError, NumbersDifferError, OutputError, PassError, UsageError, VendorError, one_line
 
 if TYPE_CHECKING:
     from gehost.options import HostOptions
@@ -190,6 +190,48 @@ def new(name: str, vendors: str) -> None:
     with _telling():
         for path in write_pass(name, vendors):
             click.echo(f"wrote {path}")
+
+
+@cli.command("check-pass")
+@click.argument("file", type=click.Path())
+@_vendors
+@click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all that is drawn.")
+@click.option("--instances", type=click.IntRange(1), default=16, show_default=True, help="Instances wanted for each pass.")
+@click.option("--mutations", type=click.IntRange(0), default=30, show_default=True, help="Changes of each, at most.")
+@click.option("--save", type=click.Path(), metavar="DIR", help="Write the models that show what is wrong there.")
+def check_pass(
+    file: str, vendors: tuple[str, ...], name: str | None, seed: int, instances: int, mutations: int, save: str | None
+) -> None:
+    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones; no model is needed."""
+    from gehost.diagnose.check_pass import check_pass
+    from gehost.diagnose.findings import Wrong, save_findings
+    from gehost.diagnose.pass_file import trials_of
+    from gehost.host.containment import output_on_stderr
+
+    with output_on_stderr():
+        trials = trials_of(file, vendors, name)
+    wrong: dict[str, set[Wrong]] = {}
+    while True:
+        with output_on_stderr():
+            trial = next(trials, None)
+            result = None if trial is None else check_pass(trial, seed=seed, instances=instances, mutations=mutations)
+        if result is None:
+            break
+        with _telling():
+            for line in result.lines():
+                click.echo(one_line(line))
+        if result.findings:
+            wrong[result.name] = {finding.wrong for finding in result.findings}
+            if save is not None:
+                with _telling():
+                    for path in save_findings(result, save):
+                        click.echo(f"wrote {one_line(str(path))}")
+    differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
+    if differing:
+        raise NumbersDifferError(f"{file}: the numbers change by {', '.join(differing)}")
+    if wrong:
+        raise PassError(f"{file}: something is wrong with {', '.join(wrong)}")
 
 
 def _options(given: dict[str, Any]) -> HostOptions:

@@ -23,7 +23,8 @@ LAYERS = [
     ["verify"],
     ["passes"],
     ["host"],
-    ["testing", "scaffold", "tables", "diagnose"],
+    ["scaffold", "tables", "diagnose"],
+    ["testing"],
     ["cli"],
     ["__main__"],
 ]
