@@ -194,10 +194,10 @@ def new(name: str, vendors: str) -> None:
 
 @cli.command("check-pass")
 @click.argument("file", type=click.Path())
-@_vendors
+@click.option("--vendors", multiple=True, type=click.Path(), metavar="DIR", help="Vendors to load; else those FILE is among.")
 @click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all that is drawn.")
-@click.option("--instances", type=click.IntRange(1), default=16, show_default=True, help="Instances wanted for each pass.")
+@click.option("--instances", type=click.IntRange(1), default=16, show_default=True, help="Wanted for each pass.")
 @click.option("--mutations", type=click.IntRange(0), default=30, show_default=True, help="Changes of each, at most.")
 @click.option("--save", type=click.Path(), metavar="DIR", help="Write the models that show what is wrong there.")
 def check_pass(
