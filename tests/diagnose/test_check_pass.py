@@ -144,7 +144,7 @@ def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
 
 @pytest.mark.parametrize(
     ("op", "forms"),
-    [("Conv", 2), ("Clip", 1), ("Concat", 4), ("Reshape", 1), ("ReduceSum", 1), ("Softmax", 1), ("Split", 1), ("Gemm", 2)],
+    [("Conv", 2), ("Clip", 1), ("Concat", 4), ("Reshape", 1), ("ReduceSum", 1), ("Elu", 1), ("Split", 1), ("Gemm", 2)],
 )
 def test_a_decompose_pass_is_checked_on_each_form_of_its_operator(op, forms):
     class Same(DecomposePass):
