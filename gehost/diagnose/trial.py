@@ -110,6 +110,8 @@ class Reference:
         feeds, outputs = self._runs[0]
         if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
             raise ModelError("it gives other numbers each time")
+        if runner.engine == "reference":  # a hundred times slower; what it runs for is an element type that has no kernel
+            return
         for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
             try:
                 outputs = runner.run(feeds)
