@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -27,6 +27,9 @@ from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
 from gehost.passes.mark import PassMark, mark_of
 from gehost.stages import CustomPassStage
+
+if TYPE_CHECKING:
+    from gehost.diagnose.verdict import PassCheck
 
 PassClass: TypeAlias = type[FusionBasePass]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -136,6 +139,40 @@ def assert_fuses(
     return result
 
 
+def check_pass(
+    pass_: PassClass | str,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    instances: int = 4,
+    mutations: int = 20,
+) -> PassCheck:
+    """The pass fires on random instances of its own pattern, the numbers stay, and changed instances are no trap.
+
+    What ``gehost check-pass`` does, with fewer instances; returns what was tried.
+
+    Args:
+        pass_: a marked class, or the name of a pass below ``vendors``.
+        vendors: a directory of vendors; its operators are there for the pass too.
+        seed: of all that is drawn.
+        instances: how many are wanted; at least one for each pattern.
+        mutations: how often each is changed, at most.
+
+    Raises:
+        AssertionError: says what is wrong, a line for each kind, or that the pass has no pattern.
+    """
+    from gehost.diagnose import check_pass as checks
+    from gehost.diagnose.trial import Refusals, Trial
+
+    refusals = Refusals()
+    host = _host(pass_, vendors, cleanup=False, plugins=[("check-pass", refusals)])
+    spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
+    assert spec is not None
+    result = checks.check_pass(Trial(host, spec, refusals), seed=seed, instances=instances, mutations=mutations)
+    assert result.ok and result.instances, "\n".join(result.lines())  # noqa: PT018 - one message for both
+    return result
+
+
 def _done(record: PassRecord) -> str:
     return f"{record.replaced}; refused: {dict(record.rejected)} {record.message}".rstrip()
 
@@ -155,13 +192,19 @@ def report_of(model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **o
 # -- one pass alone -------------------------------------------------------------------------------------------------
 
 
-def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, *, cleanup: bool) -> Host:
+def _host(
+    pass_: PassClass | str,
+    vendors: str | os.PathLike[str] | None,
+    *,
+    cleanup: bool,
+    plugins: Sequence[tuple[str, Any]] = (),
+) -> Host:
     options = HostOptions(vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup)
     names = Host(options).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
-        return Host(replace(options, disable=[name for name in names if name != pass_]))
-    host = Host(replace(options, disable=names))
+        return Host(replace(options, disable=[name for name in names if name != pass_]), plugins)
+    host = Host(replace(options, disable=names), plugins)
     host.passes.add(_spec(pass_))
     host.ops.add_marked(vars(sys.modules[pass_.__module__]))
     return host

@@ -23,8 +23,9 @@ LAYERS = [
     ["verify"],
     ["passes"],
     ["host"],
-    ["testing", "scaffold", "tables"],
+    ["scaffold", "tables"],
     ["diagnose"],
+    ["testing"],
     ["cli"],
     ["__main__"],
 ]

@@ -21,7 +21,7 @@ def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(written[1])]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_two_passes_of_two_vendors_load_together(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands that answer questions about a compile: ``explain``, ``blame``."""
+"""The commands that answer questions about a compile or a pass: ``explain``, ``blame``, ``check-pass``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gehost.cli.base import cli, options_of, telling, vendors_option
+from gehost.errors import NumbersDifferError, PassError, one_line
 
 
 @cli.command()
@@ -58,3 +59,45 @@ def blame(model: str, node: str, *, as_json: bool) -> None:
             from gehost.diagnose.show import print_ancestries
 
             print_ancestries(found)
+
+
+@cli.command("check-pass")
+@click.argument("file", type=click.Path())
+@click.option("--vendors", multiple=True, type=click.Path(), metavar="DIR", help="Vendors to load; else those FILE is among.")
+@click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all that is drawn.")
+@click.option("--instances", type=click.IntRange(1), default=16, show_default=True, help="Wanted for each pass.")
+@click.option("--mutations", type=click.IntRange(0), default=30, show_default=True, help="Changes of each, at most.")
+@click.option("--save", type=click.Path(), metavar="DIR", help="Write the models that show what is wrong there.")
+def check_pass(
+    file: str, vendors: tuple[str, ...], name: str | None, seed: int, instances: int, mutations: int, save: str | None
+) -> None:
+    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones; no model is needed."""
+    from gehost.diagnose.check_pass import check_pass
+    from gehost.diagnose.pass_file import trials_of
+    from gehost.diagnose.verdict import Wrong, save_findings
+    from gehost.host.containment import output_on_stderr
+
+    with output_on_stderr():
+        trials = trials_of(file, vendors, name)
+    wrong: dict[str, set[Wrong]] = {}
+    while True:
+        with output_on_stderr():
+            trial = next(trials, None)
+            result = None if trial is None else check_pass(trial, seed=seed, instances=instances, mutations=mutations)
+        if result is None:
+            break
+        with telling():
+            for line in result.lines():
+                click.echo(one_line(line))
+        if result.findings:
+            wrong[result.name] = {finding.wrong for finding in result.findings}
+            if save is not None:
+                with telling():
+                    for path in save_findings(result, save):
+                        click.echo(f"wrote {one_line(str(path))}")
+    differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
+    if differing:
+        raise NumbersDifferError(f"{file}: the numbers change by {', '.join(differing)}")
+    if wrong:
+        raise PassError(f"{file}: something is wrong with {', '.join(wrong)}")

@@ -113,6 +113,12 @@ class Host:
         for _, module in modules:
             self.ops.add_marked(vars(module))
 
+    @contextmanager
+    def vendor_code(self) -> Generator[None]:
+        """Where code of the vendors may be called as in a compile: their modules are there, what they print goes to stderr."""
+        with self._modules.installed():
+            yield
+
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
         """Compile a model file; the output is written whole or not at all.
 

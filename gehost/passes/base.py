@@ -75,6 +75,11 @@ class PatternFusionPass(FusionBasePass):
         if config is not None:
             self._config = config
 
+    @property
+    def matcher_config(self) -> PatternMatcherConfig:
+        """How strictly the patterns match."""
+        return self._config
+
     def Patterns(self) -> Sequence[Pattern]:
         """The patterns, tried in this order; called once a compile."""
         raise NotImplementedError
@@ -116,10 +121,14 @@ class DecomposePass(FusionBasePass):
         """What stands in place of the node: its inputs and outputs by position."""
         raise NotImplementedError
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+    @property
+    def replaced_ops(self) -> Sequence[str]:
+        """The operators that are replaced, however the pass names them."""
         mark = mark_of(type(self))
-        op_types = self.op_types or (mark.op_types if mark is not None else ())
-        return SUCCESS if engine.decompose(self, op_types, graph, context) else NOT_CHANGED
+        return self.op_types or (mark.op_types if mark is not None else ())
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        return SUCCESS if engine.decompose(self, self.replaced_ops, graph, context) else NOT_CHANGED
 
 
 def missing_hooks(cls: type[FusionBasePass]) -> list[str]:

@@ -72,7 +72,7 @@ def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
     """Whether axes are the same when they are counted from the front; the order matters but where they are a set."""
     first = node.input(0)
     rank = first.rank if first is not None else None
-    if rank is None:
+    if rank is None or np.ndim(value) > 1:
         return False
     here, there = (_positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted))
     if node.op.startswith("Reduce") or node.op in ("Squeeze", "Unsqueeze"):

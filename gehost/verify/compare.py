@@ -302,8 +302,9 @@ def _distances(a: Array, b: Array) -> tuple[NDArray[np.bool_], NDArray[np.float6
     same = np.asarray(a == b, np.bool_)
     if a.dtype.kind == "O":
         return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)
-    if a.dtype.kind in "iu":  # modulo 2**64, so it cannot overflow
-        gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
+    if a.dtype.kind in "iu":  # modulo 2**64, which is right; numpy warns of it where there is one element and no axis
+        with np.errstate(over="ignore"):
+            gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
         return same, gap.astype(np.float64), np.abs(a.astype(np.float64))
     same |= np.isnan(a) & np.isnan(b)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -70,6 +70,11 @@ def test_an_absent_parameter_is_absent_or_its_default(find, text, opset):
     assert not constrained(axes=lambda axes: True), "a function is asked of what is there"
 
 
+def test_axes_that_are_no_list_satisfy_nothing(find):
+    text = "g (float[2, 3, 4] x) => (float y) <int64[2, 1] axes = {0, 1}> { y = ReduceMean(x, axes) }"
+    assert find.outputs(text, lambda x: es.constrain(es.ReduceMean(x), axes=[0, 1]), opset=18) == []
+
+
 def test_what_no_constant_gives_satisfies_nothing(find):
     text = "g (float[2] x, int64[1] t) => (float y) { y = ReduceMean(x, t) }"
     for wanted in ([0], None, lambda axes: True):

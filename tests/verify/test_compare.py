@@ -147,6 +147,7 @@ def test_integers_are_compared_exactly() -> None:
     assert one(np.array([2**62]), np.array([2**62 + 1])).max_abs == 1
     assert one(big, big[::-1].copy()).max_abs == pytest.approx(2.0**64)
     assert not one(np.array([2**64 - 1], np.uint64), np.array([0], np.uint64)).equal
+    assert one(np.array(5), np.array(-3)).max_abs == 8, "without a warning"
 
 
 def test_strings() -> None:

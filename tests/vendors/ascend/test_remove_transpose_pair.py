@@ -122,6 +122,12 @@ def test_a_pair_that_does_not_cancel_stays(ascend, first, second, y):
     ascend.assert_refuses(ascend.model(pair(first, second, y=y)), PAIR, perm=1)
 
 
+@pytest.mark.parametrize(("first", "second"), [("<perm: ints = []>", ""), ("", "<perm: ints = []>")])
+def test_a_scalar_has_no_axes_to_permute(ascend, first, second):
+    text = f"g (float x) => (float y) {{ t = Transpose {first} (x) u = Transpose {second} (t) y = Neg(u) }}"
+    ascend.assert_rewrites(ascend.model(text), PAIR, 1, {"Neg": 1})
+
+
 def test_sizes_and_ranks_that_nobody_knows(ascend):
     model = ascend.model(pair("<perm = [1, 2, 0]>", "<perm = [2, 0, 1]>", "A,?,C", "A,?,C"))
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "B"

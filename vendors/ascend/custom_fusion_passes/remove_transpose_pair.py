@@ -103,10 +103,11 @@ class RemoveTransposePairPass(PatternFusionPass):
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         first, second = (node.attrs.get("perm") for node in match.GetMatchedNodes())
-        if first is None and second is None:
+        known = second if first is None else first
+        if known is None:
             return True
-        reverse = list(reversed(range(len(first or second))))
-        first, second = first or reverse, second or reverse
+        reverse = list(reversed(range(len(known))))
+        first, second = (reverse if perm is None else perm for perm in (first, second))
         if len(first) != len(second) or any(first[axis] != place for place, axis in enumerate(second)):
             return match.reject("perm: the second does not undo the first")
         return True

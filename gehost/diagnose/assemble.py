@@ -1,0 +1,116 @@
+"""A model of lowered operators: names, initializers, imports and the functions that are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.es.graph import EsConst, EsTensor
+from gehost.ir import tensors
+from gehost.ir.attributes import encode_attribute
+from gehost.ir.graph import op_name, spelled, split_op
+from gehost.ir.model import Model
+from gehost.ir.types import TensorType, encode_type
+from gehost.rewrite.lower import LoweredNode, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An operator as the model has it, under the name of its body (``op``), and the tensors that it makes."""
+
+    lowered: LoweredNode
+    op: str
+    outputs: Sequence[EsTensor]
+
+
+def assemble(
+    model: Model,
+    operands: Sequence[tuple[EsTensor, TensorType | np.ndarray[Any, Any]]],
+    applications: Sequence[Application],
+    outputs: Sequence[tuple[EsTensor, TensorType]],
+) -> onnx.ModelProto:
+    """Write operators into a model that is empty, except for the functions that it was offered.
+
+    Args:
+        model: its protobuf is returned.
+        operands: what the operators read and do not make: inputs with their types, constants with their numbers.
+        applications: in topological order.
+        outputs: of the graph, with their types.
+    """
+    proto = model.flush()
+    graph = proto.graph
+    names: dict[tuple[int, int], str] = {}
+    for number, (tensor, given) in enumerate(operands):
+        name = names[_key(tensor)] = f"input{number}"
+        if isinstance(given, TensorType):
+            graph.input.add(name=name, type=encode_type(given))
+        else:
+            graph.initializer.append(tensors.from_numpy(given, name))
+    for number, (tensor, known) in enumerate(outputs):
+        names[_key(tensor)] = f"output{number}"
+        graph.output.add(name=f"output{number}", type=encode_type(known))
+    for number, application in enumerate(applications):
+        inputs = [_name(operand, names, graph) for operand in application.lowered.inputs]
+        stem = split_op(application.op)[1].lower()
+        for tensor in application.outputs:
+            names.setdefault(_key(tensor), f"{stem}_{len(names)}")
+        node = node_proto(application.lowered, application.op, inputs, [names[_key(tensor)] for tensor in application.outputs])
+        node.name = f"node{number}"
+        graph.node.append(node)
+    _add_functions(proto, model)
+    return proto
+
+
+def node_proto(lowered: LoweredNode, op: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """A node that applies an operator, or the body that stands for it, to named tensors."""
+    spelling = spelled(op)
+    node = onnx.NodeProto(op_type=spelling.op_type, domain=spelling.domain, input=inputs, output=outputs)
+    node.attribute.extend(encode_attribute(name, value) for name, value in lowered.attributes.items())
+    if op != lowered.op:
+        node.metadata_props.add(key="gehost.op", value=lowered.op)
+    return node
+
+
+def array_of(operand: Operand) -> np.ndarray[Any, Any] | None:
+    """The numbers of an operand that is a constant."""
+    if isinstance(operand, np.ndarray):
+        return operand
+    return operand.producer.array if operand is not None and isinstance(operand.producer, EsConst) else None
+
+
+def _key(tensor: EsTensor) -> tuple[int, int]:
+    return id(tensor.producer), tensor.index
+
+
+def _name(operand: Operand, names: dict[tuple[int, int], str], graph: onnx.GraphProto) -> str:
+    """The name of an operand; a constant becomes an initializer."""
+    if operand is None:
+        return ""
+    key = (id(operand), -1) if isinstance(operand, np.ndarray) else _key(operand)
+    if key not in names:
+        array = array_of(operand)
+        assert array is not None
+        names[key] = f"constant{len(graph.initializer)}"
+        graph.initializer.append(tensors.from_numpy(array, names[key]))
+    return names[key]
+
+
+def _add_functions(proto: onnx.ModelProto, model: Model) -> None:
+    """The bodies that nodes call, and those that these call; and no import that nobody needs."""
+    waiting = list(proto.graph.node)
+    domains, called = {""}, dict[str, onnx.FunctionProto]()
+    for node in waiting:  # grows while it is walked
+        name = op_name(node.domain, node.op_type, node.overload)
+        body = model.function(name)
+        domains.add(split_op(name)[0])
+        if body is not None and name not in called:
+            called[name] = body
+            waiting.extend(body.node)
+    proto.functions.extend(called.values())
+    kept = [entry for entry in proto.opset_import if entry.domain in domains]
+    del proto.opset_import[:]
+    proto.opset_import.extend(kept)

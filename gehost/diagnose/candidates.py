@@ -1,0 +1,184 @@
+"""What a search may try: shapes beside known ones, element types, numbers and attribute values; a seeded generator chooses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import onnx
+
+from gehost.ir.types import DataType, Dim
+
+_T = TypeVar("_T")
+_KIND = onnx.AttributeProto
+Kind: TypeAlias = onnx.AttributeProto.AttributeType
+
+DTYPES: dict[DataType, int] = {
+    DataType.FLOAT: 8,
+    DataType.FLOAT16: 2,
+    DataType.DOUBLE: 2,
+    DataType.INT64: 1,
+    DataType.INT32: 1,
+    DataType.UINT8: 1,
+    DataType.BOOL: 1,
+}
+"""Element types with how often each is tried; those in which an engine computes everywhere."""
+SIZES: tuple[tuple[Dim, ...], ...] = ((3, 4, 5, 2), ("N", 3, 4, 2), (3,), (4, 2, 6), (2,), (3,))
+"""Sets of sizes, one of which an instance draws from. Where all are equal, no shape tells one axis from another."""
+RANKS: dict[int, int] = {0: 1, 1: 2, 2: 5, 3: 6, 4: 5, 5: 1}
+_FLAGS = frozenset(
+    ["keepdims", "ceil_mode", "transA", "transB", "exclusive", "reverse", "noop_with_empty_axes", "largest", "sorted"]
+).union(["allowzero", "count_include_pad", "select_last_index", "is_causal"])
+_NOT_VARIED = frozenset({"num_outputs", "round_mode", "saturate"})
+"""Attributes on which engines rely: where they do not fit the node, ONNX's inference aborts, or the kernel computes by chance."""
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "approximate": ("none", "tanh"),
+    "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
+    "direction": ("LEFT", "RIGHT"),
+    "mode": ("constant", "reflect", "edge", "DCR", "CRD", "nearest", "linear", "bilinear"),
+    "padding_mode": ("zeros", "border", "reflection"),
+    "reduction": ("none", "add", "mul", "mean", "sum"),
+}
+_FLOATS = (0.5, 1.0, 2.0, 1e-5, 1e-3, 0.0, -1.0)
+_MOST_PERMUTATIONS = 24
+
+
+def pick(rng: np.random.Generator, weighted: dict[_T, int]) -> _T:
+    """One of the keys, as often as its weight says."""
+    weights = np.array(list(weighted.values()), dtype=np.float64)
+    return list(weighted)[rng.choice(len(weights), p=weights / weights.sum())]
+
+
+def one_of(rng: np.random.Generator, choices: Sequence[_T]) -> _T:
+    return choices[int(rng.integers(len(choices)))]
+
+
+def fresh_shape(rng: np.random.Generator, sizes: Sequence[Dim], rank: int | None = None) -> tuple[Dim, ...]:
+    """Any shape of these sizes; a symbol stands only at the first axis."""
+    wanted = pick(rng, RANKS) if rank is None else rank
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(wanted))
+
+
+def shape_beside(rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """A shape that an operator may take beside operands of ``known`` shapes.
+
+    Such operands are of the same shape, broadcast, are multiplied (the last axis of one is the last but one of the other), are
+    the weights of a convolution (the second axes agree), or hold one number for each index of an axis.
+    """
+    shape = one_of(rng, known) if known else ()
+    if not shape or rng.random() < 0.1:
+        return fresh_shape(rng, sizes)
+    new = one_of(rng, [size for size in sizes if isinstance(size, int)])
+    ways: list[tuple[Dim, ...]] = [
+        shape,
+        shape,
+        shape[-1:],
+        shape[-1:],
+        shape[int(rng.integers(len(shape))) :],
+        tuple(1 if rng.random() < 0.5 else size for size in shape),
+        (),
+        shape[:1],
+        shape[:1],
+        shape[:1],
+        shape[1:2],
+        (shape[-1], new),
+        (shape[-1], new),
+        (*shape[:-2], shape[-1], new),
+        (new, *shape[-2:-1]),
+        (new, shape[-1]),
+        tuple([shape[int(axis)] for axis in rng.permutation(len(shape))]),
+    ]
+    if len(shape) > 2:
+        kernel = [int(rng.integers(1, 4))] * (len(shape) - 2)
+        ways += [(new, _part(rng, shape[1]), *kernel)] * 4
+    return one_of(rng, ways)
+
+
+def _part(rng: np.random.Generator, size: Dim) -> Dim:
+    """A size, or what one of several groups of it is."""
+    return one_of(rng, [size, *(size // groups for groups in (2, 3, 4) if not size % groups)]) if isinstance(size, int) else size
+
+
+def numbers(rng: np.random.Generator, dtype: DataType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Distinct numbers that a weight may have; small ones where the dtype is an integer."""
+    if dtype is DataType.BOOL:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_float:
+        return np.asarray(rng.standard_normal(shape)).astype(dtype.numpy)
+    return np.asarray(rng.integers(0, 4, shape)).astype(dtype.numpy)
+
+
+def numbers_like(rng: np.random.Generator, array: np.ndarray[tuple[int, ...], Any]) -> list[np.ndarray[Any, Any]]:
+    """Other constants that may mean the same elsewhere: a factor for a divisor, another sign, anything of that shape."""
+    if array.dtype.kind not in "fiu":
+        return [array]
+    wide: np.ndarray[Any, Any] = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        inverse: np.ndarray[Any, Any] = np.reciprocal(wide)
+    found: list[Any] = [-wide, 2 * wide, wide / 2, wide * wide, rng.standard_normal(array.shape), np.abs(wide) + 1]
+    if np.all(np.isfinite(inverse)):
+        found += [inverse, inverse]
+    return [np.asarray(each) for each in found]
+
+
+def attribute_values(
+    rng: np.random.Generator, name: str, kind: Kind, default: Any, rank: int | None, given: Any = None
+) -> list[Any]:
+    """Values that an attribute of an operator may have whose first input is of a known ``rank``.
+
+    Args:
+        rng: chooses where there are too many.
+        name: of the attribute, which says what it counts.
+        kind: its type; kinds that are no numbers, lists of them or texts have no values.
+        default: of the schema, None where it has none.
+        given: what it is now; a list is varied in the same length.
+    """
+    dims = rank or 0
+    if name in _NOT_VARIED:
+        return []
+    if kind == _KIND.INT:
+        return _whole_numbers(name, default, dims)
+    if kind == _KIND.FLOAT:
+        return list(dict.fromkeys([*([] if default is None else [default]), *_FLOATS]))
+    if kind == _KIND.STRING:
+        return list(_TEXTS.get(name, ()))
+    if kind == _KIND.INTS:
+        return _lists(rng, name, dims, given)
+    if kind == _KIND.FLOATS:
+        return [[value * 2 for value in given]] if given else [[1.0], [0.5, 2.0]]
+    return []
+
+
+def _whole_numbers(name: str, default: Any, rank: int) -> list[int]:
+    if name == "axis":
+        return list(range(-rank, rank))
+    if name == "to":
+        return [int(dtype) for dtype in DTYPES]
+    if name == "stash_type":
+        return [int(DataType.FLOAT), int(DataType.DOUBLE)]
+    if name == "group":
+        return [1, 2, 3, 4]
+    if name in _FLAGS or name.startswith("transpose_"):
+        return [0, 1]
+    return list(dict.fromkeys([*([] if default is None else [default]), 0, 1]))
+
+
+def _lists(rng: np.random.Generator, name: str, rank: int, given: Any) -> list[list[int]]:
+    spatial = max(rank - 2, 0)
+    if name == "perm":
+        if rank <= 4:
+            return [list(order) for order in itertools.permutations(range(rank))]
+        return [[int(axis) for axis in rng.permutation(rank)] for _ in range(_MOST_PERMUTATIONS)]
+    if name == "axes":
+        listed = [[-1], [0], [1], [-2, -1], [0, 1], [0, -1], list(range(rank))]
+        return [axes for axes in listed if axes and all(-rank <= axis < rank for axis in axes)]
+    if name == "pads":
+        return [[0] * spatial * 2, [1] * spatial * 2, [1] * spatial + [0] * spatial]
+    if name in ("strides", "dilations", "kernel_shape"):
+        return [[size] * spatial for size in (1, 2, 3)]
+    if given:
+        return [[value + 1 for value in given], list(reversed(given))]
+    return [[1], [0], [2, 1]]

@@ -1,0 +1,210 @@
+"""One pass alone on one model: what the host makes of it, and whether the numbers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+
+from gehost.errors import ModelError, UsageError
+from gehost.host.hookspecs import hookimpl
+from gehost.host.host import Host
+from gehost.host.registry import PassSpec
+from gehost.ir.types import dtype_from_number
+from gehost.options import HostOptions
+from gehost.verify import OutputDifference, Runner, compare_outputs, tolerance
+from gehost.verify.feeds import FeedMaker
+from gehost.verify.sizes import tie_plans
+
+Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
+_MOST_TIES = 40
+"""Equalities between sizes that are tried until a model runs."""
+_SMALL = 1e-3
+"""A factor for inputs beside which what is added for safety (an epsilon) matters."""
+
+
+class Refusals:
+    """A plugin that keeps why matches are refused."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    @hookimpl
+    def gehost_match_refused(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the pass did to one model.
+
+    Attributes:
+        model: the result.
+        replaced: how many rewrites were done.
+        refusals: why matches were refused.
+        message: why the pass did not run.
+    """
+
+    model: onnx.ModelProto
+    replaced: int
+    refusals: tuple[str, ...]
+    message: str
+
+
+class Trial:
+    """One pass of a host that runs no other."""
+
+    def __init__(self, host: Host, spec: PassSpec, refusals: Refusals) -> None:
+        """Takes a host in which every other pass is disabled and ``refusals`` is a plugin."""
+        self.host = host
+        self.spec = spec
+        self._refusals = refusals
+
+    @classmethod
+    def of(cls, name: str, names: Sequence[str], options: HostOptions) -> Trial:
+        """A host for the pass ``name`` of those that ``options`` load, whose ``names`` are known."""
+        refusals = Refusals()
+        alone = replace(options, cleanup=False, disable=[other for other in names if other != name])
+        host = Host(alone, plugins=[("check-pass", refusals)])
+        spec = host.passes.get(name)
+        assert spec is not None
+        return cls(host, spec, refusals)
+
+    def run(self, model: onnx.ModelProto) -> Outcome:
+        """Compile a model with the pass.
+
+        Raises:
+            ModelError: the model is not valid.
+            GehostError: the pass failed, or an operator of the vendor's.
+        """
+        self._refusals.reasons.clear()
+        result, report = self.host.run(model)
+        record = next(record for record in report.passes if record.name == self.spec.name)
+        return Outcome(result, record.replaced, tuple(self._refusals.reasons), record.message)
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How the numbers of two models compare: the worst difference and the inputs that show it; "" where they agree."""
+
+    difference: str = ""
+    feeds: Feeds | None = None
+
+
+class Reference:
+    """A model before a rewrite, with inputs on which it runs and what it gives."""
+
+    def __init__(self, model: onnx.ModelProto, seed: int) -> None:
+        """Raises ``ModelError`` when the model runs on no input that was made for it, or gives other numbers each time."""
+        runner = Runner(model)
+        self._rtol, self._atol = _coarsest(model)
+        self._runs = list(_first_runs(runner, seed))
+        feeds, outputs = self._runs[0]
+        if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
+            raise ModelError("it gives other numbers each time")
+        if runner.engine == "reference":  # a hundred times slower; what it runs for is an element type that has no kernel
+            return
+        for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
+            try:
+                outputs = runner.run(feeds)
+            except ModelError:  # a value that it refuses
+                continue
+            if all(array.dtype.kind == "O" or np.all(np.isfinite(array.astype(np.complex128))) for array in outputs.values()):
+                self._runs.append((feeds, outputs))
+
+    def compare(self, other: onnx.ModelProto) -> Numbers:
+        """Compare the model after the rewrite."""
+        try:
+            runner = Runner(other)
+        except ModelError as error:
+            return Numbers(f"after the rewrite {error}", self._runs[0][0])
+        worst: tuple[OutputDifference, Feeds] | None = None
+        for number, (feeds, expected) in enumerate(self._runs):
+            try:
+                outputs = runner.run(feeds)
+            except (ModelError, UsageError) as error:
+                return Numbers(f"after the rewrite {error}", feeds)
+            for found in compare_outputs(expected, outputs, feed=number, rtol=self._rtol, atol=self._atol):
+                if not agrees(found, expected) and (worst is None or found.max_abs > worst[0].max_abs):
+                    worst = found, feeds
+        return Numbers() if worst is None else Numbers(_told(worst[0]), worst[1])
+
+
+def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
+    """Inputs of three small sizes, as far as the model takes them, with its outputs; at least one.
+
+    Raises:
+        ModelError: it runs on none.
+    """
+    try:
+        maker = FeedMaker(runner.proto())
+    except UsageError as error:  # an input for which none can be made
+        raise ModelError(str(error)) from error
+    refusal: ModelError | None = None
+    for ties in islice(tie_plans(maker.shapes, changes=1), _MOST_TIES):
+        try:
+            feeds = maker.make(seed, 0, ties)
+            yield feeds, runner.run(feeds)
+        except ModelError as error:
+            refusal = refusal or error
+            continue
+        for variant in (1, 2):
+            try:
+                feeds = maker.make(seed, variant, ties)
+                yield feeds, runner.run(feeds)
+            except ModelError:  # too small, or a value that the model refuses: the others have to do
+                continue
+        return
+    assert refusal is not None
+    raise refusal
+
+
+def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]) -> bool:
+    """Whether outputs are equal as far as rounding goes.
+
+    Also where an element is off by no more than its dtype's relative tolerance of the largest one beside it: what is added up
+    rounds by the size of its terms, not of their sum.
+    """
+    if found.equal or found.reason:
+        return found.equal
+    array = expected[found.output]
+    if not _is_float(array):
+        return False
+    wide = np.abs(array.astype(np.complex128))
+    return bool(found.max_abs <= found.rtol * np.max(wide[np.isfinite(wide)], initial=0.0))
+
+
+def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
+    """The tolerances of the least precise floating point in which a model computes; None where there is none."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
+    types = {value.type.tensor_type.elem_type for value in values}.union(tensor.data_type for tensor in model.graph.initializer)
+    dtypes = [dtype for number in types if (dtype := dtype_from_number(number)).is_float]
+    known = [tolerance(dtype.numpy) for dtype in dtypes]
+    return max(known, default=(None, None))
+
+
+def _told(found: OutputDifference) -> str:
+    if found.reason:
+        return f"{found.output}: {found.reason}"
+    return f"{found.place} is {found.b!s:.12}, was {found.a!s:.12} (|a-b| {found.max_abs:.2g})"
+
+
+def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
+    """Zeros, whole numbers of both signs, small and larger numbers; inputs that are no floats stay as they are."""
+    for factor in (0.0, _SMALL, 8.0):
+        yield {name: (array * factor).astype(array.dtype) if _is_float(array) else array for name, array in feeds.items()}
+    whole = {name: np.asarray(rng.integers(-2, 3, list(array.shape))) for name, array in feeds.items()}
+    yield {name: whole[name].astype(array.dtype) if _is_float(array) else array for name, array in feeds.items()}
+
+
+def _is_float(array: np.ndarray[Any, Any]) -> bool:
+    return "float" in array.dtype.name

@@ -1,0 +1,287 @@
+"""``check-pass``: shipped passes are right, planted bugs are found, and what cannot be checked is said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import REG_DECOMPOSE_PASS, DecomposePass, EsGraphBuilder, FusionBasePass, Host, HostOptions, Pattern, es
+from gehost.cli import run
+from gehost.testing import check_pass
+from gehost.verify import compare, load_feeds
+from tests.diagnose import planted_patterns as planted
+
+VENDORS = Path(__file__).parents[2] / "vendors"
+SHIPPED = [spec.name for spec in Host(HostOptions(vendors=[VENDORS], plugins=False)).passes if spec.kind != "fusion"]
+
+
+def findings(pass_: Any, **options: Any) -> str:
+    with pytest.raises(AssertionError) as caught:
+        check_pass(pass_, **options)
+    return str(caught.value)
+
+
+# -- what is right, and what is wrong -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right(name):
+    result = check_pass(name, vendors=VENDORS, instances=2, mutations=6)
+    fired, patterns = result.patterns
+    assert fired == patterns > 0
+    assert result.instances >= patterns
+    assert result.equal > 0
+    assert result.notes == []
+
+
+@pytest.mark.parametrize(("wrong", "right"), planted.PLANTED, ids=lambda cls: cls.__name__)
+def test_a_planted_bug_is_found_without_a_model(wrong, right):
+    assert "numbers differ: opset" in findings(wrong)
+    assert check_pass(right).ok
+
+
+def test_a_condition_that_only_a_changed_instance_gets_past():
+    class FirstIsOne(planted.Rewrites):
+        """Multiplies by a vector of ones, of which it looks at the first."""
+
+        inputs = 1
+
+        def Patterns(self):
+            builder = EsGraphBuilder("pattern")
+            x, ones = builder.CreateInput(0), builder.CreateVector([1.0, 1.0, 1.0])
+            return [Pattern(builder.BuildAndReset([es.Mul(x, ones)])).CaptureTensor(ones)]
+
+        def MeetRequirements(self, match):
+            return bool(match.GetCapturedTensor(0).value.array.flat[0] == 1) or match.reject("scale: not one")
+
+        def after(self, _match, x):
+            return x
+
+    assert check_pass(FirstIsOne, instances=2, mutations=0).ok
+    assert "with another last element: output0" in findings(FirstIsOne, instances=2, mutations=60)
+
+
+def test_one_seed_gives_one_answer():
+    told = findings(planted.DroppedBias, seed=3)
+    assert told == findings(planted.DroppedBias, seed=3)
+    assert told != findings(planted.DroppedBias, seed=4)
+
+
+# -- what does not fire, fails, or cannot be checked --------------------------------------------------------------------
+
+
+class Picky(planted.NegatedDifference):
+    """Takes nothing."""
+
+    def MeetRequirements(self, match):
+        return match.reject(f"moon: not full over {match.inputs[0].name}")
+
+
+class Unsatisfiable(planted.NegatedDifference):
+    def before(self, a, b):
+        return es.constrain(es.Concat(a, b, axis=0), axis=lambda axis: axis == 77)
+
+
+class Failing(planted.NegatedDifference):
+    def after(self, _match, a, b):
+        raise ValueError("no")
+
+
+class FailingAtOnce(planted.NegatedDifference):
+    def Patterns(self):
+        raise ValueError("no pattern today")
+
+
+@REG_DECOMPOSE_PASS(["Relu"])
+class Growing(DecomposePass):
+    """Relu(x) becomes Relu(Relu(x)), whenever it is run."""
+
+    def Replacement(self, _node):
+        builder = EsGraphBuilder("relus")
+        return builder.BuildAndReset([es.Relu(es.Relu(builder.CreateInput(0)))])
+
+
+class Walking(FusionBasePass):
+    def Run(self, graph, context):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"),
+    [
+        (Picky, r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over"),
+        (Unsatisfiable, "never fires"),
+        (Failing, r"the pass fails: opset 17, .*: Failing \(.*test_check_pass.py:\d+\): Replacement at node .*: ValueError: no"),
+        (FailingAtOnce, "the pass fails: FailingAtOnce"),
+        (Growing, "a second run changes it again: opset"),
+        (Walking, "not checked: it has no pattern"),
+    ],
+)
+def test_what_is_wrong_is_said(cls, told):
+    assert re.search(told, findings(cls, mutations=2))
+
+
+def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
+    class Half(planted.NegatedDifference):
+        def Patterns(self):
+            builder = EsGraphBuilder("never")
+            a, b = builder.CreateInputs(2)
+            return [*super().Patterns(), Pattern(builder.BuildAndReset([es.Abs(es.Sub(a, b))]))]
+
+        def MeetRequirements(self, match):
+            return "Abs" not in {node.op for node in match.GetMatchedNodes()} or match.reject("abs: not negated")
+
+    result = check_pass(Half, mutations=2)
+    assert result.patterns == (1, 2)
+    (note,) = result.notes
+    assert note.startswith("pattern 1 of 2 was not checked: could not build an instance that it accepts: ")
+    assert "refused: abs: not negated" in note
+
+
+@pytest.mark.parametrize(
+    ("op", "forms"),
+    [("Conv", 2), ("Clip", 1), ("Concat", 4), ("Reshape", 1), ("ReduceSum", 1), ("Elu", 1), ("Split", 1), ("Gemm", 2)],
+)
+def test_a_decompose_pass_is_checked_on_each_form_of_its_operator(op, forms):
+    class Same(DecomposePass):
+        """Behind an Identity, so that something changes once."""
+
+        op_types = (op,)
+
+        def MeetRequirements(self, node):
+            producer = node.inputs[0].producer
+            return producer is None or producer.op != "Identity"
+
+        def Replacement(self, node):
+            builder = EsGraphBuilder("same")
+            first, *others = builder.CreateInputs(len(node.inputs))
+            given = [tensor if value is not None else None for tensor, value in zip(others, node.inputs[1:], strict=True)]
+            made = first.graph.add_node((op,), [es.Identity(first), *given], dict(node.attrs), len(node.outputs))
+            return builder.BuildAndReset(made)
+
+    result = check_pass(Same, mutations=2)
+    assert result.patterns == (forms, forms)
+
+
+# -- the command --------------------------------------------------------------------------------------------------------
+
+DOUBLE = """
+    @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+    class {name}(PatternFusionPass):
+        def Patterns(self):
+            builder = EsGraphBuilder("sum")
+            x = builder.CreateInput(0)
+            return [Pattern(builder.BuildAndReset([es.Add(x, x)]))]
+
+        def Replacement(self, match):
+            print("a vendor prints")
+            builder = EsGraphBuilder("product")
+            return builder.BuildAndReset([es.Mul(builder.CreateInput(0), {factor})])
+"""
+
+
+@pytest.fixture
+def check(here, capsys):
+    def checked(*arguments: str) -> tuple[int, list[str], str]:
+        code = run(["check-pass", "--instances", "2", "--mutations", "4", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err.replace("a vendor prints\n", "")
+
+    return checked
+
+
+def test_a_file_that_is_right(check, vendors):
+    file = vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
+    code, (line,), err = check(file)
+    assert (code, err) == (0, "")
+    assert line.startswith(f"Double ({file}:3): ok: 2 instances (1 of 1 patterns, opsets 13 to 17), 8 mutations: ")
+
+
+def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
+    file = vendors.write("acme/x.py", DOUBLE.format(name="Right", factor=2), DOUBLE.format(name="Triple", factor=3))
+    code, lines, err = check(file, "--save", "found")
+    assert (code, err) == (6, f"gehost: {file}: the numbers change by Triple\n")
+    told = [line for line in lines if line.startswith(f"Triple ({file}:")]
+    assert "wrong: 2 instances" in told[0]
+    assert "numbers differ: opset 17, " in told[1]
+    assert lines[-1].startswith("wrote found/finding-")
+    found = tmp_path / "found" / "finding-1"
+    assert sorted(path.name for path in found.iterdir()) == ["after.onnx", "before.onnx", "feeds.npz"]
+    before, after = (onnx.load(found / f"{name}.onnx") for name in ("before", "after"))
+    assert not compare(before, after, [load_feeds(found / "feeds.npz")]).equal
+    code, (line,), err = check(file, "--pass", "Right")
+    assert (code, line.split(" ")[0], err) == (0, "Right", "")
+
+
+def test_a_pass_that_never_fires(check, vendors):
+    file = vendors.write("acme/x.py", vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")'))
+    code, lines, err = check(file)
+    assert code == 5
+    assert "refused: never: no" in lines[1]
+    assert err == f"gehost: {file}: something is wrong with Never\n"
+
+
+def test_a_pass_without_a_pattern_is_told_and_no_error(check):
+    code, (line,), err = check(VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py")
+    assert (code, err) == (0, "")
+    assert "not checked: it has no pattern (a Run of its own)" in line
+
+
+def test_a_package_with_relative_imports_and_an_operator(check, vendors):
+    operator = """
+        @ops.register("acme::Twice")
+        def twice(x):
+            return x + x
+
+        @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+        class Untwice(PatternFusionPass):
+            def Patterns(self):
+                builder = EsGraphBuilder("twice")
+                return [Pattern(builder.BuildAndReset([es.op("acme::Twice")(builder.CreateInput(0))]))]
+
+            def Replacement(self, match):
+                builder = EsGraphBuilder("sum")
+                x = builder.CreateInput(0)
+                return builder.BuildAndReset([x * FACTOR])
+    """
+    vendors.write("acme/_factor.py", "FACTOR = 2\n")
+    file = vendors.write("acme/package/__init__.py", "from .._factor import FACTOR\n", operator)
+    for given in (file, file.parent):
+        code, (line,), _ = check(given)
+        assert code == 0
+        assert line.startswith(f"Untwice ({file}:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["{root}/acme/custom_fusion_passes/doubl.py"], 'no such file; did you mean "double.py"?'),
+        (["{root}/acme/custom_fusion_passes/_helper.py"], "_helper.py: the name starts with _"),
+        (["{root}/acme/custom_fusion_passes/empty.py"], "it registers no pass; mark the class with REG_FUSION_PASS"),
+        (["{root}/stray.py"], "the host loads files below VENDOR/custom_fusion_passes only"),
+        (["{root}/acme/custom_fusion_passes/double.py", "--pass", "Doubel"], 'it has no pass "Doubel"; did you mean "Double"?'),
+        (["{root}/acme/custom_fusion_passes/double.py", "--pass", "X"], 'it has no pass "X"; it has Double'),
+        (["{root}/acme/custom_fusion_passes/double.py", "--vendors", "{root}/none"], "no such directory of vendors"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(check, vendors, arguments, told):
+    vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
+    vendors.write("acme/_helper.py", "")
+    vendors.write("acme/empty.py", "")
+    vendors.write_raw("stray.py", "")
+    code, out, err = check(*[argument.format(root=vendors.root) for argument in arguments])
+    assert (code, out) == (2, [])
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_place_where_nothing_can_be_saved(check, vendors, tmp_path):
+    file = vendors.write("acme/x.py", DOUBLE.format(name="Triple", factor=3))
+    (tmp_path / "found").write_text("in the way")
+    code, _, err = check(file, "--save", "found")
+    assert code == 2
+    assert err == "gehost: found: cannot make the directory: File exists\n"
