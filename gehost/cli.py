@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gehost import __version__
-from gehost.errors import GehostError, NumbersDifferError, OutputError, UsageError, VendorError, one_line
+from gehost.errors import GehostError, NumbersDifferError, OutputError, PassError, UsageError, VendorError, one_line
 
 if TYPE_CHECKING:
+    from gehost.diagnose.reproduce import FailureKeeper
     from gehost.options import HostOptions
 
 _EXIT_CODES = """
@@ -62,6 +63,7 @@ def cli() -> None:
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
 @click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
+@click.option("--reproducer", type=click.Path(), metavar="DIR", help="Where a pass that fails leaves what replays it.")
 @click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
 def compile_(model: str, output: str, **given: Any) -> None:
     """Compile MODEL: run the vendors' passes at their stages and write the result."""
@@ -69,7 +71,7 @@ def compile_(model: str, output: str, **given: Any) -> None:
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
 
-    report_path, verbose = given.pop("report"), given.pop("verbose")
+    report_path, verbose, reproducer = given.pop("report"), given.pop("verbose"), given.pop("reproducer")
     given["cleanup"] = not given.pop("no_cleanup")
     options = _options(given)
     if report_path is not None and not report_path.endswith(".json"):
@@ -77,8 +79,10 @@ def compile_(model: str, output: str, **given: Any) -> None:
     if report_path is not None:
         _check_report(report_path, model, output)
     progress = Progress()
-    with output_on_stderr():
-        host = Host(options, plugins=[("progress", progress)])
+    plugins: list[tuple[str, Any]] = [("progress", progress)]
+    keeper = None if reproducer is None else _failure_keeper(reproducer, options)
+    with output_on_stderr(), _with_reproducer(keeper):
+        host = Host(options, plugins=[*plugins, *([("reproducer", keeper)] if keeper else [])])
         for passed_over in host.skipped if verbose else ():
             click.echo(one_line(f"skipped: {passed_over}"), err=True)
         with progress.showing(len(host.passes)):
@@ -127,6 +131,27 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
     ]
     with _telling():
         click.echo(json.dumps(rows, indent=2))
+
+
+def _failure_keeper(directory: str, options: HostOptions) -> FailureKeeper:
+    """Make the plugin that writes a reproducer; refuse a directory in which something stands before anything is done."""
+    from gehost.diagnose.directory import check_fresh
+    from gehost.diagnose.reproduce import FailureKeeper
+
+    check_fresh(directory)
+    return FailureKeeper(directory, options)
+
+
+@contextmanager
+def _with_reproducer(keeper: FailureKeeper | None) -> Generator[None]:
+    """Say of a failure where its reproducer is, or why there is none."""
+    try:
+        yield
+    except PassError as error:
+        told = "" if keeper is None else f"; {keeper.told or 'no reproducer: it is not the failure of one pass'}"
+        raise PassError(f"{error}{told}") from error
+    if keeper is not None and keeper.told:
+        click.echo(one_line(keeper.told), err=True)
 
 
 def _check_report(path: str, model: str, output: str) -> None:
@@ -190,6 +215,53 @@ def new(name: str, vendors: str) -> None:
     with _telling():
         for path in write_pass(name, vendors):
             click.echo(f"wrote {path}")
+
+
+@cli.command()
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="DIR",
+    help="Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given.",
+)
+@_vendors
+@click.option("--enable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
+@click.option("--disable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
+@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="As of compile.")
+@click.option("--no-cleanup", is_flag=True, help="As of compile.")
+@click.option("--inline-functions", is_flag=True, help="As of compile.")
+@click.option("--rtol", type=float, callback=_tolerance, help="Relative tolerance; by dtype unless given.")
+@click.option("--atol", type=float, callback=_tolerance, help="Absolute tolerance; by dtype unless given.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+def bisect(
+    model: str, output: str | None, rtol: float | None, atol: float | None, seed: int, feeds: str | None, **given: Any
+) -> None:
+    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files that run alone."""
+    from gehost.diagnose import bisect as search
+    from gehost.diagnose import match_files
+    from gehost.diagnose.directory import check_fresh, free_name
+    from gehost.host.containment import output_on_stderr
+    from gehost.verify import load_feeds
+
+    directory = output or free_name(f"{os.path.splitext(os.path.basename(model))[0]}.bisect")
+    check_fresh(directory)
+    given["cleanup"] = not given.pop("no_cleanup")
+    options = _options(given)
+    read = None if feeds is None else [load_feeds(feeds)]
+    with output_on_stderr():
+        found = search.bisect(model, options, feeds=read, rtol=rtol, atol=atol, seed=seed)
+        answer = match_files.answer(found, model)
+        if found.captured is not None:
+            match_files.write_match(found.captured, directory, answer, (rtol, atol))
+    with _telling():
+        for line in match_files.account(found, directory, (rtol, atol)):
+            click.echo(line)
+    if found.wrong is not None:
+        raise NumbersDifferError(answer)
+    click.echo(answer)
 
 
 def _options(given: dict[str, Any]) -> HostOptions:

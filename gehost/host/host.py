@@ -124,12 +124,25 @@ class Host:
         """
         path = os.fspath(model)
         report = Report(model=path)
-        with self._compiled(lambda: self.importers.load(path), report) as compiled, self._timed(report, "save"):
+        with self.compiled(path, report) as compiled, self._timed(report, "save"):
             compiled.save(output)
         if self.options.verify:
-            original = path if self.importers.find(path) is None else self.importers.load(path).flush()
-            self._verify(original, os.fspath(output), report)
+            self._verify(self.original(path), os.fspath(output), report)
         return report
+
+    @contextmanager
+    def compiled(self, path: str, report: Report) -> Generator[Model]:
+        """A model file after all stages, not saved; it can be used until the block ends. Raises as ``compile`` does."""
+        with self._compiled(lambda: self.importers.load(path), report) as model:
+            yield model
+
+    def original(self, path: str) -> onnx.ModelProto | str:
+        """What a compiled model is to be compared with: the file, or what an importer makes of it.
+
+        Raises:
+            ModelError: the importer cannot read it.
+        """
+        return path if self.importers.find(path) is None else self.importers.load(path).flush()
 
     def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         """Compile a model in memory; ``model`` itself is left as it is.

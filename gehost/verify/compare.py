@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gehost.errors import ModelError, UsageError
-from gehost.verify.feeds import FeedMaker
+from gehost.verify.feeds import FeedMaker, with_declared_types
 from gehost.verify.run import Runner
 from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
 from gehost.verify.tolerance import scale_of, tolerance
@@ -155,17 +155,19 @@ class Baseline:
         if feeds is None:
             runs = find_feeds(runner, seed)
         elif feeds:
-            runs = [(given, runner.run(given)) for given in feeds]
+            proto = runner.proto() if any(array.dtype.kind == "V" for given in feeds for array in given.values()) else None
+            typed = feeds if proto is None else [with_declared_types(given, proto) for given in feeds]
+            runs = [(given, runner.run(given)) for given in typed]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
         return cls(runner, runs, seed, rtol, atol)
 
-    def against(self, model: Runner | onnx.ModelProto | str | os.PathLike[str]) -> Verification:
-        """Run another model on the same inputs. If it does not load or run, that is a difference."""
+    def against(self, model: Runner | onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | None = None) -> Verification:
+        """Run another model on the same inputs; if it does not load or run, that is a difference."""
         outputs: list[OutputDifference] = []
         engine, error = self.runner.engine, None
         try:
-            second = model if isinstance(model, Runner) else Runner(model)
+            second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
             if second.engine != engine:  # they round differently, so a small difference may be theirs
                 engine = f"{engine}, {second.engine}"
             for number, (given, expected) in enumerate(self.runs):
