@@ -59,6 +59,7 @@ def cli() -> None:
 @click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
 @click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
 @click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs for --verify, instead of seeded ones.")
 @click.option("--report", type=click.Path(), metavar="FILE.json", help="Write what was done as JSON.")
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")

@@ -98,7 +98,7 @@ class _Compiles:
 
     def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
         self._model = model
-        self._options = replace(options, dump=None, verify=False, rewrite_limit=None)
+        self._options = replace(options, dump=None, verify=False, feeds=None, rewrite_limit=None)
         self._tell = tell
         self.trials: list[Trial] = []
 

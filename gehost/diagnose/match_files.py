@@ -71,12 +71,12 @@ def answer(bisection: Bisection, model: str) -> str:
     """In one line, what changes the numbers."""
     count = bisection.rewrites
     if bisection.wrong is None:
-        return f"{model}: the numbers are right after all {count} rewrites"
+        return f"{model}: the numbers are right with all rewrites done"
     if bisection.before_rewrites:
         return f"{model}: the numbers are wrong without any rewrite: {bisection.before_rewrites} changes them"
     captured = bisection.captured
     if captured is None:
-        return f"{model}: the numbers are right after all {count} rewrites, and wrong after {_listed(bisection.by_hand)}"
+        return f"{model}: the numbers are right with all rewrites done, and wrong after {_listed(bisection.by_hand)}"
     nodes = _nodes(captured.nodes)
     inside = f' in a body of "{captured.inside}"' if captured.inside else ""
     also = f"; in the same step {_listed(bisection.by_hand)} edited by hand" if bisection.by_hand else ""

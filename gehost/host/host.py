@@ -49,7 +49,8 @@ class Host:
             plugins: further plugins of the caller's, by name; their hooks are called first.
 
         Raises:
-            UsageError: a directory of vendors that does not exist, a switch for a pass that does not exist.
+            UsageError: a directory of vendors that does not exist, a switch for a pass that does not exist, feeds that cannot
+                be read.
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
@@ -67,6 +68,14 @@ class Host:
             self._register("gehost_register_ops", self.ops)
             self._register("gehost_register_importers", self.importers)
         self._disabled = disabled_passes(self.options, self.passes.names())
+        self._feeds = self._load_feeds()
+
+    def _load_feeds(self) -> list[dict[str, Any]] | None:
+        if self.options.feeds is None:
+            return None
+        from gehost.verify import load_feeds
+
+        return [load_feeds(self.options.feeds)]
 
     def _own_plugins(self) -> list[tuple[str, Any]]:
         options = self.options
@@ -183,7 +192,7 @@ class Host:
         from gehost.verify import compare
 
         with self._timed(report, "verify"):
-            report.verify = compare(before, after).as_dict()
+            report.verify = compare(before, after, self._feeds).as_dict()
 
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)

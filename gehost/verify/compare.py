@@ -91,7 +91,7 @@ class Verification:
         worst = max(self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
         if worst is not None and not worst.equal:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
-            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:g})"
+            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:.3g})"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
             return f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} comparisons differ"
         names = {output.output for output in self.outputs}
