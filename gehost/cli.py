@@ -95,7 +95,9 @@ def compile_(model: str, output: str, **given: Any) -> None:
     with _telling():
         print_report(report, output)
     if report.verify and not report.verify["equal"]:
-        raise NumbersDifferError(f"{output}: the numbers differ from those of {model}: {report.verify['summary']}")
+        raise NumbersDifferError(
+            f"{output}: the numbers differ from those of {model}: {report.verify['summary']}; gehost bisect finds the rewrite"
+        )
 
 
 @cli.command()
@@ -252,8 +254,8 @@ def bisect(
     given["cleanup"] = not given.pop("no_cleanup")
     options = _options(given)
     read = None if feeds is None else [load_feeds(feeds)]
-    with output_on_stderr():
-        found = search.bisect(model, options, feeds=read, rtol=rtol, atol=atol, seed=seed)
+    with output_on_stderr(), match_files.shown_on_terminals() as tell:
+        found = search.bisect(model, options, feeds=read, rtol=rtol, atol=atol, seed=seed, tell=tell)
         answer = match_files.answer(found, model)
         if found.captured is not None:
             match_files.write_match(found.captured, directory, answer, (rtol, atol))

@@ -174,10 +174,10 @@ def bisect(
     by_hand = watch.step(limit)
     if limit > watch.done:
         return Bisection(watch.done, tuple(compiles.trials), wrong, by_hand=by_hand)
-    capture = Capture(limit, baseline.runs[_worst_feed(wrong.found)][0])
+    capture = Capture(limit)
     with compiles.compiled(capture, limit):
         pass
-    captured = capture.captured()
+    captured = capture.captured().with_values(baseline.runs[_worst_feed(wrong.found)][0])
     return Bisection(watch.done, tuple(compiles.trials), wrong, captured, by_hand, probes=captured.probes)
 
 

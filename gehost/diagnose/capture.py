@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import onnx
 import onnx.helper
 
 from gehost.diagnose.submodel import submodel
-from gehost.errors import GehostError, ModelError
+from gehost.errors import GehostError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.types import OtherType
@@ -19,6 +19,9 @@ from gehost.passes.context import Rewrite
 from gehost.verify import Baseline, Runner, Verification, make_feeds
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
+
+_PROBED = " (probed)"
+"""Tells the name of a probe's output from that of the tensor."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,29 @@ class Captured:
     made: tuple[tuple[str, str], ...]
     before: onnx.ModelProto
     after: onnx.ModelProto
-    feeds: Feeds
-    made_up: str
-    """Why the feeds are not those of the failing run; "" where they are."""
+    probe: onnx.ModelProto | None
+    """Gives the values at the inputs of both; None where the match is in a body, which may run any number of times."""
     base_dir: str | None
-    """Where external data of both models is."""
-    probes: int
-    """Model runs that the values took."""
+    """Where external data of the models is."""
+    feeds: Feeds = field(default_factory=dict[str, Any])
+    made_up: str = ""
+    """Why the feeds are not those of the failing run; "" where they are."""
+
+    @property
+    def probes(self) -> int:
+        """Model runs that the values took."""
+        return int(self.probe is not None and bool(self.probe.graph.output))
+
+    def with_values(self, feeds: Feeds) -> Captured:
+        """The same with the values at the inputs of the match that ``feeds`` of the whole model give; else with made-up ones."""
+        values = "the match is in the body of a node" if self.probe is None else _probed(self.probe, feeds, self.base_dir)
+        given, made_up = (_made_up(self.before), values) if isinstance(values, str) else (values, "")
+        before, after = onnx.ModelProto(), onnx.ModelProto()
+        for copy, proto in ((before, self.before), (after, self.after)):
+            copy.CopyFrom(proto)
+            _declare_inputs(copy, given)
+        _declare_outputs(before, after, given, self.base_dir)
+        return replace(self, before=before, after=after, feeds=given, made_up=made_up)
 
     def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
         """The numbers of the match alone, before and after.
@@ -55,15 +74,14 @@ class Captured:
 
 
 class Capture:
-    """A plugin that looks at the ``number``-th rewrite of a compile."""
+    """A plugin that looks at the ``number``-th rewrite of a compile; what it keeps are copies."""
 
-    def __init__(self, number: int, feeds: Feeds) -> None:
+    def __init__(self, number: int) -> None:
         self._number = number
-        self._feeds = feeds
         self._inputs: list[Value] = []
         self._readers: list[tuple[Node, int] | None] = []
-        self._before = onnx.ModelProto()
         self._nodes: tuple[tuple[str, str], ...] = ()
+        self._before = onnx.ModelProto()
         self._captured: Captured | None = None
 
     def captured(self) -> Captured:
@@ -95,50 +113,49 @@ class Capture:
     def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
         if rewrite.number != self._number:
             return
-        region, record = rewrite.region, rewrite.record
-        model = region.graph.model
+        region = rewrite.region
         outputs = [
             (value.name, value if reader is None else _read(*reader))
             for value, reader in zip(region.outputs, self._readers, strict=True)
         ]
-        after = submodel(model, outputs, self._inputs, name="after")
-        _share_inputs(self._before, after)
-        feeds, made_up, probes = self._values(region.graph)
-        for proto in (self._before, after):
-            _declare_inputs(proto, feeds)
-        _declare_outputs(self._before, after, feeds, model.base_dir)
-        owner = region.graph.owner
+        model, owner = region.graph.model, region.graph.owner
+        before, after = self._before, submodel(model, outputs, self._inputs, name="after")
+        _share_inputs(before, after)
+        found = [(entry.name, region.graph.find(entry.name)) for entry in before.graph.input]
+        probed = [(f"{name}{_PROBED}", value) for name, value in found if value is not None]
+        record = rewrite.record
         self._captured = Captured(
-            rewrite.number,
-            record.name,
-            record.vendor,
-            record.stage,
-            record.origin,
-            "" if owner is None else owner.label,
-            self._nodes,
-            _told(rewrite.made),
-            self._before,
-            after,
-            feeds,
-            made_up,
-            model.base_dir,
-            probes,
+            number=rewrite.number,
+            pass_name=record.name,
+            vendor=record.vendor,
+            stage=record.stage,
+            origin=record.origin,
+            inside="" if owner is None else owner.label,
+            nodes=self._nodes,
+            made=_told(rewrite.made),
+            before=before,
+            after=after,
+            probe=submodel(model, probed, name="probe") if owner is None else None,
+            base_dir=model.base_dir,
         )
 
-    def _values(self, graph: Graph) -> tuple[Feeds, str, int]:
-        """The values at the inputs of the match, why they are made up where they are, and the model runs that it took."""
-        wanted = [entry.name for entry in self._before.graph.input]
-        try:
-            if graph.owner is not None:
-                raise ModelError(f"the match is in a body of {graph.owner.label}")
-            probe = submodel(graph.model, [(f"{name} (probed)", graph.values[name]) for name in wanted], name="probe")
-            runner = Runner(probe, base_dir=graph.model.base_dir)
-            needed = {entry.name for entry in probe.graph.input}
-            given = {name: array for name, array in self._feeds.items() if name in needed}
-            values = runner.run(given) if wanted else {}
-            return {name: values[f"{name} (probed)"] for name in wanted}, "", int(bool(wanted))
-        except (ModelError, KeyError) as error:
-            return make_feeds(self._before), str(error), 0
+
+def _probed(probe: onnx.ModelProto, feeds: Feeds, base_dir: str | None) -> Feeds | str:
+    """The values that ``probe`` gives, or why it gives none."""
+    try:
+        needed = {entry.name for entry in probe.graph.input}
+        given = {name: array for name, array in feeds.items() if name in needed}
+        values = Runner(probe, base_dir=base_dir).run(given) if probe.graph.output else {}
+    except GehostError as error:
+        return str(error)
+    return {name.removesuffix(_PROBED): array for name, array in values.items()}
+
+
+def _made_up(model: onnx.ModelProto) -> Feeds:
+    try:
+        return make_feeds(model)
+    except UsageError:  # of unknown rank; the files say it by having none
+        return {}
 
 
 def _told(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:

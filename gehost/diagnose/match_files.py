@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
 
 from gehost.diagnose.bisect import Bisection, Trial
 from gehost.diagnose.capture import Captured
@@ -33,7 +37,7 @@ def write_match(captured: Captured, directory: str, answer: str, tolerance: Tole
 
 def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[str]:
     yield "# A rewrite that changes the numbers\n"
-    yield f"    {answer}\n"
+    yield f"    {one_line(answer)}\n"
     yield "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came for them. `feeds.npz` holds"
     yield (
         f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
@@ -100,6 +104,17 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
 def _trial_line(trial: Trial) -> str:
     done = "all rewrites" if trial.limit is None else f"{trial.limit} rewrites"
     return one_line(f"{done}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
+
+
+@contextmanager
+def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
+    """While the block runs, a terminal shows the last trial that the function was told of."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("compiling") as status:
+        yield lambda trial: status.update(escape(_trial_line(trial)[:100]))
 
 
 def _nodes(nodes: tuple[tuple[str, str], ...]) -> str:
