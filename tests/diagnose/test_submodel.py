@@ -77,14 +77,15 @@ def test_an_output_of_another_name_is_an_identity() -> None:
 def test_edits_that_are_not_in_the_protobuf_yet_are_in_the_part_and_the_model_is_left_alone() -> None:
     loaded = Model.load(MODELS / "if.onnx")
     (body, *_) = loaded.graph.subgraphs()
-    node = body.tail
+    node = body.head
     assert node is not None
-    body.add_node("Neg", [node.inputs[0]], ["spare"], after=node, name="new one")
-    mark, written = loaded.mark(), loaded.proto.SerializeToString()
+    body.add_node("Neg", [node.inputs[0]], ["spare"], after=node)
+    mark, before = loaded.mark(), loaded.proto.SerializeToString()
     found = submodel(loaded, [(value.name, value) for value in loaded.graph.outputs])
-    assert (loaded.mark(), loaded.proto.SerializeToString()) == (mark, written)
+    assert (loaded.mark(), loaded.proto.SerializeToString()) == (mark, before)
     bodies = [entry.g for n in found.graph.node for entry in n.attribute if entry.HasField("g")]
-    assert "new one" in [inner.name for one in bodies for inner in one.node]
+    written = [[inner.output[0] for inner in one.node] for one in bodies]
+    assert [inner.outputs[0].name for inner in body.nodes if inner.outputs[0]] in written
     onnx.checker.check_model(found)
 
 
