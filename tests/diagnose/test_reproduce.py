@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,10 @@ def test_the_replay_fails_with_the_same_error(
     assert ("float[n,3]" in told) == (stage != "kBeforeInferShape")
     assert told.splitlines()[0] == told
 
-    monkeypatch.setattr("os.environ", {})
+    switches = json.loads(Path("again/fusion_switch.json").read_text())
+    assert switches == {"Switch": {"GraphFusion": {"ALL": "off", "Failing": "on"}}}
+    assert bool(onnx.load("again/model.onnx").graph.value_info) == (stage != "kBeforeInferShape")
+
     again, said = replayed(capsys, monkeypatch, here / "again")
     assert again == 5
     assert said.replace(f"{here}/again/", f"{here}/") == told.partition("; again holds")[0]
