@@ -2,7 +2,7 @@
 
 | dtype | rtol | atol, times the scale | but at least |
 |---|---|---|---|
-| float64, complex128 | 1e-7 | 1e-9 | 1e-12 |
+| float64, complex128 | 1e-7 | 1e-9 | 1e-9 |
 | float32, complex64 | 1e-4 | 1e-5 | 1e-6 |
 | float16 | 1e-2 | 1e-3 | 1e-3 |
 | bfloat16 | 5e-2 | 1e-2 | 1e-2 |
@@ -33,7 +33,7 @@ class _Default(NamedTuple):
     least: float
 
 
-_DOUBLE, _SINGLE = _Default(1e-7, 1e-9, 1e-12), _Default(1e-4, 1e-5, 1e-6)
+_DOUBLE, _SINGLE = _Default(1e-7, 1e-9, 1e-9), _Default(1e-4, 1e-5, 1e-6)
 _DEFAULTS = MappingProxyType(
     {
         "float64": _DOUBLE,

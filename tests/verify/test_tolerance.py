@@ -34,8 +34,8 @@ def test_the_absolute_part_follows_the_scale_and_ends_at_a_few_units_in_the_last
     assert tolerance(F32, scale=scale) == (1e-4, pytest.approx(atol))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn"])
-def test_of_short_types_it_only_grows(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["double", "float16", "bfloat16", "float8_e4m3fn"])
+def test_of_other_types_it_only_grows(dtype: str) -> None:
     kind = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper().replace("_", "")))
     assert tolerance(kind, scale=1e-6) == tolerance(kind)
     assert tolerance(kind, scale=10)[1] == pytest.approx(10 * tolerance(kind)[1])
