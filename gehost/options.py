@@ -34,6 +34,8 @@ class HostOptions:
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
+    feeds: str | os.PathLike[str] | None = None
+    """An ``.npz`` file of inputs to verify with, instead of seeded ones."""
     keep_going: bool = False
     """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are reported."""
     rewrite_limit: int | None = None
@@ -49,6 +51,8 @@ class HostOptions:
         for name in ("vendors", "enable", "disable"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
+        if self.feeds is not None and not self.verify:
+            raise UsageError(f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
 

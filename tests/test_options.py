@@ -25,6 +25,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "fusion_switch_file": None,
         "cleanup": True,
         "verify": False,
+        "feeds": None,
         "keep_going": False,
         "rewrite_limit": None,
         "inline_functions": False,

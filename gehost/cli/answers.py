@@ -1,12 +1,13 @@
-"""The commands that answer questions about a compile or a pass: ``explain``, ``blame``, ``check-pass``."""
+"""The commands that answer questions about a compile or a pass: ``explain``, ``blame``, ``check-pass``, ``bisect``."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
-from gehost.cli.base import cli, options_of, telling, vendors_option
+from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
 from gehost.errors import NumbersDifferError, PassError, one_line
 
 
@@ -101,3 +102,50 @@ def check_pass(
         raise NumbersDifferError(f"{file}: the numbers change by {', '.join(differing)}")
     if wrong:
         raise PassError(f"{file}: something is wrong with {', '.join(wrong)}")
+
+
+@cli.command()
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="DIR",
+    help="Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given.",
+)
+@vendors_option
+@click.option("--enable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
+@click.option("--disable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
+@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="As of compile.")
+@click.option("--no-cleanup", is_flag=True, help="As of compile.")
+@click.option("--inline-functions", is_flag=True, help="As of compile.")
+@click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given.")
+@click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+def bisect(
+    model: str, output: str | None, rtol: float | None, atol: float | None, seed: int, feeds: str | None, **given: Any
+) -> None:
+    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files that run alone."""
+    from gehost.diagnose import bisect as search
+    from gehost.diagnose import match_files
+    from gehost.diagnose.directory import check_fresh, free_name
+    from gehost.host.containment import output_on_stderr
+    from gehost.verify import load_feeds
+
+    directory = output or free_name(f"{os.path.splitext(os.path.basename(model))[0]}.bisect")
+    check_fresh(directory)
+    given["cleanup"] = not given.pop("no_cleanup")
+    options = options_of(given)
+    read = None if feeds is None else [load_feeds(feeds)]
+    with output_on_stderr(), match_files.shown_on_terminals() as tell:
+        found = search.bisect(model, options, feeds=read, rtol=rtol, atol=atol, seed=seed, tell=tell)
+        answer = match_files.answer(found, model)
+        if found.captured is not None:
+            match_files.write_match(found.captured, directory, answer, (rtol, atol))
+    with telling():
+        for line in match_files.account(found, directory, (rtol, atol)):
+            click.echo(line)
+    if found.wrong is not None:
+        raise NumbersDifferError(answer)
+    click.echo(answer)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gehost import __version__
 from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
-from gehost.errors import GehostError, NumbersDifferError, OutputError, UsageError, one_line
-
-if TYPE_CHECKING:
-    from gehost.options import HostOptions
+from gehost.cli.recording import check_report, reported, reproducible
+from gehost.errors import NumbersDifferError, one_line
 
 
 @cli.command("compile")
@@ -30,12 +24,14 @@ if TYPE_CHECKING:
 @click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
 @click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
 @click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
+@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs for --verify, instead of seeded ones.")
 @click.option(
     "--report", multiple=True, type=click.Path(), metavar="FILE", help="Write what was done, as .json or .html; repeatable."
 )
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
 @click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
+@click.option("--reproducer", type=click.Path(), metavar="DIR", help="Where a pass that fails leaves what replays it.")
 @click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
 def compile_(model: str, output: str, **given: Any) -> None:
     """Compile MODEL: run the vendors' passes at their stages and write the result."""
@@ -43,14 +39,15 @@ def compile_(model: str, output: str, **given: Any) -> None:
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
 
-    report_paths, verbose = given.pop("report"), given.pop("verbose")
+    report_paths, verbose, reproducer = given.pop("report"), given.pop("verbose"), given.pop("reproducer")
     given["cleanup"] = not given.pop("no_cleanup")
     options = options_of(given)
     for path in report_paths:
-        _check_report(path, model, output)
+        check_report(path, model, output)
     progress = Progress()
     plugins: list[tuple[str, Any]] = [("progress", progress)]
-    with _reported(report_paths, model, options, plugins), output_on_stderr():
+    recorded = reported(report_paths, model, options, plugins)
+    with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
         host = Host(options, plugins)
         for passed_over in host.skipped if verbose else ():
             click.echo(one_line(f"skipped: {passed_over}"), err=True)
@@ -59,7 +56,9 @@ def compile_(model: str, output: str, **given: Any) -> None:
     with telling():
         print_report(report, output)
     if report.verify and not report.verify["equal"]:
-        raise NumbersDifferError(f"{output}: the numbers differ from those of {model}: {report.verify['summary']}")
+        raise NumbersDifferError(
+            f"{output}: the numbers differ from those of {model}: {report.verify['summary']}; gehost bisect finds the rewrite"
+        )
 
 
 @cli.command()
@@ -96,47 +95,6 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
     ]
     with telling():
         click.echo(json.dumps(rows, indent=2))
-
-
-def _check_report(path: str, model: str, output: str) -> None:
-    """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
-    if not path.endswith((".json", ".html")):
-        raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
-    real = os.path.realpath(path)
-    if real in (os.path.realpath(model), os.path.realpath(output)):
-        raise UsageError(f"--report {path}: this is the model; choose another name")
-    if not os.path.isdir(os.path.dirname(real)):
-        raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
-
-
-@contextmanager
-def _reported(paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
-    """Record what is done within, by one more plugin, and write it down at the end, also where that is an error."""
-    if not paths:
-        yield
-        return
-    from gehost.diagnose.recorder import RewriteRecorder
-    from gehost.diagnose.report_file import versions, write_report
-    from gehost.host.report import Report
-
-    recorder = RewriteRecorder()
-    plugins.append(("recorder", recorder))
-
-    def write(error: str = "") -> None:
-        report = recorder.report or Report(model=model, options=options.as_dict())
-        report.versions, report.error = versions(__version__), error
-        for path in paths:
-            write_report(path, report)
-
-    try:
-        yield
-    except GehostError as error:
-        try:
-            write(str(error))
-        except OutputError as failure:  # the error that comes next tells more
-            click.echo(f"gehost: {one_line(str(failure))}", err=True)
-        raise
-    write()
 
 
 @cli.command()

@@ -97,6 +97,7 @@ class Executor:
             self._undo(mark, error)
             self._limit.done = done
             record.status, record.message, record.replaced = "failed", str(error), 0
+            self.look("gehost_pass_failed", spec=spec, error=error)
             self._go_on_or_raise(error)
         finally:
             record.seconds = time.perf_counter() - start
@@ -171,6 +172,7 @@ class Executor:
             failure = PassError(str(error) if isinstance(error, PassError) and error.named else hook.told(error))
             failure.__cause__ = error
             self._undo(mark, failure)
+            self.look("gehost_pass_failed", spec=None, error=failure)
             self._go_on_or_raise(failure)
         self._model.commit()
 

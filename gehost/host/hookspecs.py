@@ -15,6 +15,7 @@ import pluggy
 if TYPE_CHECKING:
     import click
 
+    from gehost.errors import GehostError
     from gehost.host.context import CompileContext
     from gehost.host.importers import ImporterRegistry
     from gehost.host.registry import PassRegistry, PassSpec
@@ -90,6 +91,11 @@ def gehost_before_pass(spec: PassSpec, graph: Graph) -> None:
 @hookspec
 def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
     """Called after a pass ran, with what it did: look only."""
+
+
+@hookspec
+def gehost_pass_failed(spec: PassSpec | None, graph: Graph, error: GehostError) -> None:
+    """Called after a pass (``spec`` None: a stage hook) failed and was undone, before the compile ends or goes on: look only."""
 
 
 @hookspec

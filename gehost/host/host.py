@@ -49,7 +49,8 @@ class Host:
             plugins: further plugins of the caller's, by name; their hooks are called first.
 
         Raises:
-            UsageError: a directory of vendors that does not exist, a switch for a pass that does not exist.
+            UsageError: a directory of vendors that does not exist, a switch for a pass that does not exist, feeds that cannot
+                be read.
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
@@ -67,6 +68,14 @@ class Host:
             self._register("gehost_register_ops", self.ops)
             self._register("gehost_register_importers", self.importers)
         self._disabled = disabled_passes(self.options, self.passes.names())
+        self._feeds = self._load_feeds()
+
+    def _load_feeds(self) -> list[dict[str, Any]] | None:
+        if self.options.feeds is None:
+            return None
+        from gehost.verify import load_feeds
+
+        return [load_feeds(self.options.feeds)]
 
     def _own_plugins(self) -> list[tuple[str, Any]]:
         options = self.options
@@ -130,12 +139,25 @@ class Host:
         """
         path = os.fspath(model)
         report = Report(model=path, options=self.options.as_dict())
-        with self._compiled(lambda: self.importers.load(path), report) as compiled, self._timed(report, "save"):
+        with self.compiled(path, report) as compiled, self._timed(report, "save"):
             compiled.save(output)
         if self.options.verify:
-            original = path if self.importers.find(path) is None else self.importers.load(path).flush()
-            self._verify(original, os.fspath(output), report)
+            self._verify(self.original(path), os.fspath(output), report)
         return report
+
+    @contextmanager
+    def compiled(self, path: str, report: Report) -> Generator[Model]:
+        """A model file after all stages, not saved; it can be used until the block ends. Raises as ``compile`` does."""
+        with self._compiled(lambda: self.importers.load(path), report) as model:
+            yield model
+
+    def original(self, path: str) -> onnx.ModelProto | str:
+        """What a compiled model is to be compared with: the file, or what an importer makes of it.
+
+        Raises:
+            ModelError: the importer cannot read it.
+        """
+        return path if self.importers.find(path) is None else self.importers.load(path).flush()
 
     def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         """Compile a model in memory; ``model`` itself is left as it is.
@@ -176,7 +198,7 @@ class Host:
         from gehost.verify import compare
 
         with self._timed(report, "verify"):
-            report.verify = compare(before, after).as_dict()
+            report.verify = compare(before, after, self._feeds).as_dict()
 
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)

@@ -1,10 +1,12 @@
 """Compare two models number by number: seeded inputs, one engine without optimizations, stated tolerances."""
 
-from gehost.verify.compare import OutputDifference, Verification, compare, compare_outputs, find_feeds, tolerance
-from gehost.verify.feeds import load_feeds, make_feeds
+from gehost.verify.compare import Baseline, OutputDifference, Verification, compare, compare_outputs, find_feeds
+from gehost.verify.feeds import load_feeds, make_feeds, save_feeds
 from gehost.verify.run import Runner
+from gehost.verify.tolerance import tolerance
 
 __all__ = [
+    "Baseline",
     "OutputDifference",
     "Runner",
     "Verification",
@@ -13,5 +15,6 @@ __all__ = [
     "find_feeds",
     "load_feeds",
     "make_feeds",
+    "save_feeds",
     "tolerance",
 ]

@@ -1,16 +1,6 @@
 """Compare two models number by number: run both on the same inputs and look at every element.
 
-Two elements agree if both are NaN, both the same infinity, or ``|a - b| <= atol + rtol * |a|``; by dtype of the output:
-
-| dtype | rtol | atol |
-|---|---|---|
-| float64, complex128 | 1e-7 | 1e-9 |
-| float32, complex64 | 1e-4 | 1e-5 |
-| float16 | 1e-2 | 1e-3 |
-| bfloat16 | 5e-2 | 1e-2 |
-| float8 and smaller | 2.5e-1 | 1e-1 |
-| integers, bool, string | equal | equal |
-
+Two elements agree if both are NaN, both the same infinity, or as near as ``gehost.verify.tolerance`` says.
 Names, order, dtypes and shapes of the outputs have to be the same.
 """
 
@@ -20,15 +10,15 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gehost.errors import ModelError, UsageError
-from gehost.verify.feeds import FeedMaker
+from gehost.verify.feeds import FeedMaker, with_declared_types
 from gehost.verify.run import Runner
 from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
+from gehost.verify.tolerance import scale_of, tolerance
 
 if TYPE_CHECKING:
     import os
@@ -40,16 +30,6 @@ if TYPE_CHECKING:
     Feeds = Mapping[str, Array]
     Outputs = dict[str, Array]
 
-_TOLERANCES = MappingProxyType(
-    {
-        "float64": (1e-7, 1e-9),
-        "complex128": (1e-7, 1e-9),
-        "float32": (1e-4, 1e-5),
-        "complex64": (1e-4, 1e-5),
-        "float16": (1e-2, 1e-3),
-        "bfloat16": (5e-2, 1e-2),
-    }
-)
 _MAX_TRIES = 250
 
 
@@ -111,7 +91,7 @@ class Verification:
         worst = max(self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
         if worst is not None and not worst.equal:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
-            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:g})"
+            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:.3g})"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
             return f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} comparisons differ"
         names = {output.output for output in self.outputs}
@@ -121,15 +101,6 @@ class Verification:
             + (f"worst |a-b| {worst.max_abs:.2g} at {worst.place}" if worst and worst.max_abs else "no difference")
             + (f"; proves little: {', '.join(dull)} (no finite value, or one throughout)" if dull else "")
         )
-
-
-def tolerance(dtype: np.dtype[Any], rtol: float | None = None, atol: float | None = None) -> tuple[float, float]:
-    """Give rtol and atol for a dtype; what the caller gave counts for floating point only."""
-    smaller = (2.5e-1, 1e-1) if dtype.name.startswith("float") else None
-    default = _TOLERANCES.get(dtype.name, smaller)
-    if default is None:
-        return 0.0, 0.0
-    return default[0] if rtol is None else rtol, default[1] if atol is None else atol
 
 
 def compare(
@@ -155,25 +126,56 @@ def compare(
         ModelError: ``a`` does not load or run.
         UsageError: The feeds do not fit ``a``, or inputs cannot be made for it.
     """
-    first = a if isinstance(a, Runner) else Runner(a)
-    if feeds is None:
-        runs = find_feeds(first, seed)
-    elif feeds:
-        runs = [(given, first.run(given)) for given in feeds]
-    else:
-        raise UsageError("no feeds to compare on: give at least one, or None to have them made")
-    outputs: list[OutputDifference] = []
-    engine, error = first.engine, None
-    try:
-        second = b if isinstance(b, Runner) else Runner(b)
-        if second.engine != engine:  # they round differently, so a small difference may be theirs
-            engine = f"{engine}, {second.engine}"
-        for number, (given, expected) in enumerate(runs):
-            outputs += compare_outputs(expected, second.run(given), feed=number, rtol=rtol, atol=atol)
-    except (ModelError, UsageError) as failure:
-        error = str(failure)
-    equal = error is None and all(output.equal for output in outputs)
-    return Verification(equal, len(runs), tuple(outputs), seed, rtol, atol, engine, error)
+    return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """What the model that is right gives, so that any number of models can be compared with it."""
+
+    runner: Runner
+    runs: Sequence[tuple[Feeds, Outputs]]
+    """Inputs and what they give."""
+    seed: int = 0
+    rtol: float | None = None
+    atol: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Runner | onnx.ModelProto | str | os.PathLike[str],
+        feeds: Sequence[Feeds] | None = None,
+        *,
+        seed: int = 0,
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Baseline:
+        """Run the model that is right; arguments and errors are those of ``compare``."""
+        runner = model if isinstance(model, Runner) else Runner(model)
+        if feeds is None:
+            runs = find_feeds(runner, seed)
+        elif feeds:
+            proto = runner.proto() if any(array.dtype.kind == "V" for given in feeds for array in given.values()) else None
+            typed = feeds if proto is None else [with_declared_types(given, proto) for given in feeds]
+            runs = [(given, runner.run(given)) for given in typed]
+        else:
+            raise UsageError("no feeds to compare on: give at least one, or None to have them made")
+        return cls(runner, runs, seed, rtol, atol)
+
+    def against(self, model: Runner | onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | None = None) -> Verification:
+        """Run another model on the same inputs; if it does not load or run, that is a difference."""
+        outputs: list[OutputDifference] = []
+        engine, error = self.runner.engine, None
+        try:
+            second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
+            if second.engine != engine:  # they round differently, so a small difference may be theirs
+                engine = f"{engine}, {second.engine}"
+            for number, (given, expected) in enumerate(self.runs):
+                outputs += compare_outputs(expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol)
+        except (ModelError, UsageError) as failure:
+            error = str(failure)
+        equal = error is None and all(output.equal for output in outputs)
+        return Verification(equal, len(self.runs), tuple(outputs), self.seed, self.rtol, self.atol, engine, error)
 
 
 def compare_outputs(
@@ -191,9 +193,7 @@ def compare_outputs(
             reason = f"output {number} is {other!r}, wanted {name!r}"
             found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
         else:
-            relative, absolute = tolerance(expected[name].dtype, rtol, atol)
-            blank = OutputDifference(name, feed, equal=False, rtol=relative, atol=absolute)
-            found.append(_compare_arrays(expected[name], actual[name], blank))
+            found.append(_compare_arrays(expected[name], actual[name], OutputDifference(name, feed, equal=False), rtol, atol))
     return found
 
 
@@ -247,8 +247,8 @@ def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
     yield from ((ties, 0) for ties in tie_plans(shapes, changes=2) if ties not in likely)
 
 
-def _compare_arrays(a: Array, b: Array, blank: OutputDifference) -> OutputDifference:
-    """Fill in what two arrays show; the names and tolerances are those of ``blank``."""
+def _compare_arrays(a: Array, b: Array, blank: OutputDifference, rtol: float | None, atol: float | None) -> OutputDifference:
+    """Fill in what two arrays show; the names are those of ``blank``."""
     if a.dtype != b.dtype:
         return dataclasses.replace(blank, reason=f"dtype {b.dtype}, wanted {a.dtype}")
     if a.shape != b.shape:
@@ -258,8 +258,9 @@ def _compare_arrays(a: Array, b: Array, blank: OutputDifference) -> OutputDiffer
     wide_a, wide_b = _widened(a), _widened(b)
     finite = _finite(a) & _finite(b)
     same, distance, magnitude = _distances(wide_a, wide_b)
+    rtol, atol = tolerance(a.dtype, rtol, atol, scale=scale_of(magnitude))
     with np.errstate(invalid="ignore"):  # infinity times an rtol of 0
-        agrees = same | (finite & (distance <= blank.atol + blank.rtol * magnitude))
+        agrees = same | (finite & (distance <= atol + rtol * magnitude))
     equal = bool(agrees.all())
     considered = agrees if equal else ~agrees
     worst = np.unravel_index(int(np.argmax(np.where(considered, distance, -1.0))), a.shape)
@@ -267,6 +268,8 @@ def _compare_arrays(a: Array, b: Array, blank: OutputDifference) -> OutputDiffer
     return dataclasses.replace(
         blank,
         equal=equal,
+        rtol=rtol,
+        atol=atol,
         max_abs=float(distance[worst]),
         max_rel=float(np.max(distance[divisible] / magnitude[divisible], initial=0.0)),
         index=tuple(int(i) for i in worst),

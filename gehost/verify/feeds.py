@@ -14,6 +14,7 @@ Values, by what the input is used for:
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -116,6 +117,29 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
             return {name: archive[name] for name in archive.files}
     except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(f"{os.fspath(path)} is not an .npz file with one array for each input: {error}") from error
+
+
+def save_feeds(feeds: Mapping[str, Array]) -> bytes:
+    """The content of an ``.npz`` file of inputs by name, whatever the names are."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in feeds.items():
+            plain = array.astype(str) if array.dtype.kind == "O" else np.ascontiguousarray(array).reshape(array.shape)
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, plain, allow_pickle=False)
+    return content.getvalue()
+
+
+def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:
+    """Inputs as a file gave them, in the types of the model that numpy's files do not know, such as bfloat16."""
+    declared = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    found = dict(feeds)
+    for name, array in feeds.items():
+        if array.dtype.kind == "V" and declared.get(name):
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(declared[name])
+            if dtype.itemsize == array.dtype.itemsize:
+                found[name] = array.view(dtype)
+    return found
 
 
 class _Input(NamedTuple):

@@ -114,7 +114,9 @@ class _OnnxRuntime:
         options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        content = str(source) if isinstance(source, Path) else _serialized(_with_weights(source, directory))
+        if directory is not None:  # of a model in memory, whose weights need not come into memory
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(directory.absolute()))
+        content = str(source) if isinstance(source, Path) else _serialized(source, directory)
         try:
             self._session: Any = self._runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
@@ -159,17 +161,24 @@ class _Reference:
 
 def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
     """Give the model itself if all its weights are in it, else a copy that holds them."""
-    if not any(onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer):
+    if not _check_weights(model, directory):
         return model
-    if directory is None:
-        raise ModelError(f"the weights of model {model.graph.name!r} are in another file: give the path of the model")
     full = onnx.ModelProto()
     full.CopyFrom(model)
     onnx.external_data_helper.load_external_data_for_model(full, str(directory))
     return full
 
 
-def _serialized(model: onnx.ModelProto) -> bytes:
+def _check_weights(model: onnx.ModelProto, directory: Path | None) -> bool:
+    """Whether weights are in another file; raises ``ModelError`` where it is not known in which directory."""
+    outside = any(onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer)
+    if outside and directory is None:
+        raise ModelError(f"the weights of model {model.graph.name!r} are in another file: give the path of the model")
+    return outside
+
+
+def _serialized(model: onnx.ModelProto, directory: Path | None) -> bytes:
+    _check_weights(model, directory)
     try:
         return model.SerializeToString()
     except Exception as error:  # protobuf's own, or ValueError, by version

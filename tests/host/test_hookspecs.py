@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gehost import hookimpl
+from gehost.errors import PassError
 from gehost.host import hookspecs
 from gehost.testing import parse
 
@@ -20,7 +21,7 @@ NAMES = [name for name, found in vars(hookspecs).items() if name.startswith("geh
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 18
+    assert len(NAMES) == 19
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,6 +112,38 @@ def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_failure_is_told_once_what_failed_is_undone(vendors: Any, keep_going: bool) -> None:
+    half = """
+@REG_FUSION_PASS(name="Half")
+class Half(FusionBasePass):
+    def Run(self, graph, context):
+        graph.set_attribute(next(graph.nodes), "alpha", 1.0)
+        raise ValueError("no")
+
+@hookimpl
+def gehost_before_infershape(graph):
+    raise ValueError("neither")
+"""
+    seen: list[tuple[str, list[str], str]] = []
+
+    class Listener:
+        @hookimpl
+        def gehost_pass_failed(self, spec: Any, graph: Any, error: Exception) -> None:
+            seen.append((spec and spec.name, list(next(graph.nodes).attrs), str(error)))
+
+    vendors.write("acme/a.py", half)
+    host = vendors.host(plugins=[("listener", Listener())], keep_going=keep_going)
+    if keep_going:
+        _, report = host.run(parse(MODEL))
+        assert [told for _, _, told in seen] == report.problems
+    else:
+        with pytest.raises(PassError) as caught:
+            host.run(parse(MODEL))
+        assert [told for _, _, told in seen] == [str(caught.value)]
+    assert [(name, attributes) for name, attributes, _ in seen] == [("Half", []), (None, [])][: 1 + keep_going]
+
+
 def test_the_command_line_calls_the_hook_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     from gehost.cli import run
     from gehost.host import plugins
@@ -125,8 +158,8 @@ def test_a_vendor_file_may_implement_every_other_hook(vendors: Any, capsys: pyte
     """The two that are called of plugins only are never called of a vendor file; the rest are."""
     implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
     vendors.write("acme/hooks.py", *implementations)
-    vendors.write("acme/p.py", *early_and_picky(vendors), ASKING)
-    vendors.host().run(parse(MODEL))
+    vendors.write("acme/p.py", *early_and_picky(vendors), ASKING, vendors.swap("Failing", "Abs", "Relu", meet="1 / 0"))
+    vendors.host(keep_going=True).run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}
     assert set(NAMES) - called == {"gehost_register_commands", "gehost_collect_passes"}

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import Host, HostOptions, ModelError, OutputError, PassError, VendorError, hookimpl
+from gehost import Host, HostOptions, ModelError, OutputError, PassError, UsageError, VendorError, hookimpl
 from gehost.ir.model import Model
 from gehost.testing import parse
 
@@ -195,6 +195,21 @@ def test_numbers_are_compared_and_reported(vendors: Any, model_file: Path, tmp_p
     _, report = vendors.host(verify=True, disable=["P"]).run(parse(CHAIN))
     assert report.verify["equal"] is True
     assert report.seconds["verify"] > 0
+
+
+def test_verify_on_given_feeds_sees_only_what_they_show(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    for values, equal in (([1.0, 2.0], True), ([1.0, -2.0], False)):
+        np.savez(tmp_path / "feeds.npz", x=np.array(values, np.float32))
+        host = vendors.host(verify=True, feeds=tmp_path / "feeds.npz")
+        assert host.compile(model_file, tmp_path / "out.onnx").verify["equal"] is equal
+
+
+def test_feeds_that_cannot_be_used_stop_before_anything_runs(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="verify too"):
+        HostOptions(feeds="feeds.npz")
+    with pytest.raises(UsageError, match=r"none\.npz"):
+        vendors.host(verify=True, feeds=tmp_path / "none.npz")
 
 
 def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Path) -> None:

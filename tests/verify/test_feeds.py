@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from gehost.errors import UsageError
-from gehost.verify import load_feeds, make_feeds
+from gehost.verify import load_feeds, make_feeds, save_feeds
+from gehost.verify.feeds import with_declared_types
 
 HEAD = '<ir_version: 10, opset_import: ["": 21, "local": 1]>'
 
@@ -168,3 +169,25 @@ def test_feeds_from_a_file(tmp_path: Path) -> None:
     for name in ("pickled.npz", "one.npy", "text.npz", "empty.npz", "none.npz"):
         with pytest.raises(UsageError, match=name):
             load_feeds(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x", "file", "/m/layer.0/out", "../../up", "a.npy", "é", "allow_pickle"])
+def test_feeds_of_any_name_come_back(name: str, tmp_path: Path) -> None:
+    feeds = {name: np.arange(6, dtype=np.float32).reshape(2, 3).T, f"{name}2": np.array(7)}
+    (tmp_path / "f.npz").write_bytes(save_feeds(feeds))
+    loaded = load_feeds(tmp_path / "f.npz")
+    assert list(loaded) == list(feeds)
+    for key, array in feeds.items():
+        assert np.array_equal(loaded[key], array)
+        assert (loaded[key].dtype, loaded[key].shape) == (array.dtype, array.shape)
+
+
+@pytest.mark.parametrize("element", ["bfloat16", "float8e4m3fn", "int4"])
+def test_types_that_numpy_files_lack_come_back_by_the_model(element: str, tmp_path: Path) -> None:
+    model = parse(f"g ({element}[2] x, float[2] z, string[2] s) => ({element}[2] y) {{ y = Identity(x) }}")
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
+    feeds = {"x": np.array([1, 2]).astype(dtype), "z": np.ones(2, np.float32), "s": np.array(["a", "bc"], object)}
+    (tmp_path / "f.npz").write_bytes(save_feeds(feeds))
+    loaded = with_declared_types(load_feeds(tmp_path / "f.npz"), model)
+    assert loaded["x"].dtype == dtype
+    assert {name: array.tolist() for name, array in loaded.items()} == {name: array.tolist() for name, array in feeds.items()}

@@ -1,0 +1,81 @@
+"""What ``compile`` writes beside the model: reports, and a reproducer of a pass that fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import __version__
+from gehost.errors import GehostError, OutputError, PassError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from gehost.options import HostOptions
+
+
+def check_report(path: str, model: str, output: str) -> None:
+    """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
+    if not path.endswith((".json", ".html")):
+        raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
+    real = os.path.realpath(path)
+    if real in (os.path.realpath(model), os.path.realpath(output)):
+        raise UsageError(f"--report {path}: this is the model; choose another name")
+    if not os.path.isdir(os.path.dirname(real)):
+        raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
+
+
+@contextmanager
+def reported(paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
+    """Record what is done within, by one more plugin, and write it down at the end, also where that is an error."""
+    if not paths:
+        yield
+        return
+    from gehost.diagnose.recorder import RewriteRecorder
+    from gehost.diagnose.report_file import versions, write_report
+    from gehost.host.report import Report
+
+    recorder = RewriteRecorder()
+    plugins.append(("recorder", recorder))
+
+    def write(error: str = "") -> None:
+        report = recorder.report or Report(model=model, options=options.as_dict())
+        report.versions, report.error = versions(__version__), error
+        for path in paths:
+            write_report(path, report)
+
+    try:
+        yield
+    except GehostError as error:
+        try:
+            write(str(error))
+        except OutputError as failure:  # the error that comes next tells more
+            click.echo(f"gehost: {one_line(str(failure))}", err=True)
+        raise
+    write()
+
+
+@contextmanager
+def reproducible(directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
+    """Keep, by one more plugin, what it takes to see a pass fail again, and say where it is, or why it is not.
+
+    Raises:
+        UsageError: something stands in the directory already.
+    """
+    if directory is None:
+        yield
+        return
+    from gehost.diagnose.directory import check_fresh
+    from gehost.diagnose.reproduce import FailureKeeper
+
+    check_fresh(directory)
+    keeper = FailureKeeper(directory, options)
+    plugins.append(("reproducer", keeper))
+    try:
+        yield
+    except PassError as error:
+        raise PassError(f"{error}; {keeper.told or 'no reproducer: it is not the failure of one pass'}") from error
+    if keeper.told:
+        click.echo(one_line(keeper.told), err=True)

@@ -1,0 +1,55 @@
+"""A directory of files that is written whole or not at all, and never over what stands there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gehost.errors import OutputError, UsageError
+
+
+def check_fresh(path: str) -> None:
+    """Refuse a directory that could not be written, before any work is done.
+
+    Raises:
+        UsageError: something stands there, or its parent does not exist.
+    """
+    if "\0" in path or not path:
+        raise UsageError(f"{path!r} is no name of a directory; name one that does not exist yet")
+    target = Path(path)
+    if os.path.lexists(path) and not (target.is_dir() and not target.is_symlink() and not any(target.iterdir())):
+        raise UsageError(f"{path}: exists already and is kept as it is; remove it or name another directory")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{path}: there is no directory {target.absolute().parent}; create it first")
+
+
+def free_name(stem: str) -> str:
+    """``stem``, or ``stem-2``, ``stem-3``, … where something stands there."""
+    names = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+@contextmanager
+def fresh_directory(path: str) -> Generator[Path]:
+    """A new directory to fill, which gets its name ``path`` when the block ends well; after an error nothing of it remains.
+
+    Raises:
+        UsageError: as ``check_fresh``.
+        OutputError: it cannot be written.
+    """
+    check_fresh(path)
+    target = Path(path).absolute()
+    temporary = target.parent / f".gehost-{secrets.token_hex(8)}.tmp"
+    try:
+        temporary.mkdir()
+        yield temporary
+        os.rename(temporary, target)
+    except OSError as error:
+        raise OutputError(f"cannot write {path!r}: {error.strerror or error}; nothing is left of it") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

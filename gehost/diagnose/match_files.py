@@ -1,0 +1,125 @@
+"""A wrong rewrite as files that run alone: ``before.onnx``, ``after.onnx``, ``feeds.npz`` and how to compare them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+
+from gehost.diagnose.bisect import Bisection, Trial
+from gehost.diagnose.capture import Captured
+from gehost.diagnose.directory import fresh_directory
+from gehost.errors import ModelError, one_line
+from gehost.ir.save import save_model
+from gehost.verify import save_feeds
+
+Tolerance = tuple[float | None, float | None]
+
+
+def write_match(captured: Captured, directory: str, answer: str, tolerance: Tolerance) -> None:
+    """Write the match before and after its rewrite, the values at its inputs, and a README with the command line.
+
+    The weights that the match reads go with it, also those that are external data.
+
+    Raises:
+        UsageError: the directory is not empty.
+        OutputError: it cannot be written.
+    """
+    with fresh_directory(directory) as home:
+        save_model(captured.before, home / "before.onnx", captured.base_dir)
+        save_model(captured.after, home / "after.onnx", captured.base_dir)
+        (home / "feeds.npz").write_bytes(save_feeds(captured.feeds))
+        (home / "README.md").write_text("\n".join(_readme(captured, answer, tolerance)) + "\n", encoding="utf-8")
+
+
+def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[str]:
+    yield "# A rewrite that changes the numbers\n"
+    yield f"    {one_line(answer)}\n"
+    yield "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came for them. `feeds.npz` holds"
+    yield (
+        f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
+        if captured.made_up
+        else "the values that their inputs had in the run that differed."
+    )
+    yield f"\nIn this directory:\n\n    {compare_command('', tolerance)}\n"
+    yield verdict(captured, tolerance)
+
+
+def compare_command(directory: str, tolerance: Tolerance) -> str:
+    """The command line that compares the two parts."""
+    at = f"{directory.rstrip('/')}/" if directory else ""
+    words = ["gehost", "verify", f"{at}before.onnx", f"{at}after.onnx", "--feeds", f"{at}feeds.npz"]
+    for option, value in zip(("--rtol", "--atol"), tolerance, strict=True):
+        words += [] if value is None else [option, f"{value:g}"]
+    return shlex.join(words)
+
+
+def verdict(captured: Captured, tolerance: Tolerance) -> str:
+    """What comparing the match alone gives."""
+    try:
+        found = captured.compare(*tolerance)
+    except ModelError as error:
+        return f"The match does not run alone: {one_line(str(error))}"
+    if not found.equal:
+        return one_line(found.summary())
+    return (
+        f"{one_line(found.summary())}: alone the rewrite is right within the tolerance. The difference grows on the way to the "
+        "outputs, or comes from what follows: the clean-up, or a pass that edits by hand."
+    )
+
+
+def answer(bisection: Bisection, model: str) -> str:
+    """In one line, what changes the numbers."""
+    count = bisection.rewrites
+    if bisection.wrong is None:
+        return f"{model}: the numbers are right with all rewrites done"
+    if bisection.before_rewrites:
+        return f"{model}: the numbers are wrong without any rewrite: {bisection.before_rewrites} changes them"
+    captured = bisection.captured
+    if captured is None:
+        return f"{model}: the numbers are right with all rewrites done, and wrong after {_listed(bisection.by_hand)}"
+    nodes = _nodes(captured.nodes)
+    inside = f' in a body of "{captured.inside}"' if captured.inside else ""
+    also = f"; in the same step {_listed(bisection.by_hand)} edited by hand" if bisection.by_hand else ""
+    return (
+        f"{model}: rewrite {captured.number} of {count} changes the numbers: {captured.pass_name} ({captured.origin}) "
+        f"at {nodes}{inside}, which became {_nodes(captured.made) or 'nothing'}{also}"
+    )
+
+
+def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:
+    """The runs of a search, and where the reproducer is, line by line."""
+    for trial in bisection.trials:
+        yield _trial_line(trial)
+    yield f"{bisection.model_runs} model runs for {bisection.rewrites} rewrites"
+    captured = bisection.captured
+    if captured is not None:
+        yield f"the match alone: {verdict(captured, tolerance)}"
+        yield f"it is in {directory}: {compare_command(directory, tolerance)}"
+
+
+def _trial_line(trial: Trial) -> str:
+    done = "all rewrites" if trial.limit is None else f"{trial.limit} rewrites"
+    return one_line(f"{done}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
+
+
+@contextmanager
+def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
+    """While the block runs, a terminal shows the last trial that the function was told of."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("compiling") as status:
+        yield lambda trial: status.update(escape(_trial_line(trial)[:100]))
+
+
+def _nodes(nodes: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f'{op} "{label}"' for label, op in nodes)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)

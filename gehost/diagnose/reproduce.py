@@ -1,0 +1,101 @@
+"""``gehost compile --reproducer DIR``: a pass that fails leaves what it takes to see it fail again.
+
+That is the model as it was before the pass, with the types that the pass could see, the vendors' files, a switch file that
+turns all other passes off, and the command line. What earlier passes did is in the model, so the failure comes first and alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from gehost.diagnose.directory import fresh_directory
+from gehost.errors import GehostError, PassError, one_line
+from gehost.host.dumper import dump_proto
+from gehost.host.hookspecs import hookimpl
+from gehost.host.registry import PassSpec
+from gehost.host.vendors import PASSES_DIR
+from gehost.ir.external import external_tensors, nbytes
+from gehost.ir.graph import Graph
+from gehost.ir.save import save_model
+from gehost.options import HostOptions
+from gehost.stages import CustomPassStage
+
+_LARGEST = 1 << 24
+"""Bytes of a file beside a vendor's passes up to which it is copied."""
+
+
+class FailureKeeper:
+    """A plugin that writes a reproducer of the first pass, or stage hook, that fails."""
+
+    def __init__(self, directory: str, options: HostOptions) -> None:
+        self._directory = directory
+        self._options = options
+        self.told = ""
+        """What was written, or why nothing could be; "" when nothing failed."""
+
+    @hookimpl(tryfirst=True)
+    def gehost_pass_failed(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
+        if self.told:
+            return
+        try:
+            self._write(spec, graph, error)
+        except GehostError as problem:  # the failure of the pass is what matters
+            self.told = f"no reproducer: {problem}"
+
+    def _write(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
+        model = graph.model
+        typed = spec is not None and spec.stage is not CustomPassStage.kBeforeInferShape
+        proto = dump_proto(graph, 1) if typed else model.flush()
+        outside = sum(map(nbytes, external_tensors(proto)))
+        with fresh_directory(self._directory) as home:
+            save_model(proto, home / "model.onnx", model.base_dir)
+            roots, left_out = _copy_vendors(self._options.vendors, home)
+            switches = {"ALL": "off"} if spec is None else {"ALL": "off", spec.name: "on"}
+            text = json.dumps({"Switch": {"GraphFusion": switches}}, indent=2)
+            (home / "fusion_switch.json").write_text(text + "\n", encoding="utf-8")
+            (home / "README.md").write_text(_readme(str(error), replay_command(roots), left_out), encoding="utf-8")
+        weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
+        self.told = f"{self._directory} holds the model before it{weights}, the vendors' files and the command that replays it"
+
+
+def replay_command(roots: Sequence[str]) -> str:
+    """The command line that sees a pass fail again, inside the directory of the reproducer."""
+    vendors = [word for root in roots for word in ("--vendors", root)]
+    switches = ["--fusion-switch-file", "fusion_switch.json", "--no-cleanup"]
+    return shlex.join(["gehost", "compile", "model.onnx", "-o", "out.onnx", *vendors, *switches])
+
+
+def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path) -> tuple[list[str], list[str]]:
+    """Copy each vendor's passes; returns the directories of vendors and the files that were too large."""
+    copied: list[str] = []
+    left_out: list[str] = []
+
+    def ignored(directory: str, names: list[str]) -> list[str]:
+        large = [n for n in names if (p := Path(directory, n)).is_file() and p.stat().st_size > _LARGEST]
+        left_out.extend(str(Path(directory, name)) for name in large)
+        return [*large, *(name for name in names if name == "__pycache__")]
+
+    for number, root in enumerate(map(Path, roots), start=1):
+        name = "vendors" if number == 1 else f"vendors-{number}"
+        (home / name).mkdir()
+        copied.append(name)
+        for vendor in sorted(root.iterdir()):
+            if (vendor / PASSES_DIR).is_dir():
+                shutil.copytree(vendor / PASSES_DIR, home / name / vendor.name / PASSES_DIR, ignore=ignored)
+    return copied, left_out
+
+
+def _readme(error: str, command: str, left_out: Sequence[str]) -> str:
+    lines = [
+        "# A pass that fails\n",
+        f"    {one_line(error)}\n",
+        "In this directory, this fails in the same way:\n",
+        f"    {command}",
+    ]
+    lines += [f"\nNot copied, as it is large: `{one_line(path)}`" for path in left_out]
+    return "\n".join(lines) + "\n"

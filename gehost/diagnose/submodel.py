@@ -1,0 +1,143 @@
+"""A part of a live graph as a model of its own: what given tensors are computed by, from given others on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx
+
+from gehost.ir.graph import Graph, Node, Value, op_name
+from gehost.ir.model import Model
+from gehost.ir.types import encode_type
+
+
+def submodel(
+    model: Model, outputs: Sequence[tuple[str, Value]], inputs: Sequence[Value] = (), *, name: str = "part"
+) -> onnx.ModelProto:
+    """The nodes that compute ``outputs``, with their constants and the functions that they call.
+
+    The graph is only looked at; what was added to it and is not written to its protobuf yet is in the part all the same.
+    External data stays external: it is found where that of ``model`` is.
+
+    Args:
+        model: where the tensors are.
+        outputs: names of the part's outputs and the tensors that they give; an ``Identity`` gives those of another name.
+        inputs: tensors at which the walk back ends; they become the part's inputs, those that are read in the order given. So
+            does every input of the graph, or of an enclosing body, that is met on the way.
+        name: of the part's graph.
+    """
+    part = _Part(inputs)
+    part.walk(value for _, value in outputs)
+    proto = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.proto.opset_import)
+    graph = proto.graph
+    graph.name = name
+    for value in part.inputs():
+        graph.input.append(_declared(value.name, value))
+    if model.ir_version < 4:  # where initializers are inputs too
+        graph.input.extend(_declared(value.name, value) for value in part.constants)
+    _add_constants(graph, part.constants)
+    for node in part.nodes():
+        graph.node.append(node_proto(node))
+    for given, value in outputs:
+        if given != value.name or value in part.leaves or value in part.constants:
+            graph.node.add(op_type="Identity", input=[value.name], output=[given])
+        graph.output.append(_declared(given, value))
+    _add_functions(model, proto)
+    return proto
+
+
+class _Part:
+    """What lies between the tensors at which the walk ends and those at which it starts."""
+
+    def __init__(self, inputs: Iterable[Value]) -> None:
+        self._ends = dict.fromkeys(inputs)
+        self.leaves: dict[Value, None] = {}
+        self.constants: dict[Value, None] = {}
+        self._nodes: dict[Node, None] = {}
+
+    def walk(self, values: Iterable[Value]) -> None:
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            if value in self._ends:
+                self.leaves[value] = None
+            elif value.producer is not None:
+                if value.producer not in self._nodes:
+                    self._nodes[value.producer] = None
+                    stack.extend(_read_by(value.producer))
+            elif value.initializer is not None:
+                self.constants[value] = None
+            else:
+                self.leaves[value] = None
+
+    def inputs(self) -> list[Value]:
+        return [*(value for value in self._ends if value in self.leaves), *(v for v in self.leaves if v not in self._ends)]
+
+    def nodes(self) -> list[Node]:
+        """In an order in which they can run: no node of an enclosing graph reads what an inner one makes."""
+        return sorted(self._nodes, key=lambda node: (node.graph.depth, node.order))
+
+
+def _read_by(node: Node) -> list[Value]:
+    captured = [value for body in node.bodies for _, _, value in body.captured()]
+    inside = {graph for body in node.bodies for graph in (body, *body.subgraphs())}
+    return [*(value for value in node.inputs if value is not None), *(value for value in captured if value.graph not in inside)]
+
+
+def node_proto(node: Node) -> onnx.NodeProto:
+    """A copy of a node as it is now, bodies included."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node.proto)
+    bodies = [body for entry in copy.attribute for body in ([entry.g] if entry.HasField("g") else entry.graphs)]
+    for body, written in zip(node.bodies, bodies, strict=True):
+        if body.dirty or body.subgraphs():
+            _write_body(body, written)
+    return copy
+
+
+def _write_body(body: Graph, written: onnx.GraphProto) -> None:
+    """Bring the copy of a body in line with its index."""
+    del written.node[:], written.initializer[:], written.sparse_initializer[:], written.value_info[:]
+    written.node.extend(node_proto(node) for node in body.nodes)
+    _add_constants(written, (value for value in body.values.values() if value.initializer is not None))
+
+
+def _add_constants(graph: onnx.GraphProto, values: Iterable[Value]) -> None:
+    for value in values:
+        tensor = value.initializer
+        if isinstance(tensor, onnx.SparseTensorProto):
+            graph.sparse_initializer.append(tensor)
+        elif tensor is not None:
+            graph.initializer.append(tensor)
+
+
+def _declared(name: str, value: Value) -> onnx.ValueInfoProto:
+    known = value.type
+    return onnx.ValueInfoProto(name=name, type=None if known is None else encode_type(known))
+
+
+def _add_functions(model: Model, proto: onnx.ModelProto) -> None:
+    """Add the bodies of the operators that are called, and import the domains that are needed."""
+    found: dict[str, onnx.FunctionProto] = {}
+    domains: set[str] = set()
+    pending: list[onnx.NodeProto] = list(proto.graph.node)
+    while pending:
+        node = pending.pop()
+        domains.add("" if node.domain == "ai.onnx" else node.domain)
+        for entry in node.attribute:
+            for body in [entry.g] if entry.HasField("g") else entry.graphs:
+                pending.extend(body.node)
+        op = op_name(node.domain, node.op_type, node.overload)
+        function = model.function(op)
+        if function is not None and op not in found:
+            found[op] = function
+            pending.extend(function.node)
+    proto.functions.extend(found[op] for op in sorted(found))
+    imported = {entry.domain for entry in proto.opset_import}
+    for function in proto.functions:
+        for entry in function.opset_import:
+            if entry.domain not in imported:
+                imported.add(entry.domain)
+                proto.opset_import.add(domain=entry.domain, version=entry.version)
+    for domain in sorted(domains - imported - {""}):
+        proto.opset_import.add(domain=domain, version=model.opset(domain) or 1)
