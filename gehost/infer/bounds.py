@@ -2,8 +2,9 @@
 
 ONNX's inference writes every dimension out. ``Concat(s, s)`` over a shape doubles what it propagates, and forty in a row
 take a terabyte; so do ranks that come from the length of a vector, and ``Gather(x, x)``. A ``Slice`` with a step beyond
-32 bits makes it count in circles. Bounds are cheap to tell beforehand. A node of which no good bound is known is left out
-here; node by node inference, which sees the types and propagates nothing, has its turn later.
+32 bits makes it count in circles, and a ``Split`` with more outputs than it says ends the process. Bounds are cheap to tell
+beforehand. A node of which no good bound is known is left out here; node by node inference, which sees the types and
+propagates nothing, has its turn later.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GROWING = frozenset({"Concat", "ConstantOfShape", "Expand", "Gather", "GatherND"
 """Operators whose results may have more elements or dimensions than all of their inputs."""
 _PROPAGATING = frozenset({"Add", "Cast", "Concat", "Gather", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"})
 """What inference computes with the elements of, writing out as many as there are stated to be."""
-WATCHED = GROWING | {"Slice"}
+WATCHED = GROWING | {"Slice", "Split"}
 _LARGEST_STEP = 2**31
 
 
@@ -66,6 +67,13 @@ def grows_too_much(op: str, shapes: Iterable[tuple[object, ...] | None]) -> bool
     )
 
 
+def says_too_few_outputs(node: onnx.NodeProto) -> bool:
+    """Whether a ``Split`` has more outputs than its ``num_outputs``, past which ONNX's inference writes all the same."""
+    return node.op_type == "Split" and any(
+        attribute.name == "num_outputs" and attribute.i < len(node.output) for attribute in node.attribute
+    )
+
+
 def _in_graph(graph: onnx.GraphProto, outer: _Scope) -> None:
     scope = ChainMap({}, outer)
     for info in (*graph.value_info, *graph.output, *graph.input):
@@ -87,6 +95,7 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
         if (
             bound.rank > MOST
             or (node.op_type in _PROPAGATING and all(one.rank <= 1 for one in inputs) and _is_long(*inputs, bound))
+            or says_too_few_outputs(node)
             or (node.op_type == "Slice" and len(inputs) > 4 and not _is_small(inputs[4].constant))
         ):
             node.op_type += " that ONNX does not know"

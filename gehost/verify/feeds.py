@@ -31,6 +31,7 @@ import onnx.helper
 import onnx.numpy_helper
 
 from gehost.errors import UsageError
+from gehost.infer.bounds import leave_out
 from gehost.verify.sizes import Dims, Sizes
 
 if TYPE_CHECKING:
@@ -279,6 +280,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             lean.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     if lean.functions:
         lean = onnx.inliner.inline_local_functions(lean)
+    leave_out(lean)
     try:
         return onnx.shape_inference.infer_shapes(lean, data_prop=True)
     except onnx.shape_inference.InferenceError:

@@ -12,6 +12,7 @@ from gehost.infer.bounds import grows_too_much, leave_out
 from gehost.infer.local import Inferrer
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
+from gehost.verify import make_feeds
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]> '
 MODELS = Path(__file__).parents[1] / "models"
@@ -85,6 +86,19 @@ def test_gather_adds_ranks():
 def test_slices_in_steps_beyond_32_bits(step, out):
     text = f"<int64[1] a = {{0}}, int64[1] b = {{4}}, int64[1] d = {{{step}}}> {{ y = Slice(x, a, b, a, d) }}"
     assert left_out(f"g (float[4] x) => (float[N] y) {text}") == out
+
+
+@pytest.mark.parametrize(("said", "out"), [(3, []), (2, []), (1, ["y"]), (0, ["y"]), (-1, ["y"])])
+def test_a_split_with_more_outputs_than_it_says(said, out):
+    """ONNX's inference writes past its own list, and ends the process."""
+    text = f"g (float[4] x) => (float[N] y, float[M] z) {{ y, z = Split <axis = 0, num_outputs = {said}> (x) }}"
+    assert left_out(text) == out
+    proto = onnx.parser.parse_model(HEAD + text)
+    model = Model(proto)
+    if out:
+        assert infer_model(model, Inferrer(model, OpRegistry())) is None
+        assert Inferrer(model, OpRegistry()).node(next(model.graph.nodes)) == (None, None)
+        assert make_feeds(proto).keys() == {"x"}
 
 
 def test_a_node_that_is_left_out_is_inferred_on_its_own():
