@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Outputs = dict[str, Array]
 
 _MAX_TRIES = 250
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, where sizes are tried beyond the small ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +213,8 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
     blank: tuple[Ties, int, Feeds, Outputs] | None = None
     first_error = None
     for ties, variant in itertools.islice(_attempts(maker.shapes), _MAX_TRIES):
+        if variant >= 3 and maker.elements(variant, ties) > _MOST_ELEMENTS:
+            continue
         feeds = maker.make(seed, variant, ties)
         try:
             outputs = model.run(feeds)
@@ -229,7 +233,7 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
     runs = {variant: (feeds, outputs)}
     start = variant - variant % 3
     for other in range(start, start + 3 if maker.shapes else start):
-        if other == variant:
+        if other == variant or (other >= 3 and maker.elements(other, ties) > _MOST_ELEMENTS):
             continue
         feeds = maker.make(seed, other, ties)
         try:

@@ -80,6 +80,11 @@ class FeedMaker:
         """The dimensions of each input; an unnamed one is a symbol of its own."""
         return [spec.dims for spec in self._inputs]
 
+    def elements(self, variant: int, ties: Mapping[str, Sequence[str]]) -> int:
+        """How many elements the values have together that ``make`` would give."""
+        sizes = Sizes(self.shapes, variant, ties)
+        return sum(math.prod(sizes[dim] for dim in dims) for dims in self.shapes)
+
     def make(self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None) -> dict[str, Array]:
         """Make a value for every input that has no initializer; the arguments are those of ``Sizes``."""
         sizes = Sizes(self.shapes, variant, ties or {})

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -269,6 +270,22 @@ def test_no_inputs_is_one_feed() -> None:
 )
 def test_hidden_relations_between_sizes_are_found(text: str) -> None:
     assert compare(parse(text), parse(text)).equal
+
+
+def test_sizes_that_are_tried_stay_small() -> None:
+    """Four axes of some 224 would be 10 GB."""
+    made: list[int] = []
+
+    class Watched(Runner):
+        def run(self, feeds: Any) -> Any:
+            made.append(sum(array.size for array in feeds.values()))
+            return super().run(feeds)
+
+    text = "g (float[a, b, c, d] x) => (float[k] y) { s = Constant <value = int64[1] {7}> () y = Reshape(x, s) }"
+    with pytest.raises(ModelError, match="give --feeds"):
+        find_feeds(Watched(parse(text)))
+    assert len(made) > 10
+    assert max(made) <= 1 << 22
 
 
 def test_a_runner_is_not_loaded_again() -> None:
