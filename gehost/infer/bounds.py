@@ -67,10 +67,10 @@ def grows_too_much(op: str, shapes: Iterable[tuple[object, ...] | None]) -> bool
     )
 
 
-def says_too_few_outputs(node: onnx.NodeProto) -> bool:
-    """Whether a ``Split`` has more outputs than its ``num_outputs``, past which ONNX's inference writes all the same."""
+def miscounts_outputs(node: onnx.NodeProto) -> bool:
+    """Whether a ``Split`` says another number of outputs than it has, which ONNX's inference believes beyond all memory."""
     return node.op_type == "Split" and any(
-        attribute.name == "num_outputs" and attribute.i < len(node.output) for attribute in node.attribute
+        attribute.name == "num_outputs" and attribute.i != len(node.output) for attribute in node.attribute
     )
 
 
@@ -95,7 +95,7 @@ def _in_nodes(nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
         if (
             bound.rank > MOST
             or (node.op_type in _PROPAGATING and all(one.rank <= 1 for one in inputs) and _is_long(*inputs, bound))
-            or says_too_few_outputs(node)
+            or miscounts_outputs(node)
             or (node.op_type == "Slice" and len(inputs) > 4 and not _is_small(inputs[4].constant))
         ):
             node.op_type += " that ONNX does not know"

@@ -10,7 +10,7 @@ import onnx
 import onnx.shape_inference
 
 from gehost.errors import GehostError, VendorError, described
-from gehost.infer.bounds import grows_too_much, says_too_few_outputs
+from gehost.infer.bounds import grows_too_much, miscounts_outputs
 from gehost.infer.contents import Contents, refine
 from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
@@ -134,7 +134,7 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else schema_at(domain, op_type, version)
-        if schema is None or grows_too_much(op, map(_shape_of, types)) or says_too_few_outputs(proto):
+        if schema is None or grows_too_much(op, map(_shape_of, types)) or miscounts_outputs(proto):
             return (None,) * len(proto.output)
         imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
         said = _ask_onnx(schema, proto, types, arrays, imports)

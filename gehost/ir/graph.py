@@ -39,7 +39,7 @@ from gehost.ir.edits import (
     write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
-from gehost.ir.node import Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
+from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ __all__ = [
 
 CONSTANTS_OF_ALL_TYPES = 9
 """The opset since which a ``Constant`` node may be of other element types than floats."""
-GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 class Graph:
@@ -205,11 +204,7 @@ class Graph:
         encoded = attributes
         if isinstance(encoded, Mapping):
             encoded = [encode_attribute(key, value) for key, value in encoded.items()]
-        node = self.add_like(NodeTemplate.of(op, encoded, metadata or {}), inputs, outputs, name=name, after=after)
-        if any(attribute.type in GRAPH_KINDS for attribute in encoded):
-            self.model.index_bodies(node)
-            use_inputs(node)
-        return node
+        return self.add_like(NodeTemplate.of(op, encoded, metadata or {}), inputs, outputs, name=name, after=after)
 
     def add_like(
         self,
@@ -249,6 +244,8 @@ class Graph:
         journal.record(undo_add_node, node)
         connect(node, inputs, values)
         link(self, node, after)
+        if template.has_bodies:
+            self.model.index_bodies(node)
         use_inputs(node)
         return node
 
@@ -263,12 +260,10 @@ class Graph:
     def remove_nodes(self, nodes: Sequence[Node]) -> None:
         """Remove nodes whose outputs nobody else reads; their bodies go with them.
 
-        Args:
-            nodes: in topological order.
-
         Raises:
             GehostError: an output is still read, or a node is not in this graph; none is removed.
         """
+        nodes = sorted(nodes, key=by_order)
         for node in nodes:
             self._own(node)
         journal, values = self.model.journal, self.values

@@ -20,6 +20,8 @@ from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, t
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
+GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
@@ -248,11 +250,13 @@ class NodeTemplate(NamedTuple):
         op: the operator's name.
         content: a serialized ``NodeProto`` without name, inputs and outputs.
         blank: which of its ``metadata_props`` each node fills in by itself.
+        has_bodies: whether attributes are graphs.
     """
 
     op: str
     content: bytes
     blank: int | None = None
+    has_bodies: bool = False
 
     @classmethod
     def of(
@@ -267,4 +271,5 @@ class NodeTemplate(NamedTuple):
             proto.overload = spelling.overload
         for key, text in metadata.items():
             proto.metadata_props.add(key=key, value=text)
-        return cls(spelling.op, proto.SerializeToString(), None if blank is None else list(metadata).index(blank))
+        place = None if blank is None else list(metadata).index(blank)
+        return cls(spelling.op, proto.SerializeToString(), place, any(entry.type in GRAPH_KINDS for entry in attributes))

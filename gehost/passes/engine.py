@@ -229,10 +229,12 @@ def _rewrite(
         made = as_graph(replacement(matched))
         if journal.mark() != mark:
             raise _edited()
-        return context.replace(*place(matched, made))
-    except Refused as refused:
-        context.refuse(node, str(refused))
-        return None
+        region, made = place(matched, made)
+        try:
+            return context.replace(region, made)
+        except Refused as refused:
+            context.refuse(node, str(refused))
+            return None
     except BaseException as error:
         blamed = _blamed(context, hook, node, error)
         if blamed is error:

@@ -99,7 +99,11 @@ class Bind:
 
         def place(position: int) -> bool:
             if position == count:
-                return then(binding)
+                saved = dict(binding.attributes) if self._binds_attributes else None
+                holds = then(binding)
+                if not holds and saved is not None:
+                    binding.attributes = saved
+                return holds
             for slot, is_free in enumerate(free):
                 if is_free and _holds(operands[position], inputs[slot], values):
                     free[slot] = False

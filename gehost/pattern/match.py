@@ -161,7 +161,8 @@ class MatchResult:
         for op, node in zip(self._source.ops, self._binding.nodes, strict=True):
             if node is None or len(node.outputs) > len(op.outputs):
                 closed = False
-        return Region(self._binding.graph, self.inputs, self.outputs, self.GetMatchedNodes(), closed)
+        nodes = sorted((node for node in self._binding.nodes if node is not None), key=by_order)  # rewrites may move nodes
+        return Region(self._binding.graph, self.inputs, self.outputs, nodes, closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""

@@ -24,7 +24,7 @@ _MOST_STEPS = 500
 Source: TypeAlias = int | tuple[str, str]
 """The position of an earlier step, or name and operator of an original node."""
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 class Step(NamedTuple):
@@ -72,6 +72,15 @@ def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
     if not steps:
         return ""
     return _encode([*steps, list(direct)]) if len(steps) <= _MOST_STEPS else _cut(nodes)
+
+
+def _encode(steps: Sequence[object]) -> str:
+    return as_text(_ENCODER.encode(steps))
+
+
+def as_text(written: str) -> str:
+    """JSON as UTF-8 can hold it: half a pair, which JSON can spell and a file brought, stays spelled."""
+    return written if written.isascii() else written.encode(errors="backslashreplace").decode()
 
 
 def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:

@@ -8,7 +8,7 @@ from json.encoder import encode_basestring
 from typing import NamedTuple
 
 from gehost.ir.graph import Node
-from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, carried, history_of
+from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, as_text, carried, history_of
 
 
 class Provenance(NamedTuple):
@@ -64,4 +64,4 @@ def _or_own(listed: list[str] | None, own: str) -> list[str]:
 
 def _as_json(texts: Iterable[str]) -> str:
     """What ``json.dumps(list(texts), ensure_ascii=False)`` gives, in a fraction of its time."""
-    return f"[{', '.join(map(encode_basestring, texts))}]"
+    return as_text(f"[{', '.join(map(encode_basestring, texts))}]")

@@ -88,9 +88,9 @@ def test_slices_in_steps_beyond_32_bits(step, out):
     assert left_out(f"g (float[4] x) => (float[N] y) {text}") == out
 
 
-@pytest.mark.parametrize(("said", "out"), [(3, []), (2, []), (1, ["y"]), (0, ["y"]), (-1, ["y"])])
-def test_a_split_with_more_outputs_than_it_says(said, out):
-    """ONNX's inference writes past its own list, and ends the process."""
+@pytest.mark.parametrize(("said", "out"), [(2, []), (1, ["y"]), (0, ["y"]), (-1, ["y"]), (3, ["y"]), (1 << 40, ["y"])])
+def test_a_split_with_another_number_of_outputs_than_it_says(said, out):
+    """ONNX's inference writes past its own list, which ends the process, or takes all memory."""
     text = f"g (float[4] x) => (float[N] y, float[M] z) {{ y, z = Split <axis = 0, num_outputs = {said}> (x) }}"
     assert left_out(text) == out
     proto = onnx.parser.parse_model(HEAD + text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -427,3 +428,21 @@ def test_below_ir_version_4_a_new_constant_is_a_node(ir, is_node):
     assert (added.numpy().tolist(), str(added.type), added.is_constant) == ([1, 2], "int32[2]", True)
     assert (added.producer is not None and added.producer.op == "Constant") is is_node
     assert ("added" in {tensor.name for tensor in model.flush().graph.initializer}) is not is_node
+
+
+def test_nodes_are_removed_together_in_whatever_order_they_are_given(describe):
+    model = load("g (float[2] x) => (float[2] o) { a = Relu(x) b = Abs(a) c = Neg(b) d = Sigmoid(x) o = Exp(x) }")
+    graph, before = model.graph, describe(model)
+    nodes = graph.nodes_of("Relu", "Abs", "Neg", "Sigmoid")
+    for given in itertools.permutations(nodes):
+        mark = model.mark()
+        listed = list(given)
+        graph.remove_nodes(listed)
+        assert [node.op for node in graph.nodes] == ["Exp"]
+        listed.clear()
+        model.undo(mark)
+        model.check()
+        assert describe(model) == before
+    with pytest.raises(GehostError, match="still read"):
+        graph.remove_nodes([node for node in nodes if node.op != "Neg"])
+    assert describe(model) == before

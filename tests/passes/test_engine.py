@@ -23,6 +23,7 @@ from gehost import (
     es,
 )
 from gehost.passes.engine import as_graph
+from gehost.rewrite.lower import Refused
 from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -538,3 +539,12 @@ def test_an_operator_of_another_domain_is_named_with_it() -> None:
     model = CHAIN.replace("Relu(x)", "acme.Foo(x)").replace('["" : 17]', '["" : 17, "acme" : 1]')
     _, record = run_pass(model, decomposer("acme::Foo", lambda node: unary("Abs")))
     assert record.matched == 1
+
+
+@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
+def test_what_the_rewriter_raises_is_no_refusal_where_a_hook_raises_it(hook: str) -> None:
+    def fail(self: Any, match: Any) -> Any:
+        raise Refused("far: too far")
+
+    with pytest.raises(PassError, match=rf"^Raises \(.*\): {hook} at node .* Refused: far: too far$"):
+        run_pass(CHAIN, type("Raises", (ReluToSigmoid,), {hook: fail, "__module__": __name__}))

@@ -8,12 +8,14 @@ import pytest
 
 from gehost import es
 from gehost.es.graph import EsGraphBuilder
+from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.build import build_source
 from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import Pattern, PatternMatcher
 from gehost.pattern.rule import ANY, Constraint, Kind
+from gehost.testing import parse
 
 
 def matmul_add(a, b, c):
@@ -353,3 +355,26 @@ def test_a_commuting_reader_is_reached_through_any_operand(find):
     text = "g (float[2] x, float[2] z) => (float[2] y, float[2] u, float[2] v) { n = Neg(x) y = Add(z, n) u = Add(x, z) v = Add(z, z) }"
     pattern, graph = compiled(find, lambda x, z: es.Commutative(es.Neg(x) + z), text, 2)
     assert [node.label for node in pattern.candidates(graph)[0]] == ["y"]
+
+
+def test_a_variable_of_one_order_of_operands_is_free_in_the_next():
+    """In the first order that is tried the variable gets the first Elu's alpha, which then does not lead on."""
+    model = Model(
+        parse(
+            """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {
+                r = Relu(x) p = Elu <alpha = 1.0> (r) q = Elu <alpha = 2.0> (x) y = Add(p, q) }"""
+        )
+    )
+    builder = EsGraphBuilder("p")
+    x, z = builder.CreateInputs(2)
+    first = es.Elu(x)
+    graph = builder.BuildAndReset([es.Commutative(es.Add(first, es.Elu(es.Relu(z))))])
+    source = build_source(graph, [], PatternMatcherConfig(), model, OpRegistry())
+    place = source.nodes.index(first.GetProducer())
+    alpha = (Constraint("alpha", Kind.BIND, "v"),)
+    source = dataclasses.replace(
+        source, ops=tuple(dataclasses.replace(op, constraints=alpha) if op.index == place else op for op in source.ops)
+    )
+    binding, _ = CompiledPattern(source).match_at(model.graph.values["y"].producer)
+    assert binding is not None
+    assert binding.attributes == {"v": 2.0}

@@ -42,3 +42,14 @@ def test_of_original_nodes_of_one_operator_the_operator_is_not_made_up():
         graph.set_metadata(four, key, text)
     (step,) = steps_of(four, four.metadata)
     assert step.sources == (("one", ""), ("two", ""), ("three", ""))
+
+
+def test_half_a_pair_that_a_file_spells_stays_spelled():
+    graph = graph_of(TEXT)
+    one, two, three, _ = graph.nodes
+    for key, text in {"gehost.pass": "P", "gehost.origin_nodes": r'["\ud800"]', "gehost.origin_types": '["Relu"]'}.items():
+        graph.set_metadata(one, key, text)
+    for key, text in Author("Q").metadata(provenance([one, two])).items():
+        graph.set_metadata(three, key, text)
+    assert three.metadata["gehost.origin_nodes"] == r'["\ud800", "two"]'
+    assert [step.node for step in steps_of(three, three.metadata)] == ["one", "three"]

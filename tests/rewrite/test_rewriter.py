@@ -11,16 +11,18 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import es
+from gehost import Pattern, PatternMatcher, es
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.ge import NodeIo
+from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.rewrite.transaction import MAX_GENERATIONS
+from gehost.testing import parse
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y) { t = MatMul(x, w) y = Add(t, b) }"
 
@@ -314,7 +316,7 @@ def test_two_runs_give_equal_bytes(rewriting):
 
 SCRIPT = """
 import sys, onnx
-from gehost import es
+from gehost import Pattern, PatternMatcher, es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
@@ -375,3 +377,56 @@ def test_parameters_tell_operators_apart_that_read_the_same(rewriting):
         2,
     )
     work.assert_equal()
+
+
+def reading(*names: str) -> onnx.GraphProto:
+    """A body that negates outer tensors."""
+    nodes = [onnx.helper.make_node("Neg", [name], [f"negative_{name}"]) for name in names]
+    output = onnx.helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.FLOAT, [2])
+    return onnx.helper.make_graph(nodes, "body", [], [output])
+
+
+def test_a_body_in_a_replacement_reads_what_stands_around_it():
+    """After it a body alone reads "t", which must not go as dead."""
+    model = Model(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) { t = Tanh(x) a = Relu(x) y = Abs(a) }""")
+    )
+    graph, builder = model.graph, EsGraphBuilder("r")
+    builder.CreateInput(0)
+    branches = es.If(builder.CreateConst(np.array(True)), then_branch=reading("x"), else_branch=reading("t"))
+    rewriter = Rewriter(model, OpRegistry(), Author("P"))
+    rewriter.shape_proven = True
+    region = Region(graph, [graph.values["x"]], [graph.values["y"]], graph.nodes_of("Relu", "Abs"))
+    before = model.proto.SerializeToString()
+    mark = model.mark()
+    (made,) = rewriter.replace(region, builder.BuildAndReset([branches]))
+    assert [body.name for body in made.bodies] == ["body", "body"]
+    assert sorted(made.attrs) == ["else_branch", "then_branch"]
+    assert [reader.op for reader, _ in graph.values["t"].uses] == ["Neg"]
+    model.check()
+    model.undo(mark)
+    model.check()
+    assert not graph.values["t"].uses
+    assert model.flush().SerializeToString() == before
+
+
+def test_a_region_is_in_order_also_where_a_rewrite_moved_its_nodes():
+    """Two matches were found and looked at; replacing the first moves a node of the second behind its other one."""
+    model = Model(
+        parse("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x, float[2] z) => (float[2] b, float[2] r, float[2] s) {
+            a = Relu(x) r = Abs(a) s = Neg(z) b = Sigmoid(z) }""")
+    )
+    found = [next(iter(PatternMatcher(both(*ops), model))) for ops in ((es.Relu, es.Sigmoid), (es.Abs, es.Neg))]
+    assert [[node.op for node in match.GetMatchedNodes()] for match in found] == [["Relu", "Sigmoid"], ["Abs", "Neg"]]
+    rewriter = Rewriter(model, OpRegistry(), Author("P"))
+    for match, ops in zip(found, ((es.Exp, es.Tanh), (es.Exp, es.Tanh)), strict=True):
+        rewriter.replace(match.region(), both(*ops).graph)
+    model.check()
+
+
+def both(first, second):
+    builder = EsGraphBuilder("p")
+    x, z = builder.CreateInputs(2)
+    return Pattern(builder.BuildAndReset([first(x), second(z)]))
