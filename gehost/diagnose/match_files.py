@@ -42,7 +42,7 @@ def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[s
     yield (
         f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
         if captured.made_up
-        else "the values that their inputs had in the run that differed."
+        else "the values that their inputs had in the run that differed, or in the first where the whole model does not load."
     )
     yield f"\nIn this directory:\n\n    {compare_command('', tolerance)}\n"
     yield verdict(captured)
