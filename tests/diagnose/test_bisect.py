@@ -324,6 +324,21 @@ def test_a_clean_up_that_is_wrong_after_a_right_rewrite_is_told(
     assert told in Path("m.bisect/README.md").read_text()
 
 
+def test_a_hook_that_spoils_what_a_right_rewrite_made_is_a_suspect(vendors: Any) -> None:
+    small(vendors, body="a = Exp(x) b = Relu(a) y = Neg(b)", new="Abs")
+    hook = """
+@hookimpl
+def gehost_after_origin_graph_optimize(graph):
+    if graph.nodes_of("Abs"):
+        graph.set_input(graph.nodes_of("Neg")[0], 0, graph.inputs[0])
+"""
+    vendors.write("acme/b.py", hook)
+    found = bisect("m.onnx", vendors.host().options)
+    assert found.captured is not None
+    assert found.captured.right_alone
+    assert found.suspects == ("gehost_after_origin_graph_optimize of plugin acme/b",)
+
+
 def test_keep_going_has_no_same_rewrites(vendors: Any) -> None:
     with pytest.raises(UsageError, match="keep_going"):
         bisect("m.onnx", vendors.host(keep_going=True).options)
