@@ -72,7 +72,10 @@ class FailureKeeper:
             switches = {"ALL": "off"} if spec is None else {"ALL": "off", spec.name: "on"}
             text = json.dumps({"Switch": {"GraphFusion": switches}}, indent=2)
             (home / "fusion_switch.json").write_text(text + "\n", encoding="utf-8")
-            (home / "README.md").write_text(_readme(str(error), replay_command(roots), left_out), encoding="utf-8")
+            notes = [f"Not copied, as it {why}: `{one_line(path)}`" for path, why in left_out]
+            hooks = [told for told in self._problems if told.startswith("plugin ")]
+            notes += [f"This failed too, and ends the replay before the pass; take it out first: `{one_line(t)}`" for t in hooks]
+            (home / "README.md").write_text(_readme(str(error), replay_command(roots), notes), encoding="utf-8")
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
         self.told = f"{self._directory} holds the model before it{weights}, the vendors' files and the command that replays it"
 
@@ -112,7 +115,7 @@ def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path, unloaded:
     return copied, left_out
 
 
-def _readme(error: str, command: str, left_out: Sequence[tuple[str, str]]) -> str:
+def _readme(error: str, command: str, notes: Sequence[str]) -> str:
     lines = [
         "# A pass that fails\n",
         f"    {one_line(error)}\n",
@@ -121,5 +124,5 @@ def _readme(error: str, command: str, left_out: Sequence[tuple[str, str]]) -> st
         f"\nOf the vendors, the directories `{PASSES_DIR}` are here. Files that a pass reads elsewhere are not copied, nor are",
         "installed plugins: where the failure hangs on them, they have to be there too.",
     ]
-    lines += [f"\nNot copied, as it {why}: `{one_line(path)}`" for path, why in left_out]
+    lines += [f"\n{note}" for note in notes]
     return "\n".join(lines) + "\n"

@@ -138,6 +138,14 @@ def test_vendor_files_that_did_not_load_are_left_out_so_that_the_replay_fails_as
     assert (again, "ZeroDivisionError" in said) == (5, True)
 
 
+def test_the_readme_tells_of_a_hook_that_ends_the_replay(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(vendors, "1 / 0")
+    vendors.write("ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n")
+    compiled(capsys, "--keep-going", "--reproducer", "again")
+    told = "This failed too, and ends the replay before the pass; take it out first: `plugin ccme/c ("
+    assert told in Path("again/README.md").read_text()
+
+
 def test_the_readme_says_that_files_elsewhere_are_not_copied(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
     failing(vendors, "1 / 0")
     vendors.write_raw("bcme/table.txt", "")
