@@ -26,7 +26,10 @@ from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.context import PassRecord, Rewrite
+from gehost.stages import CustomPassStage
 from gehost.verify import Baseline, Verification
+
+_BEFORE_CLEAN_UP = (CustomPassStage.kBeforeInferShape.name, CustomPassStage.kAfterInferShape.name)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,14 @@ class Bisection:
         """What else may have changed the numbers in this step."""
         hand = [f"{name}, which edited by hand in the same step" for name in self.by_hand]
         hooks = () if self.wrong is None else self.wrong.hooks
-        unsettled = self.wrong is not None and self.wrong.cleanup and self.uncleaned is None
+        unsettled = self.clean_up_follows and self.uncleaned is None
         return (*hand, *hooks, *(["the clean-up, which no run was left to settle: try --no-cleanup"] if unsettled else []))
+
+    @property
+    def clean_up_follows(self) -> bool:
+        """Whether the clean-up met what the rewrite made; that of a later stage comes after it."""
+        cleaned = self.wrong is not None and self.wrong.cleanup
+        return cleaned and self.captured is not None and self.captured.stage in _BEFORE_CLEAN_UP
 
 
 @dataclass
@@ -233,7 +242,7 @@ def bisect(
         pass
     captured = capture.captured().with_values(baseline.runs[_worst_feed(wrong.found)][0]).compared(rtol, atol)
     found = Bisection(watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes)
-    if captured.right_alone and wrong.cleanup and found.model_runs + 1 <= math.log2(watch.done) + 3:
+    if captured.right_alone and found.clean_up_follows and found.model_runs + 1 <= math.log2(watch.done) + 3:
         uncleaned = compiles.trial(baseline, limit, cleanup=False)
         return replace(found, trials=tuple(compiles.trials), uncleaned=uncleaned)
     return found
