@@ -7,22 +7,29 @@ the model with k - 1 rewrites is right and that with k is wrong, also where seve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 from gehost.diagnose.capture import Capture, Captured
 from gehost.errors import UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
+from gehost.host.plugins import installed_plugins
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
+from gehost.host.vendors import find_vendor_files
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.context import PassRecord, Rewrite
+from gehost.stages import CustomPassStage
 from gehost.verify import Baseline, Verification
+
+_BEFORE_CLEAN_UP = (CustomPassStage.kBeforeInferShape.name, CustomPassStage.kAfterInferShape.name)
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,8 @@ class Trial:
     """Of rewrites; None for the whole compile."""
     found: Verification
     cleanup: bool = True
+    hooks: tuple[str, ...] = ()
+    """Stage hooks that changed the graph, with the plugins that have them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Bisection:
     wrong: Trial | None = None
     captured: Captured | None = None
     """The rewrite that ``wrong`` has and the last right model has not."""
+    uncleaned: Trial | None = None
+    """``wrong`` without the clean-up, where the rewrite alone is right and one more run was to be had."""
     by_hand: tuple[str, ...] = ()
     """Passes that in this step, too, changed the graph without ``Replace``."""
     before_rewrites: str = ""
@@ -57,14 +68,33 @@ class Bisection:
         """How often a compiled model, or the part of it before the match, was run on the inputs."""
         return len(self.trials) + self.probes
 
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """What else may have changed the numbers in this step."""
+        hand = [f"{name}, which edited by hand in the same step" for name in self.by_hand]
+        hooks = () if self.wrong is None else self.wrong.hooks
+        unsettled = self.clean_up_follows and self.uncleaned is None
+        return (*hand, *hooks, *(["the clean-up, which no run was left to settle: try --no-cleanup"] if unsettled else []))
+
+    @property
+    def clean_up_follows(self) -> bool:
+        """Whether the clean-up met what the rewrite made; that of a later stage comes after it."""
+        cleaned = self.wrong is not None and self.wrong.cleanup
+        return cleaned and self.captured is not None and self.captured.stage in _BEFORE_CLEAN_UP
+
 
 @dataclass
 class _Watch:
-    """Counts rewrites, and notes the passes that edit in other ways."""
+    """Counts rewrites, and notes the passes that edit in other ways, and the stages whose hooks do."""
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
     """Name and place of each such pass; rewrites done before it and after it."""
+    modules: list[ModuleType] = field(default_factory=list[ModuleType])
+    """Of the vendors."""
+    hooks: list[str] = field(default_factory=list[str])
+    """Stage hooks in which some plugin changed the graph."""
+    _stage: tuple[str, int] = ("", 0)
     _before: tuple[int, int] = (0, 0)
     _rewriting: int = 0
     _mark: int = 0
@@ -87,6 +117,32 @@ class _Watch:
         mark, done = self._before
         if record.status == "done" and graph.model.mark() - mark > self._rewriting:
             self.by_hand.append((f"{spec.name} ({spec.origin})", done, self.done))
+
+    @hookimpl
+    def gehost_collect_passes(self, module: ModuleType) -> None:
+        self.modules.append(module)
+
+    @hookimpl(tryfirst=True)
+    def gehost_before_infershape(self, graph: Graph) -> None:
+        self._stage = "gehost_before_infershape", graph.model.mark()
+
+    @hookimpl(tryfirst=True)
+    def gehost_after_infershape(self, graph: Graph) -> None:
+        self._stage = "gehost_after_infershape", graph.model.mark()
+
+    @hookimpl(tryfirst=True)
+    def gehost_after_builtin_fusion_pass(self, graph: Graph) -> None:
+        self._stage = "gehost_after_builtin_fusion_pass", graph.model.mark()
+
+    @hookimpl(tryfirst=True)
+    def gehost_after_origin_graph_optimize(self, graph: Graph) -> None:
+        self._stage = "gehost_after_origin_graph_optimize", graph.model.mark()
+
+    @hookimpl(tryfirst=True)
+    def gehost_stage_finished(self, graph: Graph) -> None:
+        hook, mark = self._stage
+        if graph.model.mark() > mark:
+            self.hooks.append(hook)
 
     def step(self, number: int) -> tuple[str, ...]:
         """The passes that may have edited by hand between rewrite ``number`` - 1 and ``number``."""
@@ -113,16 +169,23 @@ class _Compiles:
 
     def trial(self, baseline: Baseline, limit: int | None, watch: _Watch | None = None, *, cleanup: bool = True) -> Trial:
         """Compile, run and compare once."""
-        with self.compiled(watch or _Watch(), limit, cleanup=cleanup) as model:
+        watch = watch or _Watch()
+        with self.compiled(watch, limit, cleanup=cleanup) as model:
             found = baseline.against(model.flush(), base_dir=model.base_dir)
-        trial = Trial(limit, found, cleanup)
+        trial = Trial(limit, found, self._options.cleanup and cleanup, self._named(watch))
         self.trials.append(trial)
         self._tell(trial)
         return trial
 
-    @property
-    def cleans_up(self) -> bool:
-        return self._options.cleanup
+    def _named(self, watch: _Watch) -> tuple[str, ...]:
+        """The stage hooks that changed the graph, with the plugins that have them: one of these it was."""
+        if not watch.hooks:
+            return ()
+        files = {file.module_name: file.plugin_name for file in find_vendor_files(self._options.vendors)[0]}
+        plugins: list[tuple[str, Any]] = installed_plugins() if self._options.plugins else []
+        plugins += [(files[module.__name__], module) for module in watch.modules if module.__name__ in files]
+        having = {hook: " or ".join(name for name, plugin in plugins if hasattr(plugin, hook)) for hook in watch.hooks}
+        return tuple(f"{hook} of plugin {names}" if names else hook for hook, names in having.items())
 
 
 def bisect(
@@ -169,7 +232,7 @@ def bisect(
         else:
             limit, wrong = middle, trial
     if limit == 0:
-        cause = _without_rewrites(compiles, baseline)
+        cause = _without_rewrites(compiles, baseline, wrong)
         return Bisection(watch.done, tuple(compiles.trials), wrong, before_rewrites=cause)
     by_hand = watch.step(limit)
     if limit > watch.done:
@@ -177,18 +240,23 @@ def bisect(
     capture = Capture(limit)
     with compiles.compiled(capture, limit):
         pass
-    captured = capture.captured().with_values(baseline.runs[_worst_feed(wrong.found)][0])
-    return Bisection(watch.done, tuple(compiles.trials), wrong, captured, by_hand, probes=captured.probes)
+    captured = capture.captured().with_values(baseline.runs[_worst_feed(wrong.found)][0]).compared(rtol, atol)
+    found = Bisection(watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes)
+    if captured.right_alone and found.clean_up_follows and found.model_runs + 1 <= math.log2(watch.done) + 3:
+        uncleaned = compiles.trial(baseline, limit, cleanup=False)
+        return replace(found, trials=tuple(compiles.trials), uncleaned=uncleaned)
+    return found
 
 
-def _without_rewrites(compiles: _Compiles, baseline: Baseline) -> str:
+def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> str:
     """What changes the numbers where no pass does."""
-    rest = "a stage hook of a plugin or vendor, or the load itself"
-    if not compiles.cleans_up:
-        return rest
-    return "the built-in clean-up" if compiles.trial(baseline, 0, cleanup=False).found.equal else rest
+    if wrong.cleanup and compiles.trial(baseline, 0, cleanup=False).found.equal:
+        return "the built-in clean-up"
+    return ", or ".join([*wrong.hooks, "the load itself"])
 
 
 def _worst_feed(found: Verification) -> int:
-    worst = max(found.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
-    return 0 if worst is None or found.error is not None else worst.feed
+    """The feed on which the model failed, else that of the worst output; the first where it did not load."""
+    if found.error is not None:
+        return found.failed_feed or 0
+    return max(found.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs)).feed

@@ -11,7 +11,7 @@ import onnx
 import onnx.helper
 
 from gehost.diagnose.submodel import submodel
-from gehost.errors import GehostError, UsageError
+from gehost.errors import GehostError, ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.types import OtherType
@@ -46,11 +46,24 @@ class Captured:
     feeds: Feeds = field(default_factory=dict[str, Any])
     made_up: str = ""
     """Why the feeds are not those of the failing run; "" where they are."""
+    alone: Verification | str = ""
+    """The numbers of the match alone, or why they are not known."""
 
     @property
     def probes(self) -> int:
         """Model runs that the values took."""
         return int(self.probe is not None and bool(self.probe.graph.output))
+
+    @property
+    def right_alone(self) -> bool:
+        return isinstance(self.alone, Verification) and self.alone.equal
+
+    def compared(self, rtol: float | None = None, atol: float | None = None) -> Captured:
+        """The same with what ``compare`` gives."""
+        try:
+            return replace(self, alone=self.compare(rtol, atol))
+        except ModelError as error:
+            return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
         """The same with the values at the inputs of the match that ``feeds`` of the whole model give; else with made-up ones."""

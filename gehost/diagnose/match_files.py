@@ -12,7 +12,7 @@ from rich.markup import escape
 from gehost.diagnose.bisect import Bisection, Trial
 from gehost.diagnose.capture import Captured
 from gehost.diagnose.directory import fresh_directory
-from gehost.errors import ModelError, one_line
+from gehost.errors import one_line
 from gehost.ir.save import save_model
 from gehost.verify import save_feeds
 
@@ -36,16 +36,16 @@ def write_match(captured: Captured, directory: str, answer: str, tolerance: Tole
 
 
 def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[str]:
-    yield "# A rewrite that changes the numbers\n"
+    yield "# A rewrite after which the numbers are wrong\n"
     yield f"    {one_line(answer)}\n"
     yield "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came for them. `feeds.npz` holds"
     yield (
         f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
         if captured.made_up
-        else "the values that their inputs had in the run that differed."
+        else "the values that their inputs had in the run that differed, or in the first where the whole model does not load."
     )
     yield f"\nIn this directory:\n\n    {compare_command('', tolerance)}\n"
-    yield verdict(captured, tolerance)
+    yield verdict(captured)
 
 
 def compare_command(directory: str, tolerance: Tolerance) -> str:
@@ -57,18 +57,11 @@ def compare_command(directory: str, tolerance: Tolerance) -> str:
     return shlex.join(words)
 
 
-def verdict(captured: Captured, tolerance: Tolerance) -> str:
+def verdict(captured: Captured) -> str:
     """What comparing the match alone gives."""
-    try:
-        found = captured.compare(*tolerance)
-    except ModelError as error:
-        return f"The match does not run alone: {one_line(str(error))}"
-    if not found.equal:
-        return one_line(found.summary())
-    return (
-        f"{one_line(found.summary())}: alone the rewrite is right within the tolerance. The difference grows on the way to the "
-        "outputs, or comes from what follows: the clean-up, or a pass that edits by hand."
-    )
+    if isinstance(captured.alone, str):
+        return f"The match does not run alone: {one_line(captured.alone)}"
+    return one_line(captured.alone.summary())
 
 
 def answer(bisection: Bisection, model: str) -> str:
@@ -83,11 +76,18 @@ def answer(bisection: Bisection, model: str) -> str:
         return f"{model}: the numbers are right with all rewrites done, and wrong after {_listed(bisection.by_hand)}"
     nodes = _nodes(captured.nodes)
     inside = f' in a body of "{captured.inside}"' if captured.inside else ""
-    also = f"; in the same step {_listed(bisection.by_hand)} edited by hand" if bisection.by_hand else ""
-    return (
-        f"{model}: rewrite {captured.number} of {count} changes the numbers: {captured.pass_name} ({captured.origin}) "
-        f"at {nodes}{inside}, which became {_nodes(captured.made) or 'nothing'}{also}"
-    )
+    rewrite = f"{captured.pass_name} ({captured.origin}) at {nodes}{inside}, which became {_nodes(captured.made) or 'nothing'}"
+    if not captured.right_alone:
+        also = f"; in the same step {_listed(bisection.by_hand)} edited by hand" if bisection.by_hand else ""
+        return f"{model}: rewrite {captured.number} of {count} changes the numbers: {rewrite}{also}"
+    alone = "alone, on made-up inputs," if captured.made_up else "alone"
+    right = f"{alone} the rewrite is right within the tolerance"
+    if bisection.uncleaned is not None and bisection.uncleaned.found.equal:
+        why = f"{right}, and so are the numbers without the clean-up"
+    else:
+        others = [*bisection.suspects, "what it meets on the way to the outputs, where a small difference may grow"]
+        why = f"{right}, so it may be {', or '.join(others)}"
+    return f"{model}: the numbers are wrong after rewrite {captured.number} of {count}: {rewrite}; {why}"
 
 
 def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:
@@ -97,7 +97,7 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
     yield f"{bisection.model_runs} model runs for {bisection.rewrites} rewrites"
     captured = bisection.captured
     if captured is not None:
-        yield f"the match alone: {verdict(captured, tolerance)}"
+        yield f"the match alone: {verdict(captured)}"
         yield f"it is in {directory}: {compare_command(directory, tolerance)}"
 
 

@@ -10,15 +10,17 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from gehost.diagnose.directory import fresh_directory
 from gehost.errors import GehostError, PassError, one_line
+from gehost.host.context import CompileContext
 from gehost.host.dumper import dump_proto
 from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassSpec
-from gehost.host.vendors import PASSES_DIR
+from gehost.host.vendors import PASSES_DIR, find_vendor_files
 from gehost.ir.external import external_tensors, nbytes
 from gehost.ir.graph import Graph
 from gehost.ir.save import save_model
@@ -35,8 +37,18 @@ class FailureKeeper:
     def __init__(self, directory: str, options: HostOptions) -> None:
         self._directory = directory
         self._options = options
+        self._loaded: set[str] = set()
+        self._problems: list[str] = []
         self.told = ""
         """What was written, or why nothing could be; "" when nothing failed."""
+
+    @hookimpl(trylast=True)
+    def gehost_collect_passes(self, module: ModuleType) -> None:
+        self._loaded.add(module.__name__)
+
+    @hookimpl
+    def gehost_compile_started(self, context: CompileContext) -> None:
+        self._problems = list(context.report.problems)
 
     @hookimpl(tryfirst=True)
     def gehost_pass_failed(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
@@ -54,13 +66,26 @@ class FailureKeeper:
         outside = sum(map(nbytes, external_tensors(proto)))
         with fresh_directory(self._directory) as home:
             save_model(proto, home / "model.onnx", model.base_dir)
-            roots, left_out = _copy_vendors(self._options.vendors, home)
+            unloaded = self._unloaded()
+            roots, large = _copy_vendors(self._options.vendors, home, unloaded)
+            left_out = [(path, "did not load") for path in sorted(unloaded)] + [(path, "is large") for path in large]
             switches = {"ALL": "off"} if spec is None else {"ALL": "off", spec.name: "on"}
             text = json.dumps({"Switch": {"GraphFusion": switches}}, indent=2)
             (home / "fusion_switch.json").write_text(text + "\n", encoding="utf-8")
-            (home / "README.md").write_text(_readme(str(error), replay_command(roots), left_out), encoding="utf-8")
+            notes = [f"Not copied, as it {why}: `{one_line(path)}`" for path, why in left_out]
+            hooks = [told for told in self._problems if told.startswith("plugin ")]
+            notes += [f"This failed too, and ends the replay before the pass; take it out first: `{one_line(t)}`" for t in hooks]
+            (home / "README.md").write_text(_readme(str(error), replay_command(roots), notes), encoding="utf-8")
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
         self.told = f"{self._directory} holds the model before it{weights}, the vendors' files and the command that replays it"
+
+    def _unloaded(self) -> set[str]:
+        """The vendor files, or directories that are packages, that this compile goes on without."""
+        return {
+            str(file.path.parent if file.is_package else file.path)
+            for file in find_vendor_files(self._options.vendors)[0]
+            if file.module_name not in self._loaded or any(told.startswith(f"{file.path}:") for told in self._problems)
+        }
 
 
 def replay_command(roots: Sequence[str]) -> str:
@@ -70,15 +95,15 @@ def replay_command(roots: Sequence[str]) -> str:
     return shlex.join(["gehost", "compile", "model.onnx", "-o", "out.onnx", *vendors, *switches])
 
 
-def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path) -> tuple[list[str], list[str]]:
-    """Copy each vendor's passes; returns the directories of vendors and the files that were too large."""
+def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]) -> tuple[list[str], list[str]]:
+    """Copy each vendor's passes that loaded; returns the directories of vendors and the files that were too large."""
     copied: list[str] = []
     left_out: list[str] = []
 
     def ignored(directory: str, names: list[str]) -> list[str]:
         large = [n for n in names if (p := Path(directory, n)).is_file() and p.stat().st_size > _LARGEST]
         left_out.extend(str(Path(directory, name)) for name in large)
-        return [*large, *(name for name in names if name == "__pycache__")]
+        return [*large, *(n for n in names if n == "__pycache__" or os.path.abspath(os.path.join(directory, n)) in unloaded)]
 
     for number, root in enumerate(map(Path, roots), start=1):
         name = "vendors" if number == 1 else f"vendors-{number}"
@@ -90,12 +115,14 @@ def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path) -> tuple[
     return copied, left_out
 
 
-def _readme(error: str, command: str, left_out: Sequence[str]) -> str:
+def _readme(error: str, command: str, notes: Sequence[str]) -> str:
     lines = [
         "# A pass that fails\n",
         f"    {one_line(error)}\n",
         "In this directory, this fails in the same way:\n",
         f"    {command}",
+        f"\nOf the vendors, the directories `{PASSES_DIR}` are here. Files that a pass reads elsewhere are not copied, nor are",
+        "installed plugins: where the failure hangs on them, they have to be there too.",
     ]
-    lines += [f"\nNot copied, as it is large: `{one_line(path)}`" for path in left_out]
+    lines += [f"\n{note}" for note in notes]
     return "\n".join(lines) + "\n"

@@ -70,7 +70,7 @@ class Verification:
     """What a comparison found: one ``OutputDifference`` for each output of each feed, and an error if ``b`` failed.
 
     ``rtol`` and ``atol`` are what the caller gave, None for those of the dtype. ``engine`` is what both models ran
-    on, or both names where that differs.
+    on, or both names where that differs. ``failed_feed`` is the one on which ``b`` failed, None where it did not even load.
     """
 
     equal: bool
@@ -81,6 +81,7 @@ class Verification:
     atol: float | None = None
     engine: str = ""
     error: str | None = None
+    failed_feed: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Give the fields, and the summary, as JSON can carry them: NaN and infinity as text."""
@@ -167,7 +168,7 @@ class Baseline:
     def against(self, model: Runner | onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | None = None) -> Verification:
         """Run another model on the same inputs; if it does not load or run, that is a difference."""
         outputs: list[OutputDifference] = []
-        engine, error = self.runner.engine, None
+        engine, error, number = self.runner.engine, None, None
         try:
             second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
             if second.engine != engine:  # they round differently, so a small difference may be theirs
@@ -177,7 +178,8 @@ class Baseline:
         except (ModelError, UsageError) as failure:
             error = str(failure)
         equal = error is None and all(output.equal for output in outputs)
-        return Verification(equal, len(self.runs), tuple(outputs), self.seed, self.rtol, self.atol, engine, error)
+        failed = None if error is None else number
+        return Verification(equal, len(self.runs), tuple(outputs), self.seed, self.rtol, self.atol, engine, error, failed)
 
 
 def compare_outputs(

@@ -117,6 +117,53 @@ def test_a_compile_that_keeps_going_leaves_the_first_failure(vendors: Any, capsy
     assert Path("out.onnx").exists()
 
 
+def test_vendor_files_that_did_not_load_are_left_out_so_that_the_replay_fails_as_the_pass_did(
+    vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    failing(vendors, "1 / 0")
+    vendors.write("bcme/broken.py", "def :\n")
+    vendors.write("bcme/twice.py", '@ops.register("acme::Twice")\ndef twice(x):\n    return x\n')
+    vendors.write("ccme/package/__init__.py", "import no_such_module\n")
+    assert compiled(capsys, "--keep-going", "--reproducer", "again")[0] == 0
+    assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {"b.py", "_helper.py"}
+    assert not list(Path("again/vendors/ccme/custom_fusion_passes").iterdir())
+    readme = Path("again/README.md").read_text()
+    for name in (
+        "bcme/custom_fusion_passes/broken.py",
+        "bcme/custom_fusion_passes/twice.py",
+        "ccme/custom_fusion_passes/package",
+    ):
+        assert f"Not copied, as it did not load: `{here}/vendors/{name}`" in readme
+    again, said = replayed(capsys, monkeypatch, here / "again")
+    assert (again, "ZeroDivisionError" in said) == (5, True)
+
+
+def test_the_readme_tells_of_a_hook_that_ends_the_replay(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(vendors, "1 / 0")
+    vendors.write("ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n")
+    compiled(capsys, "--keep-going", "--reproducer", "again")
+    told = "This failed too, and ends the replay before the pass; take it out first: `plugin ccme/c ("
+    assert told in Path("again/README.md").read_text()
+
+
+def test_the_readme_says_that_files_elsewhere_are_not_copied(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(vendors, "1 / 0")
+    vendors.write_raw("bcme/table.txt", "")
+    compiled(capsys, "--reproducer", "again")
+    assert not Path("again/vendors/bcme/table.txt").exists()
+    assert "Files that a pass reads elsewhere are not copied" in Path("again/README.md").read_text()
+
+
+def test_the_replay_does_no_clean_up_where_the_compile_did_none(
+    vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    failing(vendors, NEEDS_TYPES, "kAfterBuiltinFusionPass")
+    _, told = compiled(capsys, "--no-cleanup", "--reproducer", "again")
+    assert "from Identity" in told
+    _, said = replayed(capsys, monkeypatch, here / "again")
+    assert "from Identity" in said
+
+
 def test_without_a_failure_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert compiled(capsys, "--reproducer", "again") == (0, "")
     assert not Path("again").exists()
