@@ -40,10 +40,11 @@ def _paragraph(group: Group) -> list[str]:
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if first.outcome is Outcome.MISSED:
+        all_found = first.depth == first.size
         if first.size:
-            parts.append(f"{first.depth} of {first.size} operators found")
+            parts.append("all operators found" if all_found else f"{first.depth} of {first.size} operators found")
         if first.pattern_op:
-            parts.append(f"then {first.pattern_op} of {_here(first.origin)}")
+            parts.append(f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} of {_here(first.origin)}")
     others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
     more = f" and {len(group.findings) - 1 - _EXAMPLES} more" if len(group.findings) > 1 + _EXAMPLES else ""
     also = [f"    also at {', '.join(others)}{more}"] if others else []
