@@ -8,6 +8,8 @@ import onnx
 import onnx.parser
 import pytest
 
+from gehost.cli import run
+
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
@@ -41,6 +43,14 @@ def test_the_first_pass_is_what_gehost_new_writes_in_substance(tmp_path: Path):
     for line in re.findall(r"^        \S.*", BLOCKS[0], re.MULTILINE):
         if any(word in line for word in ("MeetRequirements", "return match.reject", "shapes.broadcasts_into")):
             assert line in written
+
+
+def test_explain_prints_what_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    shown = re.search(r"```text\n\$ gehost (explain .*)\n((?:.*\n)*?)…\n```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown is not None
+    monkeypatch.chdir(ROOT)
+    assert run(shown[1].split()) == 0
+    assert capsys.readouterr().out.startswith(shown[2])
 
 
 def test_commands_are_exactly_two():

@@ -139,6 +139,7 @@ class Account:
             str(wanted.origin),
             miss.depth,
             miss.size,
+            miss.closeness,
         )
         self._findings.append((node, found))
 

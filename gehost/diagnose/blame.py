@@ -1,4 +1,7 @@
-"""What a node was before: its history back to the original nodes, over all compiles, from what the file carries."""
+"""What a node was before: its history over all compiles, as far back as the notes go that the file carries.
+
+A node without a note is as in the original, or a pass or hook made it that edits by hand, which leaves none.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gehost.diagnose.nodes import near_names, nodes_named
+from gehost.diagnose.nodes import check_name, near_names, nodes_named
 from gehost.errors import UsageError
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
@@ -20,10 +23,10 @@ class Ancestor:
 
     Attributes:
         op: "" where it was not noted down.
-        pass_name: the pass that made it; "" for an original node.
+        pass_name: the pass that made it; "" for a node without a note.
         vendor: of the pass.
         sources: what it was made from, by position among the ancestors.
-        cut: there were too many steps in between to be kept; ``sources`` are original nodes.
+        cut: there were too many steps in between to be kept; ``sources`` are nodes without a note.
     """
 
     node: str
@@ -50,7 +53,7 @@ class Ancestry:
 
     @property
     def origins(self) -> list[str]:
-        """The original nodes."""
+        """The nodes without a note: the original ones, or such as were edited by hand."""
         return [ancestor.node for ancestor in self.ancestors if not ancestor.pass_name]
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,9 +68,10 @@ def blame(model: str | os.PathLike[str], name: str) -> list[Ancestry]:
         name: of a node, or of a tensor that it makes.
 
     Raises:
-        UsageError: there is no such node.
+        UsageError: there is no such node, or the name is empty.
         ModelError: the model cannot be read.
     """
+    check_name(name)
     loaded = Model.load(model)
     try:
         found = nodes_named(loaded, name)

@@ -13,7 +13,7 @@ import onnx
 
 from gehost.diagnose.account import Account
 from gehost.diagnose.findings import Explanation, Finding, Outcome
-from gehost.diagnose.nodes import Whereabouts, near_names, nodes_named
+from gehost.diagnose.nodes import Whereabouts, check_name, near_names, nodes_named
 from gehost.errors import GehostError, UsageError
 from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl
@@ -42,11 +42,13 @@ def explain(
         node: tell of this node only: its name, or that of a tensor that it makes.
 
     Raises:
-        UsageError: there is no such pass or node.
+        UsageError: there is no such pass or node, or the node's name is empty.
         ModelError: the model cannot be read or is not valid.
         VendorError: a vendor file cannot be loaded.
         PassError: a pass up to this one failed.
     """
+    if node is not None:
+        check_name(node)
     watch = _Watch(pass_name, node)
     host = Host(replace(options, dump=None, verify=False, rewrite_limit=None), plugins=[("explain", watch)])
     check_names([pass_name], host.passes.names(), "explain")

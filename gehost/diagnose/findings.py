@@ -36,10 +36,12 @@ class Finding:
         op: the node's operator.
         graph: the name of the nested body that holds it; "" for the root graph.
         pattern: the pattern's position among those of the pass; None where no pattern is known.
-        pattern_op: the operator of the pattern that found no node; "" where all did.
+        pattern_op: the operator of the pattern that found no node, or where all did the one that the reason is about; "" where
+            the reason is about none.
         origin: ``file:line`` of that operator, else of the pass.
         depth: how many operators of the pattern found their nodes.
         size: how many operators the pattern has.
+        closeness: of a near miss, how near it came to one more operator; of those of one depth the highest is the nearest.
     """
 
     outcome: Outcome
@@ -52,6 +54,7 @@ class Finding:
     origin: str = ""
     depth: int = 0
     size: int = 0
+    closeness: int = 0
 
     @property
     def cause(self) -> str:
@@ -108,7 +111,7 @@ class Explanation:
         nearest: dict[Any, Finding] = {}
         for place, found in enumerate(self.findings):
             key = (found.graph, found.node, found.op) if found.outcome is Outcome.MISSED and found.node else place
-            if key not in nearest or found.depth > nearest[key].depth:
+            if key not in nearest or (found.depth, found.closeness) > (nearest[key].depth, nearest[key].closeness):
                 nearest[key] = found
         return list(nearest.values())
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from gehost.errors import UsageError
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.passes.context import Rewrite
 from gehost.pattern.wording import named
+
+
+def check_name(name: str) -> None:
+    """An empty name would be that of all unnamed nodes.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not name:
+        raise UsageError("a node's name cannot be empty; an unnamed node is called by a tensor that it makes")
 
 
 def nodes_named(model: Model, name: str) -> list[Node]:

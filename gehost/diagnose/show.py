@@ -16,6 +16,11 @@ _EXAMPLES = 3
 _MOST_GROUPS = 40
 """Groups that are shown; ``--json`` has all."""
 
+_NO_NOTE = "no note: as in the original, or made or changed by a pass or hook that edits by hand, which leaves none"
+_MERGED = (
+    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told"
+)
+
 
 def print_explanation(told: Explanation) -> None:
     """The pass, what is to be said of it as a whole, and a paragraph for each cause; for a single node one for each finding."""
@@ -40,10 +45,11 @@ def _paragraph(group: Group) -> list[str]:
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if first.outcome is Outcome.MISSED:
+        all_found = first.depth == first.size
         if first.size:
-            parts.append(f"{first.depth} of {first.size} operators found")
+            parts.append("all operators found" if all_found else f"{first.depth} of {first.size} operators found")
         if first.pattern_op:
-            parts.append(f"then {first.pattern_op} of {_here(first.origin)}")
+            parts.append(f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} of {_here(first.origin)}")
     others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
     more = f" and {len(group.findings) - 1 - _EXAMPLES} more" if len(group.findings) > 1 + _EXAMPLES else ""
     also = [f"    also at {', '.join(others)}{more}"] if others else []
@@ -66,19 +72,20 @@ def _here(origin: str) -> str:
 
 
 def print_ancestries(found: Sequence[Ancestry]) -> None:
-    """A tree for each node, down to the original ones."""
+    """A tree for each node, down to those without a note, and what a note does not tell."""
     console = console_of_stdout()
     for ancestry in found:
         console.print(_tree(ancestry))
-        if len(ancestry.ancestors) == 1:
-            console.print("no pass made it; what the clean-up merged or computed around it leaves no note")
+    if any(_without_note(ancestor) for ancestry in found for ancestor in ancestry.ancestors):
+        console.print(_NO_NOTE, soft_wrap=True)
+    console.print(_MERGED, soft_wrap=True)
 
 
 def _tree(ancestry: Ancestry) -> Tree:
     first = ancestry.ancestors[0]
     about = f", stands for {ancestry.stands_for}" if ancestry.stands_for else ""
     about += f', in graph "{ancestry.graph}"' if ancestry.graph else ""
-    root = Tree(escape(_ancestor(first) + about))
+    root = Tree(escape(_ancestor(first, about)))
     branches = {0: root}
     waiting = [0]
     for position in waiting:  # grows while it is walked
@@ -91,15 +98,19 @@ def _tree(ancestry: Ancestry) -> Tree:
     return root
 
 
-def _ancestor(ancestor: Ancestor) -> str:
-    called = _called(ancestor)
-    if not ancestor.pass_name and ancestor.op == "Constant":  # below IR version 4 also what is new
+def _ancestor(ancestor: Ancestor, about: str = "") -> str:
+    called = f"{_called(ancestor)}{about}"
+    if _without_note(ancestor):
+        return f"{called}, no note"
+    if not ancestor.pass_name:  # below IR version 4 also what is new
         return f"{called}, of which nothing is kept: an original, a literal of a pass or computed by the clean-up"
-    if not ancestor.pass_name:
-        return f"{called}, as in the original"
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
     cut = ", after more steps than are kept" if ancestor.cut else ""
     return f"{called}, made by {ancestor.pass_name}{vendor}{cut} from"
+
+
+def _without_note(ancestor: Ancestor) -> bool:
+    return not ancestor.pass_name and ancestor.op != "Constant"
 
 
 def _called(ancestor: Ancestor) -> str:

@@ -13,6 +13,7 @@ from gehost.pattern.bind import no_more_inputs
 from gehost.pattern.compile import Link, plan_of
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.wording import (
+    Unmet,
     cycle_problem,
     leak_problem,
     name_of,
@@ -23,6 +24,7 @@ from gehost.pattern.wording import (
     producer_problem,
     reader_problem,
     swapped_hint,
+    together,
 )
 
 
@@ -36,6 +38,7 @@ class MatchFailure:
         graph_node: the node that was not it; None where there was none to look at.
         depth: how many operators of the pattern had found their nodes.
         size: how many operators the pattern has.
+        closeness: how near it came to one more operator; of misses of one depth the highest is the nearest.
     """
 
     reason: str
@@ -43,6 +46,7 @@ class MatchFailure:
     graph_node: Node | None
     depth: int
     size: int
+    closeness: int
 
     def __str__(self) -> str:
         return f"{self.pattern_node.origin}: {self.pattern_node.label}: {self.reason}"
@@ -125,22 +129,42 @@ class _Closeness(IntEnum):
     """A node of the operator, with other inputs, outputs or parameters."""
 
 
+_Tell: TypeAlias = Callable[[], "str | Unmet"]
+_Place: TypeAlias = tuple[Node | Value | None, int]
+"""Whom a miss is about, and the input of it."""
+
+
+class _Miss(NamedTuple):
+    """What ``MatchFailure`` says of it; ``tell`` makes the reason, where it is asked for."""
+
+    tell: _Tell
+    op: OpPattern
+    node: Node | None
+    size: int
+
+
 class _Nearest:
-    """The nearest miss so far."""
+    """The nearest misses so far: the first, and those that are as near with another wish or at another place."""
 
     def __init__(self) -> None:
         self._score: tuple[int, int] = (-1, 0)
-        self._miss: tuple[Callable[[], str], OpPattern, Node | None, int] | None = None
+        self._misses: dict[tuple[_Place, OpPattern], _Miss] = {}
 
-    def note(self, score: tuple[int, int], tell: Callable[[], str], op: OpPattern, node: Node | None, size: int) -> None:
-        """Remember a miss if none was nearer; ``tell`` is asked for its reason when all is done."""
+    def note(self, score: tuple[int, int], place: _Place, miss: _Miss) -> None:
+        """Remember a miss if none was nearer; it is asked for its reason when all is done."""
+        if score < self._score:
+            return
         if score > self._score:
-            self._score, self._miss = score, (tell, op, node, size)
+            self._score, self._misses = score, {}
+        self._misses.setdefault((place, miss.op), miss)
 
     def failure(self) -> MatchFailure:
-        assert self._miss is not None
-        tell, op, node, size = self._miss
-        return MatchFailure(tell(), op, node, self._score[0], size)
+        ((about, _), _), (tell, op, node, size) = next(iter(self._misses.items()))
+        reason = tell()
+        if isinstance(reason, Unmet):
+            told = [miss.tell() for ((other, _), _), miss in self._misses.items() if other is about]
+            reason = together([each for each in told if isinstance(each, Unmet)])
+        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
 
 class _Found(NamedTuple):
@@ -163,14 +187,17 @@ class _Search:
     def at(self, node: Node) -> list[Node] | None:
         return self._place(0, node, _Found({}, {}, {}))
 
-    def _fail(self, depth: int, closeness: _Closeness, node: Node | None, tell: Callable[[], str], op: OpPattern) -> None:
-        self._nearest.note((depth, closeness), tell, op, node, len(self._plan))
+    def _fail(
+        self, depth: int, closeness: _Closeness, node: Node | None, tell: _Tell, op: OpPattern, at: _Place | None = None
+    ) -> None:
+        """Note a miss; ``at`` says whom it is about where that is not ``node``."""
+        self._nearest.note((depth, closeness), at or (node, 0), _Miss(tell, op, node, len(self._plan)))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
         """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
         op, _ = self._plan[depth]
         if node.op not in op.ops:
-            self._fail(depth, _Closeness.OTHER, node, lambda: f'"{node.label}": wanted {op.label}, got {node.op}', op)
+            self._fail(depth, _Closeness.OTHER, node, lambda: Unmet(f'"{node.label}"', None, op.label, node.op), op)
             return None
         attributes = dict(found.attributes)
         values = dict(found.values)
@@ -217,7 +244,7 @@ class _Search:
             for slot, tensor in enumerate(op.inputs):
                 value = node.inputs[slot] if slot < len(node.inputs) else None
                 if not operand_holds(tensor, value, values):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op)
+                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op, (node, slot))
                     return
                 if tensor is not None and tensor is not ANY:
                     values[tensor.index] = value
@@ -235,14 +262,13 @@ class _Search:
             for slot in (slot for slot in reversed(range(count)) if slot not in taken):
                 value = node.inputs[slot]
                 if not operand_holds(tensor, value, bound):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op)
+                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op, (node, slot))
                     continue
                 if link is not None and link is tensor and value is not None and link.producer == following.index:
                     closeness = _wrong_producer(following, link, value)
                     if closeness is not None:  # the next step would find it out for each order of the other operands
-                        self._fail(
-                            depth + 1, closeness, value.producer, _producer_miss(node, slot, following, link, value), following
-                        )
+                        miss = _producer_miss(node, slot, following, link, value)
+                        self._fail(depth + 1, closeness, value.producer, miss, following, (node, slot))
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
@@ -277,23 +303,17 @@ class _Search:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
                 closeness = _Closeness.OTHER if value.consumers() else _Closeness.NOTHING
-                self._fail(depth, closeness, None, lambda: reader_problem(op, value), op)
+                self._fail(depth, closeness, None, lambda: reader_problem(op, value), op, (value, 0))
             return readers
         closeness = _wrong_producer(op, link, value)
         if closeness is None:
             return [value.producer] if value.producer is not None else ()
-        self._fail(depth, closeness, value.producer, lambda: self._link_problem(op, value, link, found), op)
+        reader = next(index for index in found.nodes if _reads(self._source.ops[index], link))
+        node = found.nodes[reader]
+        slot = node.inputs.index(value)
+        miss = _producer_miss(node, slot, op, link, value, self._source.ops[reader])
+        self._fail(depth, closeness, value.producer, miss, op, (node, slot))
         return ()
-
-    def _link_problem(self, op: OpPattern, value: Value, link: TensorPattern, found: _Found) -> str:
-        """What came at an input of a node that stands in the match already."""
-        problem = producer_problem(op, value, link.slot)
-        for index, reader in found.nodes.items():
-            reading = self._source.ops[index]
-            if any(operand is not None and operand.index == link.index for operand in reading.inputs):
-                at = reader.inputs.index(value)
-                return f"{named(reader)} input {at}: {problem}{swapped_hint(reading, reader, at, op)}"
-        return f'tensor "{value.name}": {problem}'
 
     def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
         """A tensor inside that is read outside."""
@@ -324,13 +344,26 @@ def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> _Closen
     node = value.producer
     if node is None or value.is_constant:
         return None if node is not None and node.op in op.ops else _Closeness.NOTHING
-    return None if node.op in op.ops and value.index == link.slot else _Closeness.OTHER
+    if node.op not in op.ops:
+        return _Closeness.OTHER
+    return None if value.index == link.slot else _Closeness.CONDITION
 
 
-def _producer_miss(node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value) -> Callable[[], str]:
-    return lambda: f"{named(node)} input {slot}: {producer_problem(op, value, link.slot)}"
+def _reads(op: OpPattern, tensor: TensorPattern) -> bool:
+    return any(operand is not None and operand.index == tensor.index for operand in op.inputs)
 
 
-def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> Callable[[], str]:
+def _producer_miss(
+    node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value, reading: OpPattern | None = None
+) -> _Tell:
+    """What came at an input of a node that stands for ``reading`` already."""
+
+    def tell() -> Unmet:
+        return Unmet(named(node), slot, *producer_problem(op, value, link.slot), swapped_hint(reading, node, slot, op))
+
+    return tell
+
+
+def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> _Tell:
     value = node.inputs[slot] if slot < len(node.inputs) else None
-    return lambda: f"{named(node)} input {slot}: {operand_problem(op.inputs[place], value, bound)}"
+    return lambda: operand_problem(node, slot, op.inputs[place], value, bound)

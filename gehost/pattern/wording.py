@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +15,53 @@ from gehost.pattern.rule import ANY, Kind, OpPattern, TensorPattern
 
 _SHOWN = 16
 """Elements of a constant that are written out."""
+
+
+class Unmet(NamedTuple):
+    """What a try wanted at one place, and what was there.
+
+    Attributes:
+        subject: the node or tensor as it is called.
+        slot: the input of the node that it is about; None where it is about the node or tensor itself.
+        rest: what is said after that.
+    """
+
+    subject: str
+    slot: int | None
+    wanted: str
+    got: str = ""
+    rest: str = ""
+
+
+def together(tried: Sequence[Unmet]) -> str:
+    """What several tries that are equally near wanted of one node or tensor, in one sentence."""
+    by_wanted: dict[str, dict[int | None, str]] = {}
+    for unmet in sorted(tried, key=lambda unmet: unmet.slot or 0):
+        by_wanted.setdefault(unmet.wanted, {})[unmet.slot] = unmet.got
+    parts: list[str] = []
+    while by_wanted:
+        there = next(iter(by_wanted.values()))
+        wanted = [each for each, at in by_wanted.items() if at == there]
+        by_wanted = {each: at for each, at in by_wanted.items() if at != there}
+        parts.append(f"{_inputs(there)}wanted {' or '.join(wanted)}{_got(list(there.values()))}")
+    subject = tried[0].subject
+    rest = next((unmet.rest for unmet in tried if unmet.rest), "")
+    return f"{subject}{' ' if tried[0].slot is not None else ': '}{'; '.join(parts)}{rest}"
+
+
+def _inputs(slots: Iterable[int | None]) -> str:
+    told = [str(slot) for slot in slots if slot is not None]
+    return f"input{'s' if len(told) > 1 else ''} {_listed(told)}: " if told else ""
+
+
+def _got(there: Sequence[str]) -> str:
+    return f", got {_listed(there)}" if any(there) else ""
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; with a comma before "and" where the parts have commas themselves."""
+    last = ", and " if any("," in part for part in parts) else " and "
+    return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def named(node: Node) -> str:
@@ -46,20 +93,27 @@ def operand_holds(tensor: TensorPattern | None, value: Value | None, bound: Mapp
     return tensor_holds(tensor, value)
 
 
-def operand_problem(tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]) -> str:
-    """Why ``operand_holds`` says no."""
+def operand_problem(
+    node: Node, slot: int, tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
+) -> str | Unmet:
+    """Why ``operand_holds`` says no; as text where it is about one order of the operands alone."""
     if tensor is None:
-        return f'wanted none, got "{name_of(value)}"'
+        return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
     if value is None:
-        return "it is absent"
+        return f"{named(node)} input {slot}: it is absent"
     if tensor.index in bound and bound[tensor.index] is not value:
-        return f'wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
+        return f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
+    return Unmet(named(node), slot, *_tensor_problem(tensor, value))
+
+
+def _tensor_problem(tensor: TensorPattern, value: Value) -> tuple[str, str]:
+    """What is asked of a tensor, and what was there."""
     if tensor.constant is None:
         asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
         told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
-        return f'wanted {told}, got "{value.name}", {value.type or "of which nothing is known"}'
+        return told, f'"{value.name}", {value.type or "of which nothing is known"}'
     if not value.is_constant:
-        return f'wanted a constant, got "{value.name}", {maker(value)}'
+        return "a constant", f'"{value.name}", {maker(value)}'
     array = tensor.constant.array
     wanted = (
         "a constant"
@@ -70,17 +124,17 @@ def operand_problem(tensor: TensorPattern | None, value: Value | None, bound: Ma
     )
     got = value.array
     told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
-    return f'wanted {wanted}, got "{value.name}", {told}'
+    return wanted, f'"{value.name}", {told}'
 
 
-def producer_problem(op: OpPattern, value: Value, slot: int) -> str:
-    """Why the producer of ``value`` cannot stand for ``op``, of whose output ``slot`` a tensor was wanted."""
+def producer_problem(op: OpPattern, value: Value, slot: int) -> tuple[str, str]:
+    """What was wanted to make ``value``, as output ``slot`` of ``op``, and what does."""
     node = value.producer
     if node is None:
-        return f'wanted {op.label}, got "{value.name}", {maker(value)}'
+        return op.label, f'"{value.name}", {maker(value)}'
     if node.op not in op.ops:
-        return f"wanted {op.label}, got {maker(value)}"
-    return f'wanted output {slot} of {op.label}, got "{value.name}", output {value.index}'
+        return op.label, maker(value)
+    return f"output {slot} of {op.label}", f'"{value.name}", output {value.index}'
 
 
 def swapped_hint(reading: OpPattern | None, reader: Node | None, slot: int, op: OpPattern) -> str:
@@ -93,11 +147,11 @@ def swapped_hint(reading: OpPattern | None, reader: Node | None, slot: int, op: 
     return f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
 
 
-def reader_problem(op: OpPattern, value: Value) -> str:
+def reader_problem(op: OpPattern, value: Value) -> Unmet:
     """Why none of the readers of ``value`` can stand for ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
     read = f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}" if readers else "no node reads it"
-    return f'tensor "{value.name}": wanted {op.label} to read it; {read}'
+    return Unmet(f'tensor "{value.name}"', None, op.label, rest=f" to read it; {read}")
 
 
 def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from gehost import UsageError
 from gehost.cli import run
-from gehost.diagnose.blame import Ancestry, blame
+from gehost.diagnose.blame import Ancestor, Ancestry, blame
+from gehost.diagnose.show import print_ancestries
 from gehost.rewrite import history
 from gehost.testing import parse
 from tests.diagnose.conftest import Pass
@@ -83,7 +84,7 @@ def test_a_node_made_from_original_ones_carries_the_four_keys_alone(vendors: Any
     assert tree(blame(tmp_path / "m.onnx", "s")[0]) == GEMM
 
 
-def test_a_node_that_no_pass_touched_is_as_in_the_original(compiled: str) -> None:
+def test_a_node_that_no_pass_touched_has_no_ancestors(compiled: str) -> None:
     (ancestry,) = blame(compiled, "other")
     assert tree(ancestry) == ("other", "Abs")
 
@@ -168,19 +169,26 @@ def test_a_name_that_is_no_nodes_is_told_apart(tmp_path: Path, name: str, reason
     assert reason in str(caught.value)
 
 
+NOT_TOLD = [
+    "no note: as in the original, or made or changed by a pass or hook that edits by hand, which leaves none",
+    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told",
+]
+
+
 def test_the_command_prints_a_tree_or_json(compiled: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["blame", compiled, "P3_Min_0"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         'Min "P3_Min_0", made by P3 (six) from',
         '├── Gemm "P2_Gemm_0", made by P2 (two) from',
         '│   ├── Gemm "P1_Gemm_0", made by P1 (one) from',
-        '│   │   ├── MatMul "product", as in the original',
-        '│   │   └── Add "sum", as in the original',
-        '│   └── Relu "relu", as in the original',
+        '│   │   ├── MatMul "product", no note',
+        '│   │   └── Add "sum", no note',
+        '│   └── Relu "relu", no note',
         '├── Max "P2_Max_0", made by P2 (two) from',
         '│   ├── Gemm "P1_Gemm_0": see there',
         '│   └── Relu "relu": see there',
-        '└── Neg "minus", as in the original',
+        '└── Neg "minus", no note',
+        *NOT_TOLD,
     ]
     assert run(["blame", compiled, "other", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
@@ -194,15 +202,46 @@ def test_of_a_constant_node_nothing_is_claimed(here: Path, capsys: pytest.Captur
     assert capsys.readouterr().out.startswith('Constant "k", of which nothing is kept: ')
     assert run(["blame", "m.onnx", "y"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        'Add "y", as in the original',
-        "no pass made it; what the clean-up merged or computed around it leaves no note",
+        'Add "y", no note',
+        *NOT_TOLD,
+    ]
+
+
+RAW = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class Raw(FusionBasePass):
+    def Run(self, graph, context):
+        for node in graph.nodes_of("Relu"):
+            made = graph.add_node("Abs", [node.inputs[0]], ["made"], name="by_hand", after=node)
+            graph.redirect(node.outputs[0], made.outputs[0])
+            graph.remove_node(node)
+"""
+
+
+def test_a_node_that_a_pass_made_by_hand_is_not_called_original(
+    here: Path, vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vendors.write("acme/p.py", RAW)
+    model = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }')
+    onnx.save(vendors.host().run(model)[0], here / "m.onnx")
+    assert run(["blame", "m.onnx", "by_hand"]) == 0
+    assert capsys.readouterr().out.splitlines() == ['Abs "by_hand", no note', *NOT_TOLD]
+
+
+def test_the_body_and_the_operator_that_a_node_stands_for_are_told_before_the_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    made = Ancestor("n", "Relu_1", "P", "acme", (1,))
+    print_ancestries([Ancestry("t", "acme::Relu", (made, Ancestor("a", "Exp")))])
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        'Relu_1 "n", stands for acme::Relu, in graph "t", made by P (acme) from',
+        '└── Exp "a", no note',
     ]
 
 
 def test_the_command_fails_in_one_line(compiled: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["blame", compiled, "nobody"]) == 2
+    assert run(["blame", compiled, ""]) == 2
     (tmp_path / "text.onnx").write_text("no model")
     assert run(["blame", str(tmp_path / "text.onnx"), "nobody"]) == 3
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert len(captured.err.splitlines()) == 2
+    assert len(captured.err.splitlines()) == 3

@@ -84,6 +84,12 @@ MISSES = {
     "swapped operands": (
         Pass("es.Relu(x) + y", 2), "(float[2] x, float[2] b) => (float[2] y) { a = Relu(x) y = Add(b, a) }",
         'Add "y" input 0: wanted Relu, got "b", an input of the graph; input 1 is Relu: es.Commutative tries both orders'),
+    "neither of two operands that may swap": (
+        Pass("es.Commutative(es.Relu(x) + y)", 2), f"{UNARY} {{ a = Abs(x) b = Exp(x) y = Add(a, b) }}",
+        'Add "y" inputs 0 and 1: wanted Relu, got Abs and Exp'),
+    "none of the alternatives": (
+        Pass("-es.Alternatives(es.Cos(x), es.Tan(x))"), f"{UNARY} {{ a = Exp(x) y = Neg(a) }}",
+        'Neg "y" input 0: wanted Cos or Tan, got Exp'),
     "another output": (
         Pass("-es.Split(x, num_outputs=2, axis=0)[1]"),
         "(float[4] x) => (float[2] y, float[2] b) { a, b = Split <axis = 0> (x) y = Neg(a) }",
@@ -286,6 +292,25 @@ def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells
     assert len(told(vendors, TWO_PATTERNS, body, "near").groups()) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "told_of"),
+    [
+        ("Cos", "Tan", "Cos, got Split"),
+        ("Cos", "Split", "output 1 of Split, got …, output 0"),
+        ("Split", "Cos", "output 1 of Split, got …, output 0"),
+    ],
+)
+def test_of_patterns_that_came_equally_far_the_closer_counts_else_the_first(
+    vendors: Any, one: str, two: str, told_of: str
+) -> None:
+    made = {"Split": "es.Split({}, num_outputs=2, axis=0)[1]", "Cos": "es.Cos({})", "Tan": "es.Tan({})"}
+    code = TWO_PATTERNS.replace("es.Exp(one.CreateInput(0))", made[one].format("one.CreateInput(0)"))
+    code = code.replace("es.Relu(es.Abs(two.CreateInput(0)))", made[two].format("two.CreateInput(0)"))
+    found = told(vendors, code, "(float[4] x) => (float[2] y, float[2] b) { a, b = Split <axis = 0> (x) y = Neg(a) }")
+    (group,) = found.groups()
+    assert group.cause == f"Neg … input 0: wanted {told_of}"
+
+
 def test_patterns_without_any_candidate_are_told_together(vendors: Any) -> None:
     found = told(vendors, TWO_PATTERNS.replace('"two"', '"one"'), f"{UNARY} {{ y = Sin(x) }}")
     (group,) = found.groups()
@@ -399,6 +424,16 @@ def test_the_command_prints_the_pass_the_counts_and_each_cause(capsys: pytest.Ca
     assert sorted(os.listdir()) == before
 
 
+def test_where_all_operators_were_found_the_command_says_so(acme: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    acme.write("acme/p.py", Pass("-es.Relu(x)").code())
+    onnx.save(parse(f'<ir_version: 8, opset_import: ["": 17]> g {TWO} {{ z = Relu(x) y = Neg(z) }}'), "m.onnx")
+    _, out, _ = command(capsys, "--pass", "P")
+    assert out.splitlines()[3:] == [
+        "1 × near miss, all operators found, but the match fails at Relu of vendors/acme/custom_fusion_passes/p.py:11",
+        '    Neg "y": tensor "z" is also an output of the graph',
+    ]
+
+
 @pytest.mark.usefixtures("acme")
 def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = command(capsys, "--pass", "P", "--json")
@@ -414,6 +449,7 @@ def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--pass", "Q"], 2, "explain: there is no pass Q; `gehost passes` lists them"),
         (["--pass", "P", "--node", "yy"], 2, 'the model has no node "yy" when P runs; did you mean y?'),
+        (["--pass", "P", "--node", ""], 2, "a node's name cannot be empty"),
         (["--pass", "P", "--disable", "Off"], 2, "--enable/--disable: there is no pass Off"),
     ],
 )

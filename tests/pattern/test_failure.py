@@ -45,7 +45,11 @@ def source_of(pattern, model):
         (lambda x: [-x, es.Relu(x)], 1, "reader", 1, 'tensor "n": wanted Relu to read it; it is read by Add, Neg'),
         (lambda x: [-x, -x], 1, "reader", 1, 'Neg "reader" stands for another operator of the pattern already'),
         (lambda x, w: es.Commutative(es.Relu(x) + w), 2, "add", 1, "wanted Relu, got"),
-        (lambda x: es.Neg(es.Alternatives(es.Relu(x), es.Abs(x))), 1, "reader", 1, "wanted (Relu|Abs), got MatMul"),
+        (lambda x: es.Neg(es.Alternatives(es.Relu(x), es.Abs(x))), 1, "reader", 1, "wanted Relu or Abs, got MatMul"),
+        (lambda x: es.Alternatives(es.Cos(x), es.Tan(x)), 1, "reader", 0, '"reader": wanted Cos or Tan, got Neg'),
+        (lambda x: es.Commutative(x * 3.0), 1, "twice", 0,
+         'input 0: wanted a constant, got "b", an input of the graph; input 1: wanted the constant 3.0, got "two", 2.0'),
+        (lambda x: es.Alternatives(x * 3.0, x * 4.0), 1, "twice", 0, "input 1: wanted the constant 3.0 or the constant 4.0, got"),
         (lambda x: es.Sum(x, x, x), 1, "add", 0, "wanted Sum, got Add"),
     ],
 )  # fmt: skip
@@ -146,6 +150,45 @@ def test_of_two_operands_the_one_that_a_node_makes_is_nearer_than_an_input(find,
     failure = PatternMatcher(find.pattern(lambda x, w: es.Commutative(es.Relu(x) + w), 2), model).why_not(add)
     assert (failure is None) == (not reason)
     assert failure is None or failure.reason == f'Add "y" {reason}'
+
+
+def swap(x, w):
+    return es.Commutative(es.Relu(x) + w)
+
+
+def swap_either(x, w):
+    return es.Commutative(es.Alternatives(es.Relu(x), es.Abs(x)) + w)
+
+
+def either_side(x, w):
+    return es.Alternatives(es.Relu(x) + w, w + es.Abs(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "reason"),
+    [
+        (swap, "b = Exp(x) c = Sin(x) y = Add(b, c)", "inputs 0 and 1: wanted Relu, got Exp and Sin"),
+        (swap, "b = Exp(x) y = Add(b, b)", "inputs 0 and 1: wanted Relu, got Exp and Exp"),
+        (swap, "y = Add(x, z)", 'inputs 0 and 1: wanted Relu, got "x", an input of the graph, and "z", an input of the graph'),
+        (swap_either, "b = Exp(x) c = Sin(x) y = Add(b, c)", "inputs 0 and 1: wanted Relu or Abs, got Exp and Sin"),
+        (either_side, "b = Exp(x) c = Sin(x) y = Add(b, c)", "input 0: wanted Relu, got Exp; input 1: wanted Abs, got Sin"),
+    ],
+)
+def test_all_tries_that_are_equally_near_are_told(find, make, text, reason):
+    model = find.load(f"g (float[2] x, float[2] z) => (float[2] y) {{ {text} }}")
+    (add,) = model.graph.nodes_of("Add")
+    failure = PatternMatcher(find.pattern(make, 2), model).why_not(add)
+    assert failure is not None
+    assert failure.reason == f'Add "y" {reason}'
+
+
+def test_another_output_of_the_right_operator_is_nearer_than_another_operator(find):
+    model = find.load("g (float[4] x) => (float[2] y, float[2] c) { a, c = Split <axis = 0> (x) y = Neg(a) }")
+    (neg,) = model.graph.nodes_of("Neg")
+    pattern = find.pattern(lambda x: -es.Alternatives(es.Relu(x), es.Split(x, num_outputs=2, axis=0)[1]))
+    failure = PatternMatcher(pattern, model).why_not(neg)
+    assert failure is not None
+    assert failure.reason == 'Neg "y" input 0: wanted output 1 of Split, got "a", output 0'
 
 
 def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_than_another_operator(find):
