@@ -108,10 +108,11 @@ def check_pass(
         with telling():
             click.echo(one_line(f"could not be checked, neither right nor wrong: {', '.join(unchecked)}"))
     differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
-    if differing:
-        raise NumbersDifferError(f"{file}: the numbers change by {', '.join(differing)}")
-    if wrong:
-        raise PassError(f"{file}: something is wrong with {', '.join(wrong)}")
+    others = [found for found in wrong if found not in differing]
+    told = [f"the numbers change by {', '.join(differing)}"] if differing else []
+    told += [f"something is wrong with {', '.join(others)}"] if others else []
+    if told:
+        raise (NumbersDifferError if differing else PassError)(f"{file}: {'; '.join(told)}")
 
 
 @cli.command()

@@ -301,6 +301,14 @@ def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
     assert lines[-1] == "could not be checked, neither right nor wrong: Random"
 
 
+def test_the_last_line_names_all_that_is_wrong_by_kind(check, vendors):
+    never = vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
+    file = vendors.write("acme/x.py", never, DOUBLE.format(name="Triple", factor=3))
+    code, _, err = check(file)
+    assert code == 6
+    assert err == f"gehost: {file}: the numbers change by Triple; something is wrong with Never\n"
+
+
 def test_a_package_with_relative_imports_and_an_operator(check, vendors):
     operator = """
         @ops.register("acme::Twice")
