@@ -42,6 +42,8 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "reduction": ("none", "add", "mul", "mean", "sum"),
 }
 _FLOATS = (0.5, 1.0, 2.0, 1e-5, 1e-3, 0.0, -1.0)
+_FLOATS_OF = {"scale": (0.5, 1.0, 2.0), "low": (0.0, -1.0), "high": (1.0, 2.0)}
+"""Those of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or less, or low above high."""
 _MOST_PERMUTATIONS = 24
 
 
@@ -142,7 +144,7 @@ def attribute_values(
     if kind == _KIND.INT:
         return _whole_numbers(name, default, dims)
     if kind == _KIND.FLOAT:
-        return list(dict.fromkeys([*([] if default is None else [default]), *_FLOATS]))
+        return list(dict.fromkeys([*([] if default is None else [default]), *_FLOATS_OF.get(name, _FLOATS)]))
     if kind == _KIND.STRING:
         return list(_TEXTS.get(name, ()))
     if kind == _KIND.INTS:

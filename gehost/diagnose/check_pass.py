@@ -2,7 +2,7 @@
 
 The host itself is the judge. An instance is good when it is a valid model that runs, and the pass fires on it. Then the
 result has to give the same numbers, a second run has to change nothing, and each change of the instance has to be refused or
-to give the same numbers too.
+to give the same numbers too. A pattern without an instance that runs, or whose numbers are random, is told as not checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnx
 from gehost.diagnose.instances import Draw, Instance, NoInstance, draw
 from gehost.diagnose.mutations import Mutation, both, mutated, mutations
 from gehost.diagnose.sources import has_sources, sources_at
-from gehost.diagnose.trial import Numbers, Outcome, Reference, Trial
+from gehost.diagnose.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
 from gehost.diagnose.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
 from gehost.infer import infer_model
@@ -33,7 +33,7 @@ _DRAWS = 400
 """Instances that are drawn for one pattern without a good one among them before it is given up."""
 _MOST_FINDINGS = 12
 _PATIENCE = 12
-"""Draws without a good one after which the search starts from what it has seen."""
+"""Draws without a good one after which the search starts from what it has seen, and failures after which it ends."""
 _NOVELTY = 48
 """Draws since the last good one within which another one with operands of the same ranks is passed over."""
 _PAIRS = 0.15
@@ -104,13 +104,36 @@ class _Check:
         fired = [search for search in searches if search.good]
         result.patterns = (len(fired), count)
         for search in searches:
-            if search.good:
-                continue
-            told = f"could not build an instance that it accepts: {search.reasons_told()}"
-            if fired:
-                result.notes.append(f"pattern {search.number} of {count} was not checked: {told}")
+            if not search.good and not search.failures:  # how it fails is found already
+                self._tell_unchecked(search, f"pattern {search.number} of {count}", alone=not fired)
+
+    def _tell_unchecked(self, search: _Search, place: str, *, alone: bool) -> None:
+        """Tell of a pattern without a good instance: that it never fires where that is known, else why it was not checked."""
+        refused = self._takes_none_that_runs(search)
+        if search.unsteady:
+            told = "numbers cannot be compared"
+        elif refused:
+            told = "no instance that it accepts runs" if search.fired else "could not build an instance that it accepts"
+        else:
+            told = "no runnable instance was found"
+        told = f"{told}: {search.reasons_told()}"
+        if refused and alone and not search.fired:
+            self._result.findings.append(Finding(Wrong.NEVER_FIRES, place, "", told))
+        else:
+            self._result.notes.append(f"{place}: {told}")
+
+    def _takes_none_that_runs(self, search: _Search) -> bool:
+        """Whether there are instances that run on which the pass did not fire; why others do not run is kept."""
+        for model in search.left:
+            try:
+                Reference(model, self._seed)
+            except UnsteadyError:
+                return True
+            except ModelError as error:
+                search.reasons[f"not rewritten, and it does not run: {error}"] += 1
             else:
-                result.findings.append(Finding(Wrong.NEVER_FIRES, f"pattern {search.number} of {count}", "", told))
+                return True
+        return not search.expressible
 
     def _sources_at(self, opset: int) -> list[list[SourcePattern]]:
         if opset not in self._sources:
@@ -124,6 +147,7 @@ class _Check:
         usable = [opset for opset in opsets if self._sources_at(opset)[search.number]]
         if not usable:
             search.reasons["no opset has its operators"] += 1
+            search.expressible = False
             return
         while len(search.good) < wanted and search.tries < _DRAWS and len(self._result.findings) < _MOST_FINDINGS:
             search.tries += 1
@@ -144,8 +168,13 @@ class _Check:
                 search.reasons[str(error)] += 1
                 if self._runs(instance.model):
                     self._find(Finding(Wrong.FAILS, str(instance), "", str(error), instance.model))
+                    search.failures += 1
+                if search.failures >= _PATIENCE and not search.good:
+                    return
                 continue
             if not outcome.replaced:
+                if not search.good:
+                    search.left.append(instance.model)
                 for reason in outcome.refusals:
                     search.note(f"refused: {reason}", instance)
                 if not outcome.refusals:
@@ -156,7 +185,9 @@ class _Check:
             try:
                 reference = Reference(instance.model, self._seed)
             except ModelError as error:
-                search.note(f"it does not run: {error}", instance)
+                search.fired = True
+                search.unsteady |= isinstance(error, UnsteadyError)
+                search.note(str(error) if isinstance(error, UnsteadyError) else f"it does not run: {error}", instance)
                 continue
             search.good.append(instance.drawn)
             search.ranks.add(instance.drawn.ranks)
@@ -249,6 +280,8 @@ class _Check:
         """Whether a model is one that a pass must not fail on: inference lets some through that no engine takes."""
         try:
             Reference(model, self._seed)
+        except UnsteadyError:
+            return True
         except ModelError:
             return False
         return True
@@ -272,6 +305,14 @@ class _Search:
         self.reasons: Counter[str] = Counter()
         """Why instances were not good."""
         self.keys: Counter[str] = Counter()
+        self.left: list[onnx.ModelProto] = []
+        """Instances on which the pass did not fire."""
+        self.fired = self.unsteady = False
+        """Whether it fired on one that does not run, or whose numbers cannot be compared; whether there was one of the latter."""
+        self.failures = 0
+        """How often it failed on one that runs."""
+        self.expressible = True
+        """Whether an opset has its operators."""
         self.refused: dict[str, Draw] = {}
         """What was chosen last for one that was not good, by the key of the reason."""
 

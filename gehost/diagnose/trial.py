@@ -15,8 +15,11 @@ from gehost.errors import ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
+from gehost.ir.model import Model
 from gehost.ir.types import dtype_from_number
+from gehost.ops import OpRegistry
 from gehost.options import HostOptions
+from gehost.passes.cleanup.purity import Purity, Trust
 from gehost.verify import OutputDifference, Runner, compare_outputs, tolerance
 from gehost.verify.feeds import FeedMaker
 from gehost.verify.sizes import tie_plans
@@ -99,17 +102,24 @@ class Numbers:
     feeds: Feeds | None = None
 
 
+class UnsteadyError(ModelError):
+    """The model runs, and its numbers cannot be compared: they are random."""
+
+
 class Reference:
     """A model before a rewrite, with inputs on which it runs and what it gives."""
 
     def __init__(self, model: onnx.ModelProto, seed: int) -> None:
-        """Raises ``ModelError`` when the model runs on no input that was made for it, or gives other numbers each time."""
+        """Raises ``ModelError`` when it runs on no input that was made for it, ``UnsteadyError`` when its numbers are random."""
         runner = Runner(model)
         self._rtol, self._atol = _coarsest(model)
         self._runs = list(_first_runs(runner, seed))
+        random = _random_operators(model)
+        if random:  # also with a seed: the second run of a session goes on where the first one ended
+            raise UnsteadyError(f"it draws random numbers ({', '.join(random)}), and another graph may draw others")
         feeds, outputs = self._runs[0]
         if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
-            raise ModelError("it gives other numbers each time")
+            raise UnsteadyError("it gives other numbers each time")
         if runner.engine == "reference":  # a hundred times slower; what it runs for is an element type that has no kernel
             return
         for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
@@ -136,6 +146,15 @@ class Reference:
                 if not agrees(found, expected) and (worst is None or found.max_abs > worst[0].max_abs):
                     worst = found, feeds
         return Numbers() if worst is None else Numbers(_told(worst[0]), worst[1])
+
+
+def _random_operators(proto: onnx.ModelProto) -> list[str]:
+    """The operators that draw random numbers, in their bodies too; numbers may be equal by chance."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    model = Model(copy)
+    purity = Purity(model, OpRegistry())  # without an author's word, what counts is the body
+    return sorted({node.op for node in model.graph.nodes if purity.of(node) is Trust.RANDOM})
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:

@@ -69,7 +69,7 @@ class PassCheck:
         wrong: those on which they did not, or the pass failed.
         invalid: those that are no model, or do not run.
         findings: the first of each kind.
-        notes: what could not be checked.
+        notes: what could not be checked, which is neither right nor wrong.
     """
 
     name: str
@@ -96,7 +96,7 @@ class PassCheck:
     def summary(self) -> str:
         """What was tried, in one line."""
         if not self.instances:
-            return "; ".join(self.notes) or "nothing was checked"
+            return "; ".join(self.notes) if self.ok else "nothing was checked"
         opsets = f"opsets {min(self.opsets)} to {max(self.opsets)}" if len(self.opsets) > 1 else f"opset {min(self.opsets)}"
         return (
             f"{self.instances} instances ({self.patterns[0]} of {self.patterns[1]} patterns, {opsets}), {self.tried} mutations: "
@@ -105,10 +105,10 @@ class PassCheck:
 
     def lines(self) -> list[str]:
         """All of it: what was tried, then a line for each finding and note."""
-        told = "ok" if self.ok and self.instances else "not checked" if self.ok else "wrong"
+        told = "wrong" if not self.ok else "ok" if self.instances else "could not be checked"
         head = f"{self.name} ({self.origin})"
         findings = [f"{head}: {finding}" for finding in self.findings]
-        notes = [f"{head}: {note}" for note in self.notes] if self.instances else []
+        notes = [f"{head}: not checked: {note}" for note in self.notes] if self.instances or not self.ok else []
         return [f"{head}: {told}: {self.summary()}", *findings, *notes]
 
 

@@ -86,6 +86,50 @@ class Unsatisfiable(planted.NegatedDifference):
         return es.constrain(es.Concat(a, b, axis=0), axis=lambda axis: axis == 77)
 
 
+class NeedsScalars(planted.Rewrites):
+    """Right. Inference lets operands through that no engine takes, and so few are scalars that none is drawn."""
+
+    inputs = 3
+
+    def before(self, *inputs):
+        return es.Neg(es.Cast(es.Range(*inputs), to=1))
+
+    def after(self, _match, *inputs):
+        return es.Mul(es.Cast(es.Range(*inputs), to=1), -1.0)
+
+
+class Random(planted.Rewrites):
+    """Right, and other numbers come of it."""
+
+    inputs = 1
+    op = "Bernoulli"
+
+    def before(self, x):
+        return es.Neg(es.Cast(es.op(self.op)(x), to=1))
+
+    def after(self, _match, x):
+        return es.Mul(es.Cast(es.op(self.op)(x), to=1), -1.0)
+
+
+class RandomNormal(Random):
+    op = "RandomNormalLike"
+
+
+class FailingOnRandom(Random):
+    def after(self, _match, x):
+        raise ValueError("no")
+
+
+class RefusingRandom(Random):
+    def MeetRequirements(self, match):
+        return match.reject("moon: not full")
+
+
+class Endless(planted.NegatedDifference):
+    def after(self, _match, a, b):
+        return es.Neg(es.Neg(es.Neg(es.Sub(a, b))))
+
+
 class Failing(planted.NegatedDifference):
     def after(self, _match, a, b):
         raise ValueError("no")
@@ -114,15 +158,30 @@ class Walking(FusionBasePass):
     ("cls", "told"),
     [
         (Picky, r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over"),
-        (Unsatisfiable, "never fires"),
+        (Unsatisfiable, r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built"),
+        (NeedsScalars, r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range"),
+        (
+            Random,
+            r"could not be checked: pattern 0 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
+        ),
+        (RandomNormal, "could not be checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)"),
+        (FailingOnRandom, "the pass fails: opset .*: ValueError: no"),
+        (RefusingRandom, r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon"),
         (Failing, r"the pass fails: opset 17, .*: Failing \(.*test_check_pass.py:\d+\): Replacement at node .*: ValueError: no"),
         (FailingAtOnce, "the pass fails: FailingAtOnce"),
         (Growing, "a second run changes it again: opset"),
-        (Walking, "not checked: it has no pattern"),
+        (Walking, "could not be checked: it has no pattern"),
     ],
 )
 def test_what_is_wrong_is_said(cls, told):
     assert re.search(told, findings(cls, mutations=2))
+
+
+def test_a_pass_that_fires_endlessly_is_told_as_that_and_soon():
+    told = findings(Endless)
+    assert "the pass fails: opset 17" in told
+    assert "rewrites feed each other without end" in told
+    assert "never fires" not in told
 
 
 def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
@@ -138,8 +197,9 @@ def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
     result = check_pass(Half, mutations=2)
     assert result.patterns == (1, 2)
     (note,) = result.notes
-    assert note.startswith("pattern 1 of 2 was not checked: could not build an instance that it accepts: ")
+    assert note.startswith("pattern 1 of 2: could not build an instance that it accepts: ")
     assert "refused: abs: not negated" in note
+    assert result.lines()[-1].endswith(f": not checked: {note}")
 
 
 @pytest.mark.parametrize(
@@ -226,9 +286,27 @@ def test_a_pass_that_never_fires(check, vendors):
 
 
 def test_a_pass_without_a_pattern_is_told_and_no_error(check):
-    code, (line,), err = check(VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py")
+    code, (line, last), err = check(VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py")
     assert (code, err) == (0, "")
-    assert "not checked: it has no pattern (a Run of its own)" in line
+    assert "could not be checked: it has no pattern (a Run of its own)" in line
+    assert last == f"could not be checked, neither right nor wrong: {line.split(' ')[0]}"
+
+
+def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
+    file = vendors.write(
+        "acme/x.py", vendors.swap("Random", "Bernoulli", "RandomUniformLike"), DOUBLE.format(name="Right", factor=2)
+    )
+    code, lines, err = check(file)
+    assert (code, err) == (0, "")
+    assert lines[-1] == "could not be checked, neither right nor wrong: Random"
+
+
+def test_the_last_line_names_all_that_is_wrong_by_kind(check, vendors):
+    never = vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
+    file = vendors.write("acme/x.py", never, DOUBLE.format(name="Triple", factor=3))
+    code, _, err = check(file)
+    assert code == 6
+    assert err == f"gehost: {file}: the numbers change by Triple; something is wrong with Never\n"
 
 
 def test_a_package_with_relative_imports_and_an_operator(check, vendors):

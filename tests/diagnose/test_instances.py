@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from gehost import DataType, EsGraphBuilder, Model, Pattern, PatternMatcher, es
+from gehost.diagnose.candidates import attribute_values
 from gehost.diagnose.instances import NoInstance, draw, empty_model
 from gehost.diagnose.mutations import mutated, mutations
 from gehost.infer import infer_model
@@ -92,6 +93,15 @@ def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
     source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(17), OpRegistry())
     with pytest.raises(NoInstance, match="Not cannot be built: X typestr"):
         draw(source, 17, OpRegistry(), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("default", [None, 1.0])
+def test_no_random_numbers_are_drawn_of_a_scale_or_range_that_ends_the_process(default):
+    def values(name: str) -> list[float]:
+        return attribute_values(np.random.default_rng(0), name, onnx.AttributeProto.FLOAT, default, 2)
+
+    assert min(values("scale")) > 0
+    assert max(attribute_values(np.random.default_rng(0), "low", onnx.AttributeProto.FLOAT, 0.0, 2)) < min(values("high"))
 
 
 # -- changes ------------------------------------------------------------------------------------------------------------
