@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gehost.errors import ModelError, UsageError
+from gehost.verify.draws import unseeded
 from gehost.verify.feeds import FeedMaker, with_declared_types
 from gehost.verify.run import Runner
 from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
@@ -135,7 +136,7 @@ def compare(
 
     Raises:
         ModelError: ``a`` does not load or run.
-        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it.
+        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws random numbers without a seed.
     """
     return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
 
@@ -163,12 +164,17 @@ class Baseline:
     ) -> Baseline:
         """Run the model that is right; arguments and errors are those of ``compare``."""
         runner = model if isinstance(model, Runner) else Runner(model)
+        proto = runner.proto()
+        random = unseeded(proto)
+        if random is not None:
+            raise UsageError(
+                f"{runner.name}: {random}; a rewrite elsewhere changes what is drawn, so numbers cannot be compared: "
+                "give it a seed attribute"
+            )
         if feeds is None:
             runs = find_feeds(runner, seed)
         elif feeds:
-            proto = runner.proto() if any(array.dtype.kind == "V" for given in feeds for array in given.values()) else None
-            typed = feeds if proto is None else [with_declared_types(given, proto) for given in feeds]
-            runs = [(given, runner.run(given)) for given in typed]
+            runs = [(given, runner.run(given)) for given in (with_declared_types(given, proto) for given in feeds)]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
         return cls(runner, runs, seed, rtol, atol)
