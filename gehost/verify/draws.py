@@ -1,6 +1,7 @@
 """Find operators whose numbers are other ones after any rewrite: random ones without a seed.
 
-ONNX Runtime seeds them by the place of the node among all nodes; with a ``seed`` attribute only that counts.
+ONNX Runtime seeds them by the place of the node among all nodes, and ``Dropout`` anew in each session. Where there is a ``seed``
+attribute only that counts.
 """
 
 from __future__ import annotations
