@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx.inliner
@@ -32,6 +32,9 @@ from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
 from gehost.stages import RUN_STAGES, CustomPassStage
+
+if TYPE_CHECKING:
+    from gehost.verify import Baseline
 
 
 class Host:
@@ -131,18 +134,23 @@ class Host:
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
         """Compile a model file; the output is written whole or not at all.
 
+        What is to be verified is first run as it was: if that fails, nothing is written. Other numbers are only reported.
+
         Raises:
-            ModelError: the model cannot be read or is not valid.
+            ModelError: the model cannot be read, is not valid, or does not run where it is to be verified.
+            UsageError: the feeds do not fit the model, or its numbers cannot be compared.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: the output or a dump cannot be written.
         """
         path = os.fspath(model)
         report = Report(model=path, options=self.options.as_dict())
-        with self.compiled(path, report) as compiled, self._timed(report, "save"):
-            compiled.save(output)
-        if self.options.verify:
-            self._verify(self.original(path), os.fspath(output), report)
+        with self.compiled(path, report) as compiled:
+            baseline = self._baseline(lambda: self.original(path), report)
+            with self._timed(report, "save"):
+                compiled.save(output)
+        if baseline is not None:
+            self._verify(baseline, os.fspath(output), report)
         return report
 
     @contextmanager
@@ -173,8 +181,9 @@ class Host:
         copy.CopyFrom(model)
         with self._compiled(lambda: Model(copy), report) as compiled:
             result = compiled.flush()
-        if self.options.verify:
-            self._verify(model, result, report)
+        baseline = self._baseline(lambda: model, report)
+        if baseline is not None:
+            self._verify(baseline, result, report)
         return result, report
 
     @contextmanager
@@ -194,11 +203,18 @@ class Host:
                 self._compile(model, report)
             yield model
 
-    def _verify(self, before: onnx.ModelProto | str, after: onnx.ModelProto | str, report: Report) -> None:
-        from gehost.verify import compare
+    def _baseline(self, original: Callable[[], onnx.ModelProto | str], report: Report) -> Baseline | None:
+        """What the model gives as it was, where it is to be verified."""
+        if not self.options.verify:
+            return None
+        from gehost.verify import Baseline
 
         with self._timed(report, "verify"):
-            report.verify = compare(before, after, self._feeds).as_dict()
+            return Baseline.of(original(), self._feeds)
+
+    def _verify(self, baseline: Baseline, after: onnx.ModelProto | str, report: Report) -> None:
+        with self._timed(report, "verify"):
+            report.verify = baseline.against(after).as_dict()
 
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)

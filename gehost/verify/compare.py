@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gehost.errors import ModelError, UsageError
+from gehost.verify.draws import unseeded
 from gehost.verify.feeds import FeedMaker, with_declared_types
 from gehost.verify.run import Runner
 from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
-from gehost.verify.tolerance import scale_of, tolerance
+from gehost.verify.tolerance import scales_of, tolerance
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +40,7 @@ _MOST_ELEMENTS = 1 << 22
 class OutputDifference:
     """How one output compares on one feed.
 
-    ``index``, ``a``, ``b`` and ``max_abs`` are of the element with the largest ``|a - b|`` among those outside the
+    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` are of the element with the largest ``|a - b|`` among those outside the
     tolerance, or among all where all are inside. Distances to or between NaN and infinity, and between two strings,
     count as infinite. ``max_rel`` is the largest ``|a - b| / |a|`` of the same elements, where ``a`` is not 0.
     ``telling`` is false where ``a`` has no finite element, or the same value in all of several: almost any model would
@@ -63,6 +64,11 @@ class OutputDifference:
     def place(self) -> str:
         """The worst element as text: ``logits[0,3,17]``."""
         return f"{self.output}[{','.join(map(str, self.index))}]" if self.index else self.output
+
+    @property
+    def allowed(self) -> str:
+        """The tolerances of the worst element as text."""
+        return f"(rtol {self.rtol:g}, atol {self.atol:.3g})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,14 +100,18 @@ class Verification:
         worst = max(self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
         if worst is not None and not worst.equal:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
-            what = worst.reason or f"{values} (rtol {worst.rtol:g}, atol {worst.atol:.3g})"
+            what = worst.reason or f"{values} {worst.allowed}"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
             return f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} comparisons differ"
         names = {output.output for output in self.outputs}
         dull = sorted(names - {output.output for output in self.outputs if output.telling})
         return (
             f"equal: {_count(self.feeds, 'feed')}, {_count(len(names), 'output')}, "
-            + (f"worst |a-b| {worst.max_abs:.2g} at {worst.place}" if worst and worst.max_abs else "no difference")
+            + (
+                f"worst |a-b| {worst.max_abs:.2g} at {worst.place} {worst.allowed}"
+                if worst and worst.max_abs
+                else "no difference"
+            )
             + (f"; proves little: {', '.join(dull)} (no finite value, or one throughout)" if dull else "")
         )
 
@@ -127,7 +137,7 @@ def compare(
 
     Raises:
         ModelError: ``a`` does not load or run.
-        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it.
+        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws random numbers without a seed.
     """
     return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
 
@@ -155,12 +165,17 @@ class Baseline:
     ) -> Baseline:
         """Run the model that is right; arguments and errors are those of ``compare``."""
         runner = model if isinstance(model, Runner) else Runner(model)
+        proto = runner.proto()
+        random = unseeded(proto)
+        if random is not None:
+            raise UsageError(
+                f"{runner.name}: {random}; a rewrite elsewhere changes what is drawn, so numbers cannot be compared: "
+                "give it a seed attribute"
+            )
         if feeds is None:
             runs = find_feeds(runner, seed)
         elif feeds:
-            proto = runner.proto() if any(array.dtype.kind == "V" for given in feeds for array in given.values()) else None
-            typed = feeds if proto is None else [with_declared_types(given, proto) for given in feeds]
-            runs = [(given, runner.run(given)) for given in typed]
+            runs = [(given, runner.run(given)) for given in (with_declared_types(given, proto) for given in feeds)]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
         return cls(runner, runs, seed, rtol, atol)
@@ -264,9 +279,12 @@ def _compare_arrays(a: Array, b: Array, blank: OutputDifference, rtol: float | N
     wide_a, wide_b = _widened(a), _widened(b)
     finite = _finite(a) & _finite(b)
     same, distance, magnitude = _distances(wide_a, wide_b)
-    rtol, atol = tolerance(a.dtype, rtol, atol, scale=scale_of(magnitude))
+    bounds, scales = scales_of(magnitude)
+    allowed = [tolerance(a.dtype, rtol, atol, scale=scale) for scale in scales]
+    rtol = allowed[0][0]
+    atols = np.array([absolute for _, absolute in allowed])[np.searchsorted(bounds, magnitude, side="right")]
     with np.errstate(invalid="ignore"):  # infinity times an rtol of 0
-        agrees = same | (finite & (distance <= atol + rtol * magnitude))
+        agrees = same | (finite & (distance <= atols + rtol * magnitude))
     equal = bool(agrees.all())
     considered = agrees if equal else ~agrees
     worst = np.unravel_index(int(np.argmax(np.where(considered, distance, -1.0))), a.shape)
@@ -275,7 +293,7 @@ def _compare_arrays(a: Array, b: Array, blank: OutputDifference, rtol: float | N
         blank,
         equal=equal,
         rtol=rtol,
-        atol=atol,
+        atol=float(atols[worst]),
         max_abs=float(distance[worst]),
         max_rel=float(np.max(distance[divisible] / magnitude[divisible], initial=0.0)),
         index=tuple(int(i) for i in worst),

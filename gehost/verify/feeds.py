@@ -23,7 +23,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import onnx
@@ -118,11 +118,23 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
     Raises:
         UsageError: The file cannot be read, is no ``.npz``, or holds pickled objects.
     """
+    name = os.fspath(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{os.fspath(path)} is not an .npz file with one array for each input: {error}") from error
+            return {entry: _array(archive[entry]) for entry in archive.files}
+    except FileNotFoundError as error:
+        raise UsageError(f"{name}: there is no file of this name") from error
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
+    # What numpy says is left out: it advises to load objects, which may run code.
+    except (EOFError, ValueError, AttributeError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"{name} is not an .npz file with one array of numbers or text for each input") from error
+
+
+def _array(value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise TypeError("an entry of the archive that is no array")
+    return cast("Array", value)
 
 
 def save_feeds(feeds: Mapping[str, Array]) -> bytes:

@@ -14,6 +14,7 @@ import onnx
 import onnx.external_data_helper
 
 from gehost.errors import ModelError, UsageError
+from gehost.ir.external import external_tensors, locate, map_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,9 +115,10 @@ class _OnnxRuntime:
         options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        readable, directory = _readable(source, directory)
         if directory is not None:  # of a model in memory, whose weights need not come into memory
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(directory.absolute()))
-        content = str(source) if isinstance(source, Path) else _serialized(source, directory)
+        content = readable if isinstance(readable, str) else _serialized(readable, directory)
         try:
             self._session: Any = self._runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
@@ -159,13 +161,35 @@ class _Reference:
         return dict(zip(self._evaluator.output_names, values, strict=True))
 
 
+def _readable(source: onnx.ModelProto | Path, directory: Path | None) -> tuple[onnx.ModelProto | str, Path | None]:
+    """What ONNX Runtime can read, and the directory of its weights: of a path that is not UTF-8, what lies there."""
+    if isinstance(source, Path):
+        if _is_utf8(source):
+            return str(source), directory
+        source, directory = onnx.ModelProto.FromString(source.read_bytes()), source.parent
+    if directory is not None and not _is_utf8(directory.absolute()):
+        return _with_weights(source, directory), None
+    return source, directory
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
     """Give the model itself if all its weights are in it, else a copy that holds them."""
     if not _check_weights(model, directory):
         return model
     full = onnx.ModelProto()
     full.CopyFrom(model)
-    onnx.external_data_helper.load_external_data_for_model(full, str(directory))
+    for tensor in list(external_tensors(full)):
+        tensor.raw_data = map_data(locate(tensor, str(directory))).tobytes()
+        tensor.ClearField("data_location")
+        tensor.ClearField("external_data")
     return full
 
 

@@ -9,11 +9,15 @@
 | float8 and smaller | 2.5e-1 | 1e-1 | 1e-1 |
 | integers, bool, string | equal | | |
 
-The scale of an output is the median magnitude of its elements that are finite and not 0. An element that is small because large
-terms cancel carries the rounding of these terms, so what an honest rewrite may move it by grows with its neighbours, not with
-itself: 50 convolutions in float32 whose results are around 40 and agree to 7e-7 of the largest differ by 2e-4 where one is 0.01.
-The other way round, an absolute tolerance that is right for numbers around 1 hides a percent of a softmax over 1,000 classes.
-A median is not moved by a few huge elements, such as the -1e9 of a mask. A tolerance that the caller gives is taken as it is.
+The scale of an element is the median magnitude of the elements of its size in the output. An element that is small because
+large terms cancel carries the rounding of these terms, so what an honest rewrite may move it by grows with its neighbours, not
+with itself: 50 convolutions in float32 whose results are around 40 and agree to 7e-7 of the largest differ by 2e-4 where one is
+0.01. The other way round, an absolute tolerance that is right for numbers around 1 hides a percent of a softmax over 1,000
+classes.
+
+What a mask fills in, such as -1e9 or -1e4, is no neighbour: a magnitude that more than an eighth of the elements have does not
+count, and elements that a gap of a factor of 100 parts are not of one size. The gap has to have four elements below it, as fewer
+may be that small by chance. A tolerance that the caller gives is taken as it is.
 """
 
 from __future__ import annotations
@@ -45,6 +49,9 @@ _DEFAULTS = MappingProxyType(
     }
 )
 _SMALLER = _Default(2.5e-1, 1e-1, 1e-1)
+_GAP, _FEW = 100, 4
+_OFTEN = 2
+"""So often a value may be there in an output however small."""
 
 
 def tolerance(
@@ -60,7 +67,19 @@ def tolerance(
     )
 
 
-def scale_of(magnitudes: NDArray[np.float64]) -> float:
-    """The median of the magnitudes that are finite and not 0; 1 where there is none."""
+def scales_of(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[float]]:
+    """Part elements into those of one size: the least magnitude of each part but the first, and the scale of each part.
+
+    NaN, infinities, zeros and what fills more than an eighth do not count; where nothing is left the scale is 1.
+    """
     counted = magnitudes[np.isfinite(magnitudes) & (magnitudes > 0)]
-    return float(np.median(counted)) if counted.size else 1.0
+    values, counts = np.unique(counted, return_counts=True)
+    rare = counts <= max(_OFTEN, magnitudes.size / 8)
+    values = np.repeat(values[rare], counts[rare])
+    if not values.size:
+        return values, [1.0]
+    starts = [0]
+    for start in (np.flatnonzero(values[1:] / _GAP > values[:-1]) + 1).tolist():
+        if start - starts[-1] >= _FEW:
+            starts.append(start)
+    return values[starts[1:]], [float(part[(part.size - 1) // 2]) for part in np.split(values, starts[1:])]

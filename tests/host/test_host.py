@@ -212,6 +212,27 @@ def test_feeds_that_cannot_be_used_stop_before_anything_runs(vendors: Any, model
         vendors.host(verify=True, feeds=tmp_path / "none.npz")
 
 
+@pytest.mark.parametrize(("feeds", "error"), [("x", UsageError), ("z", UsageError), (None, ModelError)])
+def test_what_cannot_be_verified_leaves_the_old_output(
+    vendors: Any, model_file: Path, old_output: Path, feeds: str | None, error: type[Exception]
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    path = None
+    if feeds is None:  # it is valid, and runs on nothing
+        onnx.save(parse(CHAIN.replace("Neg(b)", "Gather <axis = 0> (b, i)"), {"i": np.array([7, 7])}), model_file)
+    else:
+        path = old_output.with_name("feeds.npz")
+        np.savez(path, **{feeds: np.ones(3, np.float32)})
+    with pytest.raises(error):
+        vendors.host(verify=True, feeds=path).compile(model_file, old_output)
+    assert old_output.read_text() == "what was there"
+
+
+def test_a_model_that_is_replaced_is_compared_with_what_it_was(vendors: Any, model_file: Path) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    assert vendors.host(verify=True).compile(model_file, model_file).verify["equal"] is False
+
+
 def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Path) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     weights = {"w": np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)}

@@ -191,7 +191,7 @@ def test_summaries() -> None:
         "{ k = Constant <value = float[2] {0, 0.000004}> () y = Identity(x) n = Neg(x) z = Add(n, k) }"
     )
     feeds = {"x": np.array([1, 2], np.float32)}
-    assert compare(a, b, [feeds]).summary() == "equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1]"
+    assert compare(a, b, [feeds]).summary() == ("equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1] (rtol 0.0001, atol 1e-05)")
     text = compare(a, b, [feeds], rtol=0.0, atol=0.0).summary()
     assert text == "differ: z[1] of feed 0: a -2, b -1.99999595, |a-b| 4.1e-06 (rtol 0, atol 0); 1 of 2 comparisons differ"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -166,9 +167,15 @@ def test_feeds_from_a_file(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.arange(3))
     (tmp_path / "text.npz").write_text("hello")
     (tmp_path / "empty.npz").write_text("")
-    for name in ("pickled.npz", "one.npy", "text.npz", "empty.npz", "none.npz"):
-        with pytest.raises(UsageError, match=name):
+    with zipfile.ZipFile(tmp_path / "other.npz", "w") as archive:
+        archive.writestr("x.txt", "hello")
+    for name in ("pickled.npz", "one.npy", "text.npz", "empty.npz", "other.npz"):
+        with pytest.raises(UsageError, match=rf"{name} is not an \.npz file with one array of numbers or text for each input$"):
             load_feeds(tmp_path / name)
+    with pytest.raises(UsageError, match=r"none\.npz: there is no file of this name$"):
+        load_feeds(tmp_path / "none.npz")
+    with pytest.raises(UsageError, match=r" cannot be read: Is a directory$"):
+        load_feeds(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x", "file", "/m/layer.0/out", "../../up", "a.npy", "é", "allow_pickle"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -73,6 +75,19 @@ def test_external_data(engine: str, external: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir("/")
     with pytest.raises(ModelError, match="the weights of model 'g' are in another file: give the path"):
         Runner(bare)
+
+
+@pytest.mark.parametrize("name", [b"inner/o\xff.onnx", b"d\xff/m.onnx"])
+def test_a_path_need_not_be_utf_8(engine: str, external: Path, name: bytes) -> None:
+    path = external.parents[1] / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    shutil.copy(external, path)
+    if path.parent != external.parent:
+        shutil.copy(external.with_name("m.data"), path.parent)
+    wanted = Runner(external).run({"x": X})["y"]
+    for runner in (Runner(path), Runner(onnx.load(path, load_external_data=False), base_dir=path.parent)):
+        assert runner.engine == engine
+        assert np.array_equal(runner.run({"x": X})["y"], wanted)
 
 
 @pytest.mark.usefixtures("engine")

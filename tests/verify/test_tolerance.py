@@ -13,7 +13,7 @@ import pytest
 
 from gehost.testing import parse, random_weights
 from gehost.verify import Baseline, compare, compare_outputs
-from gehost.verify.tolerance import scale_of, tolerance
+from gehost.verify.tolerance import scales_of, tolerance
 
 RESNET = Path(__file__).parents[3] / "shared" / "corpus" / "models" / "resnet50.ts.onnx"
 F32 = np.dtype(np.float32)
@@ -25,8 +25,15 @@ def agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def test_the_scale_is_that_of_a_typical_element() -> None:
-    assert scale_of(np.array([0, 0, 0, 2, 3, 4e9, np.inf, np.nan])) == 3
-    assert scale_of(np.array([0.0, np.nan])) == 1
+    assert scales_of(np.array([0, 0, 0, 2, 3, 4e9, np.inf, np.nan]))[1] == [3]
+    assert scales_of(np.array([0.0, np.nan]))[1] == [1]
+
+
+def test_elements_of_another_size_have_their_own_scale() -> None:
+    bounds, scales = scales_of(np.array([700, 1e-4, 1, 2, 3, 400, 2, 600.0]))
+    assert (bounds.tolist(), scales) == ([400], [2, 600])
+    assert scales_of(np.array([1e-4, 2e-4, 3e-4, 400, 600, 700, 800.0]))[1] == [400]  # three may be small by chance
+    assert scales_of(np.array([1e308, 1.5e308]))[1] == [1e308]
 
 
 @pytest.mark.parametrize(("scale", "atol"), [(40, 4e-4), (1, 1e-5), (0.3, 3e-6), (1e-3, 1e-6), (0, 1e-6)])
@@ -54,6 +61,21 @@ def test_a_small_element_among_large_ones_may_carry_their_rounding() -> None:
 def test_one_huge_element_does_not_hide_the_others() -> None:
     a = np.array([-1e9, 1.0, 0.5, -0.7, 0.9])
     assert not agree(a, a + [0, 0, 2e-4, 0, 0])
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e4, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("masked", [60, 95])
+def test_what_a_mask_fills_in_does_not_hide_the_others(fill: float, masked: int) -> None:
+    values = np.random.default_rng(0).normal(size=100)
+    for a in (np.where(np.arange(100) < masked, fill, values), np.where(np.arange(100) < masked, fill + values, values)):
+        assert agree(a, a)
+        assert not agree(a, np.where(np.arange(100) < masked, a, -a))
+        assert not agree(a, a + 1e-3 * (np.arange(100) == 99))
+
+
+def test_where_nothing_but_fill_is_left_a_zero_stays_one() -> None:
+    a = np.repeat([0.0, -1e9, -2e9], 20)
+    assert not agree(a, a + (np.arange(60) == 0))
 
 
 def test_a_percent_of_a_softmax_over_many_classes_shows() -> None:
