@@ -62,7 +62,7 @@ class Captured:
         """The same with what ``compare`` gives."""
         try:
             return replace(self, alone=self.compare(rtol, atol))
-        except ModelError as error:
+        except (ModelError, UsageError) as error:
             return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
