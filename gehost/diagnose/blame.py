@@ -1,6 +1,6 @@
 """What a node was before: its history over all compiles, as far back as the notes go that the file carries.
 
-A node without a note is as in the original, or a pass or hook made it that edits by hand, which leaves none.
+A node without a note is as in the original, or a hook made it that edits by hand, which leaves none.
 """
 
 from __future__ import annotations

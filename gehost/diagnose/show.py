@@ -16,7 +16,7 @@ _EXAMPLES = 3
 _MOST_GROUPS = 40
 """Groups that are shown; ``--json`` has all."""
 
-_NO_NOTE = "no note: as in the original, or made or changed by a pass or hook that edits by hand, which leaves none"
+_NO_NOTE = "no note: as in the original, or made by a hook that edits by hand; what a pass or hook changed by hand is not told"
 _MERGED = (
     "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told"
 )
@@ -106,7 +106,8 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
         return f"{called}, of which nothing is kept: an original, a literal of a pass or computed by the clean-up"
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
     cut = ", after more steps than are kept" if ancestor.cut else ""
-    return f"{called}, made by {ancestor.pass_name}{vendor}{cut} from"
+    made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
+    return f"{made} from" if ancestor.sources else f"{made} by hand; from what, it does not say"
 
 
 def _without_note(ancestor: Ancestor) -> bool:

@@ -12,12 +12,15 @@ from gehost.host.containment import contained
 from gehost.host.context import CompileContext
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
+from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
 from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, Rewrite, RewriteLimit, running
 from gehost.passes.engine import AuthorCode
 from gehost.pattern.rule import SourcePattern
+from gehost.rewrite.history import PASS
+from gehost.rewrite.provenance import Author
 from gehost.stages import CustomPassStage
 
 _STAGE_HOOKS = {
@@ -91,6 +94,7 @@ class Executor:
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
                 self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
+                self._sign(mark, Author(spec.name, spec.vendor))
             if record.status == "done" and not changed:
                 record.status = "not changed"
         except GehostError as error:
@@ -150,6 +154,14 @@ class Executor:
             failure = PassError(f"{what}: {error if isinstance(error, ModelError) else described(error)}")
             failure.named = True
             raise failure from error
+
+    def _sign(self, mark: int, author: Author) -> None:
+        """Note in the nodes that a pass added by hand that they are its own; from which others, nobody knows."""
+        for undo, arguments in self._model.journal.since(mark):
+            if undo is undo_add_node and arguments[0].in_graph and PASS not in arguments[0].metadata:
+                node: Node = arguments[0]
+                for key, text in author.signature().items():
+                    node.graph.set_metadata(node, key, text)
 
     def _node_support(self, node: Node) -> tuple[bool, str]:
         for answer in self._plugins.call("gehost_check_node_support", node=node):

@@ -27,6 +27,10 @@ class Journal:
         """The present point; it grows with every edit."""
         return self._committed + len(self._entries)
 
+    def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
+        """What takes back the edits since ``mark``, oldest first; those that were committed are not among them."""
+        return self._entries[max(mark - self._committed, 0) :]
+
     def undo(self, mark: int) -> None:
         """Take back every edit since ``mark``.
 

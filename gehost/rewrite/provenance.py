@@ -26,11 +26,15 @@ class Author:
     name: str
     vendor: str = ""
 
+    def signature(self) -> dict[str, str]:
+        """``metadata_props`` that say who made a node."""
+        if not self.vendor:
+            return {PASS: self.name}
+        return {PASS: self.name, VENDOR: self.vendor.encode(errors="backslashreplace").decode()}  # a directory's may be no text
+
     def metadata(self, found: Provenance) -> dict[str, str]:
         """``metadata_props`` of the new nodes."""
-        metadata = {PASS: self.name}
-        if self.vendor:  # the name of a directory, which may be no text
-            metadata[VENDOR] = self.vendor.encode(errors="backslashreplace").decode()
+        metadata = self.signature()
         metadata[ORIGIN_NODES] = found.origin_nodes
         metadata[ORIGIN_TYPES] = found.origin_types
         if found.history:

@@ -404,3 +404,13 @@ def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), hook("gehost_before_pass", "1 / 0"))
     _, report = vendors.host(disable=["P"]).run(parse(CHAIN))
     assert report.passes[0].status == "disabled"
+
+
+def test_nodes_that_a_pass_adds_by_hand_say_whose_they_are(vendors: Any) -> None:
+    add = "graph.add_node('Abs', [graph.values['x']], ['more'], name='more', after=None)"
+    vendors.write("acme/a.py", fusion(f"{add}; graph.remove_node(graph.add_node('Neg', [graph.values['x']], ['gone']))"))
+    result, report = vendors.host().run(parse(CHAIN))
+    assert report.passes[0].status == "done"
+    notes = {node.name: {entry.key: entry.value for entry in node.metadata_props} for node in result.graph.node if node.name}
+    assert notes["more"] == {"gehost.pass": "P", "gehost.vendor": "acme"}
+    assert sum(bool(node.metadata_props) for node in result.graph.node) == 1
