@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
+from gehost.cli.base import cli, compare_options, compile_options, options_of, telling
 from gehost.errors import NumbersDifferError, PassError, one_line
 
 
@@ -15,13 +15,8 @@ from gehost.errors import NumbersDifferError, PassError, one_line
 @click.argument("model", type=click.Path())
 @click.option("--pass", "pass_name", required=True, metavar="PASS", help="The pass to explain.")
 @click.option("--node", metavar="NAME", help="Tell of this node only: its name, or that of a tensor that it makes.")
-@vendors_option
-@click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable.")
-@click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable.")
-@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
-@click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
+@compile_options
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
-@click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
 def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
     """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph that it meets."""
@@ -124,16 +119,8 @@ def check_pass(
     metavar="DIR",
     help="Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given.",
 )
-@vendors_option
-@click.option("--enable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
-@click.option("--disable", multiple=True, metavar="PASS", help="As of compile; repeatable.")
-@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="As of compile.")
-@click.option("--no-cleanup", is_flag=True, help="As of compile.")
-@click.option("--inline-functions", is_flag=True, help="As of compile.")
-@click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given.")
-@click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
-@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+@compile_options
+@compare_options
 def bisect(
     model: str, output: str | None, rtol: float | None, atol: float | None, seed: int, feeds: str | None, **given: Any
 ) -> None:

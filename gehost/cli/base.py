@@ -6,9 +6,9 @@ import errno
 import math
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,6 +22,8 @@ _EXIT_CODES = """
 Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
 file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 terminated.
 """
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 vendors_option = click.option(
     "--vendors",
@@ -68,3 +70,35 @@ def options_of(given: dict[str, Any]) -> HostOptions:
     except OSError as error:
         raise UsageError(f"the working directory cannot be used: {error.strerror}; change into another one") from error
     return from_environment(given)
+
+
+_COMPILE_OPTIONS = (
+    vendors_option,
+    click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable."),
+    click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
+    click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches."),
+    click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up."),
+    click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first."),
+)
+_COMPARE_OPTIONS = (
+    click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given."),
+    click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."),
+    click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones."),
+)
+
+
+def compile_options(command: _Command) -> _Command:
+    """The options of every command that compiles."""
+    return _with(_COMPILE_OPTIONS, command)
+
+
+def compare_options(command: _Command) -> _Command:
+    """The options of every command that compares numbers."""
+    return _with(_COMPARE_OPTIONS, command)
+
+
+def _with(options: Sequence[Callable[[_Command], _Command]], command: _Command) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

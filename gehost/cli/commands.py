@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gehost.cli.base import cli, options_of, telling, tolerance, vendors_option
+from gehost.cli.base import cli, compare_options, compile_options, options_of, telling, vendors_option
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError, one_line
 
@@ -14,15 +14,11 @@ from gehost.errors import NumbersDifferError, one_line
 @cli.command("compile")
 @click.argument("model", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes.")
-@vendors_option
+@compile_options
 @click.option("--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there.")
 @click.option("--dump-level", type=click.IntRange(1, 3), help="1: with weights, 2: without (default), 3: structure only.")
 @click.option("--dump-format", type=click.Choice(["pbtxt", "onnx"]), help="pbtxt (default) or onnx; Netron opens both.")
 @click.option("--dump-passes", is_flag=True, help="One more dump after each pass that changed something.")
-@click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable.")
-@click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable.")
-@click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches.")
-@click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up.")
 @click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
 @click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs for --verify, instead of seeded ones.")
 @click.option(
@@ -30,7 +26,6 @@ from gehost.errors import NumbersDifferError, one_line
 )
 @click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
-@click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first.")
 @click.option("--reproducer", type=click.Path(), metavar="DIR", help="Where a pass that fails leaves what replays it.")
 @click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
 def compile_(model: str, output: str, **given: Any) -> None:
@@ -100,10 +95,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 @cli.command()
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
-@click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given.")
-@click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs.")
-@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones.")
+@compare_options
 def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None) -> None:
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.ir.model import Model

@@ -6,6 +6,9 @@ from functools import cache
 
 import onnx
 
+RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+"""Operators that draw random numbers; ``Dropout`` does in training mode."""
+
 
 @cache
 def history() -> dict[tuple[str, str], list[onnx.defs.OpSchema]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
@@ -16,11 +16,13 @@ from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
-from gehost.passes.pictures import Refusals, RewriteGroup
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.stages import CustomPassStage
+
+if TYPE_CHECKING:
+    from gehost.passes.pictures import Refusals, RewriteGroup
 
 
 @dataclass
@@ -40,9 +42,9 @@ class PassRecord:
     seconds: float = 0.0
     message: str = ""
     """Why the pass failed, or which of its patterns do not apply and why."""
-    rewrites: list[RewriteGroup] = field(default_factory=list[RewriteGroup])
+    rewrites: list[RewriteGroup] = field(default_factory=list)
     """What was replaced by what, also where the pass then failed and was undone. Recorded for a report, else empty."""
-    refusals: list[Refusals] = field(default_factory=list[Refusals])
+    refusals: list[Refusals] = field(default_factory=list)
     """The whole reasons behind ``rejected``, with the nodes. Recorded for a report, else empty."""
 
     def reject(self, reason: str) -> None:

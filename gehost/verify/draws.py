@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 import onnx
 import onnx.numpy_helper
 
-_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+from gehost.ir.schemas import RANDOM
+
 _TRAINING_MODE = 2
 """The input of ``Dropout`` that says whether it drops anything."""
 
@@ -35,7 +36,7 @@ class _Finder:
                 who = (
                     f'{node.op_type} "{node.name}"' if node.name else f'{node.op_type} that gives "{next(iter(node.output), "")}"'
                 )
-                if node.op_type in _RANDOM:
+                if node.op_type in RANDOM:
                     yield f"{who} draws random numbers without a seed"
                 elif node.op_type == "Dropout" and len(node.input) > _TRAINING_MODE and node.input[_TRAINING_MODE] not in off:
                     yield f"{who} drops at random without a seed, where its training_mode is true"

@@ -14,12 +14,12 @@ import onnx.checker
 import onnx.shape_inference
 
 from gehost import Host, HostOptions
+from gehost.verify.draws import unseeded
 from tests.backend.cases import Case, Run, Values, load
 from tests.backend.engines import ENGINES, bits_equal, differences, is_exact
 from tests.backend.types import TypeRecorder, contradictions
 from tests.backend.variants import VARIANTS
 
-RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 VENDORS = Path(__file__).parents[2] / "vendors"
 
 
@@ -92,7 +92,7 @@ def _check_run(case: Case, run: Run, through: tuple[Host, TypeRecorder], outcome
 
 def run_as_expected(case: Case, run: Run, outcome: Outcome) -> Values | None:
     """What the first engine computes that gives the expected outputs; None where none does, or only by chance."""
-    if draws_anew(case.model):
+    if unseeded(case.model) is not None:
         outcome.failures["each"] = "draws other random numbers in each run"
         return None
     for name, engine in ENGINES.items():
@@ -107,11 +107,6 @@ def run_as_expected(case: Case, run: Run, outcome: Outcome) -> Values | None:
         outcome.failures[name] = "other outputs than expected"
     outcome.engine = ""
     return None
-
-
-def draws_anew(model: onnx.ModelProto) -> bool:
-    """Whether an operator of the root graph draws random numbers without a seed."""
-    return any(node.op_type in RANDOM and all(attr.name != "seed" for attr in node.attribute) for node in model.graph.node)
 
 
 def _first_line(error: Exception) -> str:

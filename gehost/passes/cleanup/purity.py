@@ -8,14 +8,13 @@ import onnx
 
 from gehost.ir.graph import Node, op_name, split_op
 from gehost.ir.model import Model
-from gehost.ir.schemas import schema_at
+from gehost.ir.schemas import RANDOM, schema_at
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup.constants import elements
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 """Operators whose bodies run when and as the node runs; a graph attribute of any other operator may mean anything."""
 
-_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 _TRAITS = frozenset({"stateful", "random"})
 
 
@@ -123,7 +122,7 @@ class Purity:
         domain, op_type = split_op(op)
         if version is None or schema_at(domain, op_type, version) is None:
             return Trust.OPAQUE
-        return Trust.RANDOM if op in _RANDOM else Trust.PURE
+        return Trust.RANDOM if op in RANDOM else Trust.PURE
 
     def _function(self, function: onnx.FunctionProto) -> Trust:
         versions = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in function.opset_import}

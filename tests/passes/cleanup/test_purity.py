@@ -6,9 +6,9 @@ import onnx
 import onnx.defs
 import pytest
 
+from gehost.ir import schemas
 from gehost.ir.model import Model
 from gehost.ops import OpDef, OpRegistry
-from gehost.passes.cleanup import purity
 from gehost.passes.cleanup.purity import Purity, Trust
 
 
@@ -28,8 +28,8 @@ def test_random_operators_are_those_that_onnx_calls_non_deterministic() -> None:
         for schema in onnx.defs.get_all_schemas_with_history()
         if getattr(schema, "node_determinism", None) == onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
     }
-    assert kinds - {"Dropout", "If", "Loop", "Scan", "SequenceMap", "AffineGrid"} <= purity._RANDOM
-    assert {schema.name for schema in onnx.defs.get_all_schemas()} >= purity._RANDOM
+    assert kinds - {"Dropout", "If", "Loop", "Scan", "SequenceMap", "AffineGrid"} <= schemas.RANDOM
+    assert {schema.name for schema in onnx.defs.get_all_schemas()} >= schemas.RANDOM
 
 
 @pytest.mark.parametrize(
