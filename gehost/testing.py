@@ -29,6 +29,8 @@ from gehost.passes.mark import PassMark, mark_of
 from gehost.stages import CustomPassStage
 
 PassClass: TypeAlias = type[FusionBasePass]
+PluginList: TypeAlias = Sequence[tuple[str, Any]]
+"""Plugins by name, for vendor files in other styles: ``[("drr", gehost_drr)]``."""
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -55,6 +57,7 @@ def run_pass(
     pass_: PassClass | str,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
     """Compile a model with one pass alone; returns the result and what the pass did.
@@ -62,10 +65,11 @@ def run_pass(
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
+        plugins: what collects passes of other styles from it.
         cleanup: run the built-in clean-up as well.
     """
     proto = parse(model) if isinstance(model, str) else model
-    result, report = _host(pass_, vendors, cleanup=cleanup).run(proto)
+    result, report = _host(pass_, vendors, plugins, cleanup=cleanup).run(proto)
     name = pass_ if isinstance(pass_, str) else _spec(pass_).name
     return result, next(record for record in report.passes if record.name == name)
 
@@ -77,14 +81,15 @@ def assert_rewrites(
     count: int = 1,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> onnx.ModelProto:
     """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors) by ``count`` rewrites."""
-    result, record = run_pass(model, pass_, vendors=vendors)
+    result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
     difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"
-    _, again = run_pass(result, pass_, vendors=vendors)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -95,9 +100,10 @@ def assert_refuses(
     reason: str | None = None,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> PassRecord:
     """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None) there is none."""
-    _, record = run_pass(model, pass_, vendors=vendors)
+    _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
     if reason is None:
         assert record.matched == 0, f"wanted no match, got {record.matched} and {_done(record)}"
@@ -124,14 +130,19 @@ def assert_equal_numbers(
 
 
 def assert_fuses(
-    model: str | onnx.ModelProto, pass_: PassClass | str, count: int = 1, *, vendors: str | os.PathLike[str] | None = None
+    model: str | onnx.ModelProto,
+    pass_: PassClass | str,
+    count: int = 1,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> onnx.ModelProto:
     """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes nothing; returns the result."""
     proto = parse(model) if isinstance(model, str) else model
-    result, record = run_pass(proto, pass_, vendors=vendors)
+    result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     assert_equal_numbers(proto, result)
-    _, again = run_pass(result, pass_, vendors=vendors)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -155,13 +166,13 @@ def report_of(model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **o
 # -- one pass alone -------------------------------------------------------------------------------------------------
 
 
-def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, *, cleanup: bool) -> Host:
+def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, plugins: PluginList, *, cleanup: bool) -> Host:
     options = HostOptions(vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup)
-    names = Host(options).passes.names()
+    names = Host(options, plugins).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
-        return Host(replace(options, disable=[name for name in names if name != pass_]))
-    host = Host(replace(options, disable=names))
+        return Host(replace(options, disable=[name for name in names if name != pass_]), plugins)
+    host = Host(replace(options, disable=names), plugins)
     host.passes.add(_spec(pass_))
     host.ops.add_marked(vars(sys.modules[pass_.__module__]))
     return host

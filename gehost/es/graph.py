@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar, TypeAlias
@@ -49,16 +51,30 @@ class Origin:
 
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_written: ContextVar[Origin | None] = ContextVar("gehost_written_at", default=None)
 
 
-def author_origin() -> Origin:
-    """File and line of the nearest caller outside gehost itself."""
+def author_origin(plugin: str = _OURS) -> Origin:
+    """File and line of the nearest caller outside gehost itself, and outside the directory of a ``plugin`` that asks."""
+    said = _written.get()
+    if said is not None:
+        return said
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
     code = frame.f_code
-    while code.co_filename.startswith(_OURS) and frame.f_back is not None:
+    while code.co_filename.startswith((_OURS, plugin)) and frame.f_back is not None:
         frame = frame.f_back
         code = frame.f_code
     return Origin(code.co_filename, frame.f_lasti, code)
+
+
+@contextmanager
+def written_at(origin: Origin) -> Generator[None]:
+    """Whatever is built meanwhile was written there: for styles that build a graph after its author's call returned."""
+    token = _written.set(origin)
+    try:
+        yield
+    finally:
+        _written.reset(token)
 
 
 @dataclass(eq=False, slots=True)
