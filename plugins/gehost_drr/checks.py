@@ -21,6 +21,8 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
         raise PatternError(f"{origin}: {name}: the source pattern has no operator")
     for application in (*source.applications, *result.applications):
         _check_operators(application)
+    for pattern in (source, result):
+        pattern.in_order()
     _check_connected(name, source)
     tensors, variables = _bound(source)
     _check_conditions(source, tensors, variables)

@@ -17,7 +17,6 @@ from gehost_drr.greedy import (
 )
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
-
 _MARK = "__gehost_drr_pass__"
 
 
