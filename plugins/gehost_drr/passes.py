@@ -83,12 +83,12 @@ class RunningPass:
 
     def __init__(self, pass_: Pass, driven: dict[str, Driven] | None = None) -> None:
         """``driven``: where to note what drivers did, by pass."""
-        self._pass = pass_
+        self.subject = pass_
         self._noted = {} if driven is None else driven
         self._driven: Driven | None = None
 
     def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        pass_ = self._pass
+        pass_ = self.subject
         if self._driven is None:
             pass_.context = context
             if pass_.Initialize(context) is False:
