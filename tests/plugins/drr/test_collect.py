@@ -69,6 +69,11 @@ class Second(_Base):
     assert host(code).passes.names() == ["second", "First"]
 
 
+def test_rules_that_a_file_imports_are_anothers(host: Any, vendors: Any) -> None:
+    vendors.write_raw("acme/custom_fusion_passes/_shared.py", HEAD + rule("shared"))
+    assert host("from ._shared import shared\n" + rule("own", "Neg")).passes.names() == ["own"]
+
+
 def test_rules_that_a_registered_pass_lists_run_in_it_alone(host: Any) -> None:
     code = """
 @REG_IR_PASS("both")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import onnx
 import pytest
 
-from gehost import Graph, PassError, UsageError
+from gehost import Graph, PassError, UsageError, ops
 from gehost_drr import (
     ApplyPatternsGreedily,
     DeadCodeEliminationPass,
@@ -238,3 +239,44 @@ def test_a_graph_whose_annotations_name_tensors_is_left_alone() -> None:
     model = model_of("(float[2] x) => (float[2] y) { y = Relu(x) d = Neg(x) }")
     model.graph.quantization_annotation.add(tensor_name="d")
     assert len(PassManager().AddPass(DeadCodeEliminationPass()).Run(model).model.graph.node) == 2
+
+
+@ops.register("acme::Twice")
+def twice(x: Any) -> Any:
+    return x + x
+
+
+@ops.register("acme::Counted", traits=["stateful"])
+def counted(x: Any) -> Any:
+    return x + x
+
+
+class KnowsOperators(DeadCodeEliminationPass):
+    """Of this module, whose operators the manager registers."""
+
+
+def test_a_registered_operator_is_removed_unless_it_has_traits() -> None:
+    text = "(float[2] x) => (float[2] y) { y = Relu(x) d = acme.Twice(x) e = acme.Counted(x) }"
+    result = PassManager().AddPass(KnowsOperators()).Run(model_of(text))
+    assert [node.op_type for node in result.model.graph.node] == ["Relu", "Counted"]
+
+
+def test_an_operator_of_which_the_model_brings_the_body_is_not_onnxs_own() -> None:
+    model = model_of("(float[2] x) => (float[2] y) { y = Relu(x) d = Softsign(x) }")
+    body = onnx.helper.make_node("Counted", ["x"], ["y"], domain="acme")
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("acme", 1)]
+    model.functions.append(onnx.helper.make_function("", "Softsign", ["x"], ["y"], [body], opsets))
+    result = PassManager().AddPass(DeadCodeEliminationPass()).Run(model)
+    assert [node.op_type for node in result.model.graph.node] == ["Relu", "Softsign"]
+
+
+def test_rules_may_make_operators_of_their_module() -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Add(pat.x, pat.x)
+        res.y = res.Op("acme::Twice")(res.x)
+
+    result = PassManager().AddPass(Greedy(rule)).Run(model_of("(float[2] x) => (float[2] y) { y = Add(x, x) }"))
+    assert [node.op_type for node in result.model.graph.node] == ["Twice"]
+    assert [function.name for function in result.model.functions] == ["Twice"]
+    assert [node.op_type for node in result.model.functions[0].node] == ["Add", "Identity"]

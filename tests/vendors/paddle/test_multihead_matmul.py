@@ -132,6 +132,8 @@ def widths(**weights: tuple[int, ...]) -> Attention:
     [
         (small().but(OTHER, ("Reshape(av, split)", "Reshape(av, other)")), "heads"),
         (small(split="5, 2, 3, 4", joined="2, 5, 12"), "heads"),
+        (small(split="-1, 5, 3, 2", joined="2, 5, 12", mask=False), "heads"),
+        (small().but(("[2, 5, 12] x", "[2, 5, 1, 12] x")), "rank"),
         (small(joined="2, -1, 6").but(("float[2, 5, 12] out", "float[2, 10, 6] out")), "heads"),
         (small().but(("float scale = {0.5}", "float[4] scale = {1, 2, 3, 4}")), "scale"),
         (small().but(("float[2, 5, 12] x", "float[2, 5, 12] x, float scale"), (", float scale = {0.5}", "")), "scale"),

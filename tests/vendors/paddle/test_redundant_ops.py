@@ -212,6 +212,7 @@ def test_its_dtype_is_kept(paddle: Paddle) -> None:
     [
         (expand("float[2, 1] one = {1, 2}", "int64[3] s = {3, 1, 4}", "?, ?, ?"), "value"),
         (expand("float[1, 1, 1] one = {1}", shape="1, 3, 4"), "target"),
+        (expand(target="int64[2] s = {-1, 4}", shape="?, ?"), "target"),
         (expand().replace("float[3, 4] x)", "float[3, 4] x, int64[2] s)").replace(", int64[2] s = {3, 4}", ""), "target"),
         (expand().replace("float[3, 4] x)", "float[3, 4] x, float one)").replace("<float one = {2.5}, ", "<"), "where"),
     ],
@@ -219,3 +220,8 @@ def test_its_dtype_is_kept(paddle: Paddle) -> None:
 def test_what_is_not_one_number_of_a_known_shape_stays(paddle: Paddle, text: str, reason: str) -> None:
     text = text.replace("f = Cast<to = 1>(e) y = Add(x, f)", "y = Add(x, e)").replace("[2, 1]", "[2, 1, 1]")
     paddle.refuses(paddle.model(text), PASS, reason)
+
+
+def test_an_expanded_text_stays(paddle: Paddle) -> None:
+    text = """() => (string[3] y) <string one = {"a"}, int64[1] s = {3}> { y = Expand(one, s) }"""
+    paddle.refuses(paddle.model(text), PASS, "dtype")

@@ -16,7 +16,7 @@ GELU_FORMS = ("none", "tanh")
 
 @ops.register("paddle::fused_gemm_epilogue", outputs=["out"])
 def fused_gemm_epilogue(x: EsTensor, y: EsTensor, bias: EsTensor, *, activation: str = "none") -> EsTensor:
-    """``activation(x · y + bias)``: x [..., M, K], y [K, N], bias [N]; result [..., M, N].
+    """``activation(x · y + bias)``: x [..., K], y [K, N], bias [N]; result [..., N].
 
     ``activation``: none, relu, gelu (exact, by erf) or gelu_tanh.
     """
@@ -33,12 +33,12 @@ def fused_gemm_epilogue(x: EsTensor, y: EsTensor, bias: EsTensor, *, activation:
 def _linear(pat: Any) -> Any:
     """``x · y + bias`` with its conditions.
 
-    Shapes: x [..., M, K], y [K, N], bias [N], N proven equal in both. Refuses: ``dtype``, ``matrix``, ``bias``.
+    Shapes: x [..., K], y [K, N], bias [N], N proven equal in both. Refuses: ``dtype``, ``matrix``, ``bias``.
     """
     total = pat.Commutative(pat.Add(pat.MatMul(pat.x, pat.y), pat.bias))
     floats = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT, DataType.DOUBLE)
     pat.where(pat.x.dtype.one_of(*floats), "dtype: not floating point, or unknown")
-    pat.where((pat.x.rank >= 2) & (pat.y.rank == 2), "matrix: x of rank 2 or more and y of rank 2 are wanted")
+    pat.where(pat.y.rank == 2, "matrix: y is none, or its rank is unknown")
     pat.where((pat.bias.rank == 1) & (pat.bias.shape[0] == pat.y.shape[1]), "bias: not known to be as long as y is wide")
     return total
 

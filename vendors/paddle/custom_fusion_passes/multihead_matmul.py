@@ -108,7 +108,7 @@ def _has_constant_projections(m: MatchContext) -> bool | Rejection:
     if any(bias.shape != shape[1:] for bias in biases):
         return m.reject("weight: a bias is not as long as its weight is wide")
     scale = m.Tensor("scale").Array()
-    if scale is None or scale.size != 1 or scale.ndim > 4:
+    if scale is None or scale.size != 1:
         return m.reject("scale: not one constant number")
     return True
 
