@@ -56,13 +56,15 @@ class FrozenRewritePatternSet:
             and (not enabled or not enabled.isdisjoint((*rule.labels, rule.name)))
         ]
         self.rules: tuple[DrrRule, ...] = tuple(sorted(chosen, key=lambda rule: -rule.benefit))
-        self._passes: tuple[CustomPassContext, tuple[DrrPass, ...]] | None = None
+        self._made_for: tuple[CustomPassContext, bool] | None = None
+        self._passes: tuple[DrrPass, ...] = ()
 
-    def passes(self, context: CustomPassContext) -> tuple[DrrPass, ...]:
+    def passes(self, context: CustomPassContext, *, bottom_up: bool) -> tuple[DrrPass, ...]:
         """The rules as passes of one compile, which keep what was found out about its opset."""
-        if self._passes is None or self._passes[0] is not context:
-            self._passes = context, tuple(map(DrrPass, self.rules))
-        return self._passes[1]
+        if self._made_for != (context, bottom_up):
+            self._made_for = context, bottom_up
+            self._passes = tuple(DrrPass(rule, bottom_up=bottom_up) for rule in self.rules)
+        return self._passes
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class GreedyRewriteConfig:
     """How the driver works.
 
     Attributes:
-        use_top_down_traversal: True is how rules are tried here: from inputs to outputs. False is refused.
+        use_top_down_traversal: whether a rule is tried from inputs to outputs, or from outputs to inputs.
         max_iterations: how often all rules are tried again while one of them still applies.
     """
 
@@ -121,17 +123,13 @@ def ApplyPatternsGreedily(
     driven, config = _current.get(), config or GreedyRewriteConfig()
     if driven is None:
         raise PassError("ApplyPatternsGreedily works inside the Run of a gehost_drr.Pass")
-    if not config.use_top_down_traversal:
-        raise PassError(
-            "ApplyPatternsGreedily: gehost tries rules from inputs to outputs; use_top_down_traversal=False is not there"
-        )
     if isinstance(patterns, RewritePatternSet):
         patterns = FrozenRewritePatternSet(patterns)
     count, record = 0, driven.context.record
     status, message = record.status, record.message
     for _ in range(config.max_iterations):
         before = record.replaced
-        for each in patterns.passes(driven.context):
+        for each in patterns.passes(driven.context, bottom_up=not config.use_top_down_traversal):
             done = record.replaced
             each.Run(region, driven.context)
             driven.rewrites[each.rule.name] += record.replaced - done

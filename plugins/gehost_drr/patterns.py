@@ -99,9 +99,9 @@ class SourcePattern(DrrPattern):
     __slots__ = ("_result",)
     _result: ResultPattern
 
-    def __init__(self) -> None:
-        super().__init__(PatternGraph(is_result=False))
-        object.__setattr__(self, "_result", ResultPattern(PatternGraph(is_result=True)))
+    def __init__(self, graph: PatternGraph, result: ResultPattern) -> None:
+        super().__init__(graph)
+        object.__setattr__(self, "_result", result)
 
     def Attr(self, name: str) -> Variable:
         """A variable for an attribute's value, which must be equal wherever the variable stands."""
@@ -163,13 +163,14 @@ class ResultPattern(DrrPattern):
 
 
 class DrrPatternContext:
-    """Given to a rule, to get the source pattern from."""
+    """Given to a rule, to get the source pattern from; what the rule then says stands in ``source`` and ``result``."""
 
     def __init__(self) -> None:
-        self.source = SourcePattern()
+        self.source = PatternGraph(is_result=False)
+        self.result = PatternGraph(is_result=True)
 
     def SourcePattern(self) -> SourcePattern:
-        return self.source
+        return SourcePattern(self.source, ResultPattern(self.result))
 
 
 class Attributes:

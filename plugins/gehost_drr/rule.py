@@ -57,18 +57,16 @@ class DrrRule:
         Raises:
             PatternError: it is not well-formed; names the file and line at fault.
         """
-        source = context.SourcePattern()._graph  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - not for authors
-        result = context.SourcePattern().ResultPattern()._graph  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        if not isinstance(options.get("labels", frozenset()), str):
-            options["labels"] = frozenset(options.get("labels", ()))
-        else:
-            raise PatternError(f"{origin}: {name}: labels must be a list of them, got {options['labels']!r}")
+        source, result, labels = context.source, context.result, options.pop("labels", ())
+        if isinstance(labels, str):
+            raise PatternError(f"{origin}: {name}: labels must be a list of them, got {labels!r}")
         check(name, origin, source, result)
         outputs = tuple(made for made in dict.fromkeys((*result.makers, *result.forwards)) if made in source.makers)
         with es.written_at(origin):
             pattern, inputs, tensors = _as_pattern(name, source, outputs)
             _dry_run(name, result, inputs)
-        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, **options)
+        labels = frozenset(labels)
+        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, labels=labels, **options)
 
     def __str__(self) -> str:
         """The rule as one may read it: source, conditions, result."""
@@ -128,10 +126,11 @@ class DrrPass(PatternFusionPass):
 
     kind: ClassVar[str] = "drr"
 
-    def __init__(self, rule: DrrRule) -> None:
+    def __init__(self, rule: DrrRule, *, bottom_up: bool = False) -> None:
         super().__init__()
         self.rule = rule
-        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - a rule's own answer
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - each rule says for itself
+        self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - and whoever runs it, this
 
     def Patterns(self) -> Sequence[Pattern]:
         return [self.rule.pattern]

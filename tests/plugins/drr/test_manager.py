@@ -106,10 +106,27 @@ def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
     assert done.reason == "Gelu_to_Abs: Gelu needs opset 20, the model has 17"
 
 
-def test_a_traversal_that_is_not_there_is_refused() -> None:
-    greedy = Greedy(replace("Relu", "Abs"), config=GreedyRewriteConfig(use_top_down_traversal=False))
-    with pytest.raises(PassError, match="use_top_down_traversal=False is not there"):
-        PassManager().AddPass(greedy).Run(model_of(CHAIN))
+@pytest.mark.parametrize(("top_down", "left"), [(True, "y"), (False, "a")])
+def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, left: str) -> None:
+    """Of three in a row the first two are a pair, or the last two."""
+
+    @drr.rule()
+    def pair(pat: Any, res: Any) -> None:
+        pat.out = pat.Neg(pat.Neg(pat.x))
+        res.out = res.Abs(res.x)
+
+    greedy = Greedy(pair, config=GreedyRewriteConfig(use_top_down_traversal=top_down))
+    text = "(float[2] x) => (float[2] y) { a = Neg(x) b = Neg(a) y = Neg(b) }"
+    result = PassManager().AddPass(greedy).Run(model_of(text))
+    assert greedy.said == [(True, 1)]
+    assert [node.output[0] for node in result.model.graph.node if node.op_type == "Neg"] == [left]
+
+
+def test_bottom_up_too_rules_run_until_none_applies() -> None:
+    config = GreedyRewriteConfig(use_top_down_traversal=False)
+    greedy = Greedy(replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"), config=config)
+    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { t = Relu(x) y = Relu(t) }"))
+    assert (ops_of(result.model), greedy.said) == ({"Log": 2}, [(True, 6)])
 
 
 def test_the_driver_works_inside_a_pass_only() -> None:
