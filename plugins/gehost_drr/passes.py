@@ -21,16 +21,25 @@ _MARK = "__gehost_drr_pass__"
 
 
 class Pass:
-    """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``."""
+    """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``.
 
-    name: ClassVar[str] = ""
-    opt_level: ClassVar[int] = 1
+    Name and level are said by the class, or to the constructor: ``super().__init__("fused_linear_pass", 2)``.
+    """
+
+    name: str = ""
+    opt_level: int = 1
     """A manager of a lower level leaves the pass out."""
     labels: ClassVar[Iterable[str]] = ()
     stage: ClassVar[CustomPassStage] = CustomPassStage.kAfterInferShape
     origin: ClassVar[es.Origin]
     context: CustomPassContext
     """Of the pass while it runs."""
+
+    def __init__(self, name: str = "", opt_level: int | None = None) -> None:
+        if name:
+            self.name = name
+        if opt_level is not None:
+            self.opt_level = opt_level
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -53,10 +62,9 @@ class Pass:
         """Note how much was done, for passes that do it by themselves."""
         self.context.record.replaced += count
 
-    @classmethod
-    def pass_name(cls) -> str:
-        """The name of its registration, if it has one."""
-        return cls.__dict__.get(_MARK) or cls.name or cls.__name__
+    def pass_name(self) -> str:
+        """The name of its registration if it has one, else its own, else that of the class."""
+        return registered_name(type(self)) or self.name or type(self).__name__
 
 
 class PatternRewritePass(Pass):
@@ -118,7 +126,7 @@ def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
             raise VendorError(f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}")
         if cls.Run is Pass.Run:
             raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, graph)")
-        setattr(cls, _MARK, name or cls.pass_name())
+        setattr(cls, _MARK, name or cls.name or cls.__name__)
         return cls
 
     return mark

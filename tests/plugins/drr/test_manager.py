@@ -159,6 +159,17 @@ def test_a_pass_above_the_managers_level_is_skipped_for_that_reason() -> None:
     assert (done.status, done.count) == ("done", 1)
 
 
+def test_name_and_level_may_be_said_to_the_constructor() -> None:
+    class Published(PatternRewritePass):
+        patterns = (replace("Relu", "Abs"),)
+
+        def __init__(self) -> None:
+            super().__init__("published_pass", 4)
+
+    (done,) = PassManager(opt_level=3).AddPass(Published()).Run(model_of(CHAIN)).passes
+    assert (done.name, done.reason) == ("published_pass", "opt level 4 is above the manager's 3")
+
+
 def test_a_pass_may_decline_a_graph() -> None:
     class Declines(PatternRewritePass):
         patterns = (replace("Relu", "Abs"),)
