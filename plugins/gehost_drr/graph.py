@@ -111,7 +111,7 @@ class PatternGraph:
     is_result: bool
     applications: list[Application] = field(default_factory=list[Application])
     makers: dict[str, Application] = field(default_factory=dict[str, Application])
-    """Who makes a tensor, by its name; ``%0`` where the author gave it none."""
+    """Who makes a tensor, by its name; ``%0`` (``%r0`` in a result) where the author gave it none."""
     forwards: dict[str, tuple[str, es.Origin]] = field(default_factory=dict[str, tuple[str, es.Origin]])
     """Names under which a result hands on another tensor."""
     renamed: dict[str, str] = field(default_factory=dict[str, str])
@@ -133,13 +133,17 @@ class PatternGraph:
         for given in (*inputs, *outputs):
             if isinstance(given, Tensor) and given.graph is not self:
                 raise PatternError(f'{origin}: "{given.name}" of {ops[0]} is a tensor of another pattern')
-        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [f"%{len(self.applications)}"]
+        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [self._fresh()]
         added = Application(ops, attributes, list(inputs), names, origin)
         for name in filter(None, names):
             self._refuse_second_maker(name, origin)
             self.makers[name] = added
         self.applications.append(added)
         return Tensor(self, names[0])
+
+    def _fresh(self) -> str:
+        """A name that neither an author nor the other pattern of the rule has."""
+        return f"%{'r' if self.is_result else ''}{len(self.applications)}"
 
     def bind(self, name: str, source: Tensor) -> None:
         """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.

@@ -81,6 +81,12 @@ def unwanted_result(pat: Any, res: Any) -> None:
     res.t = res.Abs(res.x)
 
 
+def unwanted_result_without_a_name(pat: Any, res: Any) -> None:
+    pat.y = pat.Neg(pat.Relu(pat.x))
+    res.Abs(res.x)
+    res.y = res.x
+
+
 def remade_input(pat: Any, res: Any) -> None:
     pat.y = pat.Add(pat.x, pat.w)
     res.x = res.Neg(res.w)
@@ -174,6 +180,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (unproduced_output, "the result makes no tensor of the source pattern", "def unproduced_output"),
         (forward_to_nothing, 'the source pattern has no tensor "z"', "res.z ="),
         (unwanted_result, "what Abs of the result makes is neither read nor replaced", "res.Abs"),
+        (unwanted_result_without_a_name, "what Abs of the result makes is neither read nor replaced", "res.Abs"),
         (remade_input, 'the result makes "x", which the source pattern does not make', "res.Neg"),
         (unbound_variable, 'no attribute variable "prem"; did you mean perm?', "attr.prem"),
         (unbound_in_where, 'the source pattern has no tensor "z"', "pat.where"),

@@ -149,6 +149,16 @@ def test_several_outputs_are_named_and_replaced(apply: Apply) -> None:
     assert_equal_numbers(model_of(text), done.model)
 
 
+def test_tensors_without_a_name_are_each_patterns_own(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Neg(pat.Relu(pat.x))
+        res.y = res.Abs(res.Exp(res.x))
+
+    assert rule.outputs == ("y",)
+    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == ["Exp", "Abs"]
+
+
 def test_operators_may_be_written_in_any_order(apply: Apply) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
