@@ -30,6 +30,7 @@ class TracedPass(PatternFusionPass):
     def __init__(self, rule: Rule) -> None:
         """Raises ``PatternError`` when a pattern is not well-formed."""
         super().__init__()
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - a class is what others write
         self._pairs = [LoweredPair(rule.name, pair) for pair in rule.pairs]
 
     def Patterns(self) -> list[Pattern]:

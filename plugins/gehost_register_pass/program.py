@@ -90,6 +90,8 @@ class Rule:
     pairs: tuple[Pair, ...]
     min_opset: int | None = None
     max_opset: int | None = None
+    shape_proven: bool = False
+    """The construction proves output sizes that the host cannot compare."""
 
     @property
     def is_native(self) -> bool:

@@ -53,6 +53,8 @@ def _registration(rule: Rule) -> Iterator[str]:
     for what, opset in (("min_opset", rule.min_opset), ("max_opset", rule.max_opset)):
         if opset is not None:
             yield f"{what}={opset}"
+    if rule.shape_proven:
+        yield "shape_proven=True"
 
 
 def _spec(given: Input) -> str:

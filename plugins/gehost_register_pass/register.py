@@ -70,6 +70,7 @@ def RegisterPass(
     name: str = ...,
     min_opset: int | None = ...,
     max_opset: int | None = ...,
+    shape_proven: bool = ...,
 ) -> Callable[[Callable[[], Any]], RegisteredPass]: ...
 def RegisterPass(
     function: Any = None,
@@ -80,6 +81,7 @@ def RegisterPass(
     name: str = "",
     min_opset: int | None = None,
     max_opset: int | None = None,
+    shape_proven: bool = False,
 ) -> Any:
     """Register what a function without parameters returns: a pattern and a replace function, or a list of such pairs.
 
@@ -90,6 +92,7 @@ def RegisterPass(
         name: the function's name unless said otherwise.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
+        shape_proven: the construction, or what the pattern asks, proves output sizes that the host cannot compare.
 
     Raises:
         PatternError: it is no function, or takes parameters; or ``input_specs`` are none.
@@ -110,7 +113,7 @@ def RegisterPass(
         def trace() -> Rule:
             with author_code(at):
                 returned = function()
-            return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset)
+            return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset, shape_proven)
 
         return RegisteredPass(called, function.__module__, at, trace)
 

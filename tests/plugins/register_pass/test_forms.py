@@ -47,6 +47,7 @@ def deletes():
     stage=CustomPassStage.kAfterBuiltinFusionPass,
     min_opset=13,
     max_opset=20,
+    shape_proven=True,
 )
 def computes():
     def fused(x, w, b):

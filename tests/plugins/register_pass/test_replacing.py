@@ -126,6 +126,19 @@ def test_a_replacement_of_other_shape_is_refused_by_the_core(run) -> None:
     assert dict(record.rejected) == {"shape": 1}
 
 
+@pytest.mark.parametrize(("proven", "rejected"), [(False, {"unproven": 1}), (True, {})])
+def test_sizes_that_the_host_cannot_compare_need_the_authors_word(run, proven: bool, rejected: dict[str, int]) -> None:
+    @RegisterPass(shape_proven=proven)
+    def rule():
+        return lambda a, b, c: op.Add(op.Add(a, b), c), lambda a, b, c: op.Sum(a, b, c)
+
+    text = """<ir_version: 8, opset_import: ["" : 17]> main (float[A] a, float[B] b, float[C] c) => (float[Y] y) {
+        s = Add(a, b)
+        y = Add(s, c)
+    }"""
+    assert dict(run(text, rule)[1].rejected) == rejected
+
+
 def test_operators_of_other_domains(run) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> main (float[2] x) => (float[2] y) {
         g = acme.Gate<power = 2>(x, w)

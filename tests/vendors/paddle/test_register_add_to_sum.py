@@ -58,6 +58,15 @@ def test_operands_that_broadcast_and_named_sizes(alone) -> None:
     assert inputs(after) == [("Sum", ["x", "b", "d", "u"])]
 
 
+def test_sizes_that_are_named_or_not_known(alone) -> None:
+    model = chain("s = Add(x, b) y = Add(s, u)", x="N, 3")
+    for entry in model.graph.input:
+        entry.type.tensor_type.shape.dim[0].dim_param = entry.name
+    for entry in model.graph.output:
+        entry.type.tensor_type.shape.dim[0].Clear()
+    assert [op for op, _ in inputs(assert_fuses(model, "add_to_sum", **alone))] == ["Sum"]
+
+
 def test_longer_chains_are_taken_in_parts(alone) -> None:
     after = assert_fuses(chain("s = Add(x, b) t = Add(s, u) v = Add(t, c) w = Add(v, d) y = Add(w, x)"), "add_to_sum", 2, **alone)
     assert inputs(after) == [("Sum", ["x", "b", "u", "c"]), ("Sum", [after.graph.node[0].output[0], "d", "x"])]

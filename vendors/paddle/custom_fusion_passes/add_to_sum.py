@@ -13,11 +13,12 @@ def is_computed_by_sum(dtype: str) -> bool:
     return dtype in {"float32", "float64"}
 
 
-@RegisterPass(min_opset=8)
+@RegisterPass(min_opset=8, shape_proven=True)
 def add_to_sum():
     """Fuse three or two Adds in a row, the longest chain first.
 
-    Shapes: whatever broadcasts, as Sum broadcasts alike (from opset 8 on).
+    Shapes: whatever broadcasts, as Sum broadcasts alike (from opset 8 on). ``shape_proven``: the shape to which several tensors
+    broadcast is the one to which they do so one after another.
     Keeps: dtype, shape, and the order in which the operands are added.
     Refuses: ``condition``: another dtype than float32 and float64; ``unknown``: no known dtype.
         No match: an inner sum that others read.
