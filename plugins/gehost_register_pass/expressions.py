@@ -210,7 +210,7 @@ def _tensor_attribute(value: Value, name: str) -> Any:
             raise Unknown(f'the dtype of "{value.name}" is not known')
         return value.dtype.numpy.name
     if name == "value":
-        array = value.array if value.is_constant else None
+        array = value.array
         if array is None:
             raise Unknown(f'"{value.name}" is no constant')
         return array.reshape(-1)

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from gehost import DataType
@@ -61,6 +62,9 @@ def test_all_six_comparisons_in_both_spellings(run, name: str, number: int) -> N
         lambda x, y: 13 % shape(x)[0] == 1,
         lambda x, y: 1 + shape(x)[0] * 2 - 1 == 12,
         lambda x, y: 3 / shape(x)[0] == 0.5,
+        lambda x, y: 10 - shape(x)[0] == 4,
+        lambda x, y: 13 // shape(x)[0] == 2,
+        lambda x, y: 2 * shape(x)[0] == 12,
         lambda x, y: -shape(x)[-1] == -4,
         lambda x, y: shape(x).Size().EQ(2),
         lambda x, y: shape(x).EQ([6, 4]),
@@ -181,6 +185,13 @@ def test_a_weight_that_is_one_passes_and_may_be_looked_into(run) -> None:
     before = parse(MODEL.format(x="6, 4", y="4", z="6, 4"), {"y": np.array([0, 1, 2, 3.5], np.float32)})
     _, record = run(before, (pattern, lambda x, y: op.Add(y, op.Relu(x))), y=ParamAttr())
     assert record.replaced == 1
+
+
+def test_a_default_that_callers_may_override_is_no_constant(refused) -> None:
+    before = model("4")
+    before.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "y"))
+    (reason,) = refused(before, where(lambda x, y: y.Attr("value")[0].EQ(1)))
+    assert reason.endswith('"y" is no constant')
 
 
 def test_attributes_of_two_operators_are_compared(run) -> None:

@@ -121,6 +121,18 @@ def test_a_default_counts_as_the_attribute(run) -> None:
     assert attributes(after.graph.node[0])["keepdims"] == 1
 
 
+def test_an_attribute_that_the_pattern_names_is_what_it_names(run) -> None:
+    """The node says 1, which is the last axis, as the pattern wants it."""
+
+    def replace(x):
+        return op.LogSoftmax(op.Abs(x), axis=MappedPattern("Softmax", 0, "axis"))
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Abs(x) y = Softmax<axis = 1>(t) }'
+    after, record = run(text, (lambda x: op.Softmax(op.Abs(x), axis=-1), replace))
+    assert record.replaced == 1
+    assert attributes(after.graph.node[-1]) == {"axis": -1}
+
+
 def test_a_replacement_of_other_shape_is_refused_by_the_core(run) -> None:
     _, record = run(TRANSPOSES, (two_transposes, lambda x: x))
     assert dict(record.rejected) == {"shape": 1}
