@@ -77,6 +77,11 @@ ONE_STEP = "k = Transpose<perm = [0, 2, 3, 1]>(kr)"
 SMALL: dict[str, Any] = {"length": "5", "width": 12, "heads": 3}
 
 
+def _split(paths: str, *sizes: int) -> dict[str, Any]:
+    """The shape by which these paths are split into heads."""
+    return {"weights": {f"{path}s": np.array(sizes) for path in paths}}
+
+
 def fused(model: onnx.ModelProto) -> onnx.ModelProto:
     """The compiled model: one node, the weights packed; numbers equal and a second run idle."""
     result, record = run_pass(model, PASS, cleanup=True, **STYLE)
@@ -179,7 +184,11 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
         ({"inputs": ", float[12, 12] wq", "weights": {"wq": None}}, "weight", 'wq is "wq", which is no constant'),
         ({"batch": "B", "length": "S", "weights": {"qs": np.array([-1, 5, 3, 4])}, "mask": None}, "unknown", "is not known"),
         ({"batch": "2", "length": "3", "weights": {"os": np.array([3, 2, 12])}}, "condition", "3 == 2"),
-        ({"mask": "2, 3, 5, 5"}, "condition", "does not hold"),
+        ({"mask": "2, 3, 5, 5"}, "condition", "2 == 1"),
+        ({"batch": "2", "length": "3", **_split("qkv", 3, 2, 3, 4), "mask": None}, "condition", "3 == 2"),
+        ({"batch": "2", "length": "3", **_split("kv", 1, 6, 3, 4), "mask": None}, "condition", "[1, 6, 3, 4] == [2, 3, 3, 4]"),
+        ({"weights": {"vs": np.array([0, 0, 1, 12]), "os": np.array([0, 0, 36])}}, "condition", "[1, 5, 1, 12] == [1, 5, 3, 4]"),
+        (_split("qkv", 0, 0, -1, 4), "condition", "-1 == 3"),
     ],
 )
 def test_near_misses_that_are_refused(changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,9 @@ def test_an_attribute_that_the_pattern_names_is_what_it_names(run) -> None:
     def replace(x):
         return op.LogSoftmax(op.Abs(x), axis=MappedPattern("Softmax", 0, "axis"))
 
-    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Abs(x) y = Softmax<axis = 1>(t) }'
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Abs(x) y = Softmax<axis = 1>(t) }'
+    )
     after, record = run(text, (lambda x: op.Softmax(op.Abs(x), axis=-1), replace))
     assert record.replaced == 1
     assert attributes(after.graph.node[-1]) == {"axis": -1}

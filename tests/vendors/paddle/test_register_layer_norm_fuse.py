@@ -115,6 +115,8 @@ def test_every_form(alone, opset: int, changed: dict[str, Any]) -> None:
         ({"weights": {"gamma": np.array(0.5)}}, "condition"),
         ({"weights": {"beta": np.array([0.5])}}, "condition"),
         ({"weights": {"beta": np.arange(24.0).reshape(3, 8)}, "x": "B, 3, 8"}, "condition"),
+        ({"weights": {"beta": np.arange(64.0).reshape(8, 8)}, "x": "B, 8, 8"}, "condition"),
+        ({"weights": {"gamma": np.arange(64.0).reshape(8, 8)}, "x": "B, 8, 8"}, "condition"),
         ({"x": "B, S, 1", "y": "B, S, 8"}, "condition"),
         ({"x": "B, S, D", "y": "B, S, E"}, "unknown"),
         ({"dtype": "double"}, "condition"),
