@@ -44,6 +44,7 @@ def attention(
     inputs: str = "",
     outputs: str = "",
     dtype: str = "float",
+    x: str | None = None,
     weights: dict[str, Any] | None = None,
 ) -> onnx.ModelProto:
     """Attention over x [batch, length, width]; each argument changes one thing of the published example."""
@@ -61,7 +62,7 @@ def attention(
         mask = f"{batch}, {heads}, {length}, {length}"
     masked = "masked = Add(s, mask)" if mask else ""
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
-    main ({dtype}[{batch}, {length}, {width}] x{f", {dtype}[{mask}] mask" if mask else ""}{inputs})
+    main ({dtype}[{x or f"{batch}, {length}, {width}"}] x{f", {dtype}[{mask}] mask" if mask else ""}{inputs})
       => ({dtype}[{batch}, {length}, {width}] y{outputs}) {{
         qm = MatMul(x, wq) qa = Add(qm, bq) qr = Reshape(qa, qs) qt = Transpose<perm = {q_perm}>(qr) {q}
         km = MatMul(x, wk) ka = Add(km, bk) kr = Reshape(ka, ks) {k_path}
@@ -77,9 +78,20 @@ ONE_STEP = "k = Transpose<perm = [0, 2, 3, 1]>(kr)"
 SMALL: dict[str, Any] = {"length": "5", "width": 12, "heads": 3}
 
 
-def _split(paths: str, *sizes: int) -> dict[str, Any]:
-    """The shape by which these paths are split into heads."""
-    return {"weights": {f"{path}s": np.array(sizes) for path in paths}}
+def _split(paths: str, *sizes: int, **weights: Any) -> dict[str, Any]:
+    """The shape by which these paths are split into heads, and other weights."""
+    shapes = {f"{path}s": np.array(sizes) for path in paths}
+    return {"weights": {**{name: np.array(given) for name, given in weights.items()}, **shapes}}
+
+
+_WIDE: dict[str, Any] = {
+    "weights": {
+        **{f"w{path}": np.ones((5, 60)) for path in "qkv"},
+        **{f"b{path}": np.ones(60) for path in "qkv"},
+        "os": np.array([2, 5, 12]),
+    }
+}
+"""Projections that make of x [2, 5] what has as many heads as x [2, 5, …] would have."""
 
 
 def fused(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -185,7 +197,10 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
         ({"batch": "B", "length": "S", "weights": {"qs": np.array([-1, 5, 3, 4])}, "mask": None}, "unknown", "is not known"),
         ({"batch": "2", "length": "3", "weights": {"os": np.array([3, 2, 12])}}, "condition", "3 == 2"),
         ({"mask": "2, 3, 5, 5"}, "condition", "2 == 1"),
-        ({"batch": "2", "length": "3", **_split("qkv", 3, 2, 3, 4), "mask": None}, "condition", "3 == 2"),
+        ({"batch": "2", "length": "3", **_split("qkv", 3, 2, 3, 4, os=[2, 3, 12]), "mask": None}, "condition", "3 == 2"),
+        ({"weights": {f"w{path}": np.ones((1, 12, 12)) for path in "qkv"}}, "condition", "3 == 2"),
+        ({"length": "12", "weights": {"bq": np.ones((12, 12))}}, "condition", "2 == 1"),
+        ({"x": "2, 5", "mask": None, **_split("qkv", 2, 5, 3, 4, **_WIDE["weights"])}, "condition", "2 == 3"),
         ({"batch": "2", "length": "3", **_split("kv", 1, 6, 3, 4), "mask": None}, "condition", "[1, 6, 3, 4] == [2, 3, 3, 4]"),
         ({"weights": {"vs": np.array([0, 0, 1, 12]), "os": np.array([0, 0, 36])}}, "condition", "[1, 5, 1, 12] == [1, 5, 3, 4]"),
         (_split("qkv", 0, 0, -1, 4), "condition", "-1 == 3"),
