@@ -18,7 +18,7 @@ from gehost import (
     es,
 )
 
-from .expressions import Condition, Constant, Expression, Listed, OpAttr, Ref, Unknown, evaluate, holds
+from .expressions import Condition, Constant, Expression, OpAttr, Ref, Unknown, evaluate, holds
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
@@ -61,11 +61,10 @@ class LoweredPair:
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-        made = _build(pair.pattern, inputs, _stand_in)
+        made = self._made = _build(pair.pattern, inputs, _stand_in)
         with es.written_at(pair.pattern.origin):
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
-        self._made = made
         self._constrain()
         self._replaced(_stand_in)  # proves operators, inputs and names of attributes
 
@@ -75,7 +74,9 @@ class LoweredPair:
         read = sorted({(found.op, found.name) for found in self._pair.expressions if isinstance(found, OpAttr)})
         for number, (op, outputs) in enumerate(zip(ops, self._made, strict=True)):
             with es.written_at(op.origin):
-                literal = {name: _stand_in(value) for name, value in op.attributes}
+                node = outputs[0].GetProducer()
+                given = node.params if isinstance(node, es.EsNode) else {}  # without numbers that were inputs by name
+                literal = {name: _stand_in(value) for name, value in op.attributes if name in given}
                 variables = {name: es.Bind(_variable(owner, name)) for owner, name in read if owner == number}
                 es.constrain(outputs[0], **{**variables, **literal})
                 if op.commutative:
@@ -109,7 +110,7 @@ class LoweredPair:
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
             inputs = builder.CreateInputs(len(self._pair.inputs))
-        made = _build(program, inputs, value_of, lambda op: {name: value_of(value) for name, value in op.attributes})
+        made = _build(program, inputs, value_of)
         with es.written_at(program.origin):
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
@@ -159,13 +160,10 @@ def _build(
     program: Program,
     inputs: Sequence[EsTensor],
     value_of: Callable[[Expression], Any],
-    attributes: Callable[[Op], dict[str, Any]] = lambda _: {},
 ) -> list[tuple[EsTensor, ...]]:
     """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
 
-    Args:
-        value_of: computes operands that are no tensors.
-        attributes: what each operator is given; nothing in a pattern, which asks for attributes instead.
+    ``value_of`` computes attributes, and operands that are no tensors.
     """
     made: list[tuple[EsTensor, ...]] = []
 
@@ -179,7 +177,8 @@ def _build(
             operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
             if named and "::" in op.type:
                 raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
-            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes(op))
+            attributes = {name: value_of(value) for name, value in op.attributes}
+            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 
@@ -194,10 +193,8 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
 
 
 def _stand_in(expression: Expression) -> Any:
-    """A constant's value, and for what only a match can compute something of that form."""
-    if isinstance(expression, Listed):
-        return [0] * len(expression.items)
-    return _plain(expression.value) if isinstance(expression, Constant) else 0
+    """A constant's value, and None for what only a match can compute."""
+    return _plain(expression.value) if isinstance(expression, Constant) else None
 
 
 def _plain(value: Any) -> Any:

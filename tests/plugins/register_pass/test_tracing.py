@@ -162,6 +162,25 @@ def test_numbers_of_a_pattern_are_matched_by_value(run) -> None:
         assert_equal_numbers(before, after)
 
 
+@pytest.mark.parametrize(("opset", "node"), [(6, "Clip<max = 6.0>(s)"), (11, "Clip(s, , six)"), (17, "Clip(s, , six)")])
+@pytest.mark.parametrize(("most", "matches"), [(6.0, True), (5.0, False)])
+def test_a_number_by_the_name_of_an_input(run, opset: int, node: str, most: float, matches: bool) -> None:
+    """One that some opsets have as an attribute, and one that none has."""
+    text = (
+        f'<ir_version: 8, opset_import: ["" : {opset}]> main (float[2, 3] x) => (float[2, 3] y) {{ s = Pow(x, two) y = {node} }}'
+    )
+    weights = {"two": np.array(2.0, np.float32), "six": np.array(6.0, np.float32)}
+    before = parse(text, {name: array for name, array in weights.items() if name in text})
+
+    def pattern(x):
+        return op.Clip(PassDesc.OP.Pow(X=x, Y=2.0), max=most)
+
+    after, record = run(before, (pattern, lambda x: op.Clip(PassDesc.OP.Mul(A=x, B=x), max=6.0)))
+    assert record.replaced == matches
+    assert_equal_numbers(before, after)
+    assert run(before, (lambda x: op.Clip(op.Pow(X=x, Y=3.0)), lambda x: x))[1].matched == 0
+
+
 def test_a_function_is_traced_when_its_rule_is_wanted_not_before() -> None:
     calls: list[str] = []
 
