@@ -116,11 +116,21 @@ def test_they_make_the_same_model(name: str) -> None:
     assert len({result.SerializeToString(deterministic=True) for result, _ in results}) == 1
 
 
-@pytest.mark.parametrize("path", sorted(MODELS.glob("*.ts17.onnx")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("name", RULES)
-def test_they_do_the_same_to_exported_models(name: str, path: Path) -> None:
-    model = onnx.load(path)
+@pytest.mark.parametrize(
+    ("name", "file", "matched"),
+    [
+        ("transposes", "bert.raw18", 2),
+        ("add zero", "bert.raw18", 2),
+        ("casts", "llama.ts17", 6),
+        ("casts", "vit.ts17", 2),
+        ("linear", "if", 2),
+        ("layer norm", "gpt2.ts13", 5),
+    ],
+)
+def test_they_do_the_same_to_exported_models(name: str, file: str, matched: int) -> None:
+    """LayerNormalization is not in opset 13: the same refusal in each."""
+    model = onnx.load(MODELS / f"{file}.onnx")
     results = [compiled(spec, model) for spec in specs(name)]
     counts = [(record.matched, record.replaced, dict(record.rejected)) for _, record in results]
-    assert counts[0] == counts[1] == counts[2]
+    assert counts == [(matched, matched, {}) if name != "layer norm" else (matched, 0, {"not applicable": matched})] * 3
     assert len({result.SerializeToString(deterministic=True) for result, _ in results}) == 1
