@@ -61,8 +61,7 @@ class LoweredPair:
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-        made = self._made = _build(pair.pattern, inputs, _stand_in)
-        with es.written_at(pair.pattern.origin):
+            made = self._made = _build(pair.pattern, inputs, _stand_in)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
         self._constrain()
@@ -110,8 +109,7 @@ class LoweredPair:
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
             inputs = builder.CreateInputs(len(self._pair.inputs))
-        made = _build(program, inputs, value_of)
-        with es.written_at(program.origin):
+            made = _build(program, inputs, value_of)
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
