@@ -68,9 +68,13 @@ class OpAttribute(Symbol):
     """An attribute of an operator: read it in a pattern, or let a replacement take it from what matched."""
 
     def __init__(self, op: OpDesc, name: str) -> None:
-        super().__init__(OpAttr(op.number, name))
         self._op = op
         self._name = name
+
+    @property
+    def expression(self) -> OpAttr:
+        """Raises ``PatternError`` when the operator is not applied yet; a replacement's may be given attributes before."""
+        return OpAttr(self._op.number, self._name)
 
     def MappedPattern(self, op: str = "", index: int = 0, name: str = "", element_index: int | None = None) -> None:
         """Give the attribute the value that the pattern's operator has; see the function ``MappedPattern``."""

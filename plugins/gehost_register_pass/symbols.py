@@ -40,7 +40,11 @@ class Symbol:
     __contains__: ClassVar[None] = None
 
     def __init__(self, expression: Expression) -> None:
-        self.expression = expression
+        self._expression = expression
+
+    @property
+    def expression(self) -> Expression:
+        return self._expression
 
     def __bool__(self) -> bool:
         raise mistake("a symbol has no value while it is traced; compare it: the comparison is a condition on the graph")

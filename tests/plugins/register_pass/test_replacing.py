@@ -51,10 +51,15 @@ def test_a_native_function_is_itself_outside_a_trace() -> None:
     ("asked", "perm"),
     [({}, [1, 0, 2]), ({"index": 1}, [2, 0, 1]), ({"op": "Transpose", "index": 1, "name": "perm"}, [2, 0, 1])],
 )
-def test_an_attribute_is_mapped_from_the_pattern(run, asked: dict[str, Any], perm: list[int]) -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_an_attribute_is_mapped_from_the_pattern(run, asked: dict[str, Any], perm: list[int], before: bool) -> None:
     def replace(x):
         transpose = PassDesc.OP.Transpose
-        transpose(data=x).Attr("perm").MappedPattern(**asked)
+        if before:
+            transpose.Attr("perm").MappedPattern(**asked)
+        transpose(data=x)
+        if not before:
+            transpose.Attr("perm").MappedPattern(**asked)
         return op.Identity(transpose)
 
     after, record = run(TRANSPOSES.replace("[3, 2, 5]", "[2, 2, 2]").replace("[5, 2, 3]", "[2, 2, 2]"), (two_transposes, replace))
