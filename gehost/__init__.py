@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gehost.host.context import CompileContext
     from gehost.host.hookspecs import hookimpl
     from gehost.host.host import Host
+    from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
     from gehost.ir import shapes
     from gehost.ir.ge import NodeIo, Shape, TensorDesc
@@ -58,6 +59,7 @@ _MODULES = {
     "host.context": ("CompileContext",),
     "host.hookspecs": ("hookimpl",),
     "host.host": ("Host",),
+    "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
     "ir.graph": ("Graph", "Node", "Value"),
@@ -112,6 +114,8 @@ __all__ = [
     "OutputError",
     "PassError",
     "PassRecord",
+    "PassRegistry",
+    "PassSpec",
     "Pattern",
     "PatternError",
     "PatternFusionPass",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from gehost.diagnose.verdict import PassCheck
 
 PassClass: TypeAlias = type[FusionBasePass]
+PluginList: TypeAlias = Sequence[tuple[str, Any]]
+"""Plugins by name, for vendor files in other styles: ``[("drr", gehost_drr)]``."""
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -58,6 +60,7 @@ def run_pass(
     pass_: PassClass | str,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
     """Compile a model with one pass alone; returns the result and what the pass did.
@@ -65,10 +68,11 @@ def run_pass(
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
+        plugins: what collects passes of other styles from it.
         cleanup: run the built-in clean-up as well.
     """
     proto = parse(model) if isinstance(model, str) else model
-    result, report = _host(pass_, vendors, cleanup=cleanup).run(proto)
+    result, report = _host(pass_, vendors, plugins, cleanup=cleanup).run(proto)
     name = pass_ if isinstance(pass_, str) else _spec(pass_).name
     return result, next(record for record in report.passes if record.name == name)
 
@@ -80,14 +84,15 @@ def assert_rewrites(
     count: int = 1,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> onnx.ModelProto:
     """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors) by ``count`` rewrites."""
-    result, record = run_pass(model, pass_, vendors=vendors)
+    result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
     difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"
-    _, again = run_pass(result, pass_, vendors=vendors)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -98,9 +103,10 @@ def assert_refuses(
     reason: str | None = None,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> PassRecord:
     """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None) there is none."""
-    _, record = run_pass(model, pass_, vendors=vendors)
+    _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
     if reason is None:
         assert record.matched == 0, f"wanted no match, got {record.matched} and {_done(record)}"
@@ -127,14 +133,19 @@ def assert_equal_numbers(
 
 
 def assert_fuses(
-    model: str | onnx.ModelProto, pass_: PassClass | str, count: int = 1, *, vendors: str | os.PathLike[str] | None = None
+    model: str | onnx.ModelProto,
+    pass_: PassClass | str,
+    count: int = 1,
+    *,
+    vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
 ) -> onnx.ModelProto:
     """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes nothing; returns the result."""
     proto = parse(model) if isinstance(model, str) else model
-    result, record = run_pass(proto, pass_, vendors=vendors)
+    result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     assert_equal_numbers(proto, result)
-    _, again = run_pass(result, pass_, vendors=vendors)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -143,6 +154,7 @@ def check_pass(
     pass_: PassClass | str,
     *,
     vendors: str | os.PathLike[str] | None = None,
+    plugins: PluginList = (),
     seed: int = 0,
     instances: int = 4,
     mutations: int = 20,
@@ -154,6 +166,7 @@ def check_pass(
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
+        plugins: what collects passes of other styles from it.
         seed: of all that is drawn.
         instances: how many are wanted; at least one for each pattern.
         mutations: how often each is changed, at most.
@@ -165,7 +178,7 @@ def check_pass(
     from gehost.diagnose.trial import Refusals, Trial
 
     refusals = Refusals()
-    host = _host(pass_, vendors, cleanup=False, plugins=[("check-pass", refusals)])
+    host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], cleanup=False)
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
     result = checks.check_pass(Trial(host, spec, refusals), seed=seed, instances=instances, mutations=mutations)
@@ -192,15 +205,9 @@ def report_of(model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **o
 # -- one pass alone -------------------------------------------------------------------------------------------------
 
 
-def _host(
-    pass_: PassClass | str,
-    vendors: str | os.PathLike[str] | None,
-    *,
-    cleanup: bool,
-    plugins: Sequence[tuple[str, Any]] = (),
-) -> Host:
+def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, plugins: PluginList, *, cleanup: bool) -> Host:
     options = HostOptions(vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup)
-    names = Host(options).passes.names()
+    names = Host(options, plugins).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
         return Host(replace(options, disable=[name for name in names if name != pass_]), plugins)

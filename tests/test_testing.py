@@ -15,11 +15,14 @@ from gehost import (
     EsGraph,
     EsGraphBuilder,
     FusionBasePass,
+    PassRegistry,
+    PassSpec,
     Pattern,
     PatternFusionPass,
     PatternMatcher,
     VendorError,
     es,
+    hookimpl,
 )
 from gehost.testing import (
     assert_equal_numbers,
@@ -244,3 +247,15 @@ def test_report_of_runs_all_passes(vendors: Any) -> None:
     result, report = report_of(TWICE, vendors.root, cleanup=False)
     assert [node.op_type for node in result.graph.node] == ["Sin", "Sin"]
     assert [record.replaced for record in report.passes] == [2, 2]
+
+
+def test_run_pass_asks_plugins_for_passes_of_other_styles(vendors: Any) -> None:
+    class Style:
+        @hookimpl
+        def gehost_collect_passes(self, module: Any, registry: PassRegistry) -> None:
+            stage, origin = CustomPassStage.kAfterInferShape, f"{module.__file__}:1"
+            registry.add(PassSpec(module.CLAIMED, stage, origin, "other", RemoveNegPairPass))
+
+    vendors.write("acme/a.py", "CLAIMED = 'Claimed'")
+    _, record = run_pass(TWICE, "Claimed", vendors=vendors.root, plugins=[("style", Style())])
+    assert (record.kind, record.replaced) == ("other", 1)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from functools import cache
 
-from gehost.es.functions import Alternatives, AnyOf, Commutative, OpFunction, constrain, op
-from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
+from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
+from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor, Origin, author_origin, written_at
+from gehost.es.schemas import operator_names
 
 __all__ = [
     "Alternatives",
     "AnyOf",
+    "Bind",
     "Commutative",
     "EsGraph",
     "EsGraphBuilder",
     "EsNode",
     "EsTensor",
     "OpFunction",
+    "Origin",
+    "author_origin",
     "constrain",
     "op",
+    "operator_names",
+    "written_at",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gehost.errors import PatternError
@@ -15,6 +16,13 @@ COMMUTATIVE = frozenset(
     ["Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
 )
 """ONNX operators whose result does not depend on the order of their operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A variable for the value of a parameter, in a pattern: equal at every use; ``match.attributes[name]`` holds it."""
+
+    name: str
 
 
 class EsOutputs(tuple[EsTensor, ...]):
@@ -190,11 +198,11 @@ def Commutative(tensor: EsTensor) -> EsTensor:
     return tensor
 
 
-def constrain(tensor: EsTensor, **attributes: Any | Callable[[Any], bool]) -> EsTensor:
+def constrain(tensor: EsTensor, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
     """Require attributes of the operator that makes ``tensor``, whatever the matcher's configuration; returns ``tensor``.
 
-    A value must be equal (an absent attribute counts as its default), None means absent, and a function is given the
-    attribute's value, if there is one.
+    A value must be equal (an absent attribute counts as its default), None means absent, a function is given the
+    attribute's value, if there is one, and ``Bind("p")`` gives the value (None where it has no default) a name.
 
     Raises:
         PatternError: a parameter that no version of the operator has.

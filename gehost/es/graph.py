@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar, TypeAlias
@@ -49,16 +50,35 @@ class Origin:
 
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_written: ContextVar[Origin | None] = ContextVar("gehost_written_at", default=None)
 
 
-def author_origin() -> Origin:
-    """File and line of the nearest caller outside gehost itself."""
+def author_origin(plugin: str = _OURS) -> Origin:
+    """File and line of the nearest caller outside gehost itself, and outside the directory of a ``plugin`` that asks."""
+    said = _written.get()
+    if said is not None:
+        return said
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
     code = frame.f_code
-    while code.co_filename.startswith(_OURS) and frame.f_back is not None:
+    while code.co_filename.startswith((_OURS, plugin)) and frame.f_back is not None:
         frame = frame.f_back
         code = frame.f_code
     return Origin(code.co_filename, frame.f_lasti, code)
+
+
+class written_at:  # noqa: N801 - a statement's word; a class, because rules say it for each operator of each replacement
+    """Whatever is built meanwhile was written there: for styles that build a graph after its author's call returned."""
+
+    __slots__ = ("_origin", "_token")
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        self._token = _written.set(self._origin)
+
+    def __exit__(self, *error: object) -> None:
+        _written.reset(self._token)
 
 
 @dataclass(eq=False, slots=True)

@@ -161,6 +161,8 @@ class VendorModules:
             for name in set(sys.modules) - before:
                 if f"{name}.".startswith(f"{file.module_name}."):
                     del sys.modules[name]
+            if isinstance(error, VendorError) and str(error).startswith(str(file.directory)):
+                raise  # it says the line already, which is not always where the error came up
             where = _fault(error, file)
             raise VendorError(f"{where}: {described(error).removeprefix(f'{where}: ')}") from error
         finally:

@@ -68,6 +68,8 @@ class PatternFusionPass(FusionBasePass):
     kind: ClassVar[str] = "pattern"
     hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
+    bottom_up: ClassVar[bool] = False
+    """Matches are taken from outputs to inputs, as they are when ``Run`` begins; for who runs a pass until it changes nothing."""
     _config: PatternMatcherConfig = PatternMatcherConfig()
     _rules: engine.PatternRules | None = None
 

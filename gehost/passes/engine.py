@@ -63,6 +63,7 @@ class PatternRules:
                 owner.Replacement,
                 Origin(*_split_origin(context.record.origin)),
                 shape_proven=owner.shape_proven,
+                bottom_up=owner.bottom_up,
             )
             self._runners.append(_RuleRunner(rule, pattern, context))
         return list(reasons)
@@ -120,7 +121,7 @@ class _RuleRunner:
             self._compiled = CompiledPattern(self._source)
         compiled, context = self._compiled, self._context
         context.rewriter.shape_proven = self._rule.shape_proven
-        worklist = _Worklist(graph, compiled)
+        worklist = (_BottomUp if self._rule.bottom_up else _Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
         for node in worklist:
@@ -366,3 +367,19 @@ class _Worklist:
                 node, pending = pending, next(self._initial, None)
             if node.in_graph:
                 yield node
+
+
+class _BottomUp:
+    """Candidates in reverse topological order, as they are at the start: what rewrites bring is for another run."""
+
+    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
+        self._found, _ = compiled.candidates(graph)
+
+    def add(self, node: Node) -> None:
+        del node
+
+    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
+        del made, at, rewired
+
+    def __iter__(self) -> Iterator[Node]:
+        return (node for node in reversed(self._found) if node.in_graph)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gehost.errors import PatternError
 from gehost.es import opset, schemas
-from gehost.es.functions import COMMUTATIVE
+from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.opset import NotApplicable, arguments_at, signature_at
 from gehost.ir.graph import split_op
@@ -265,6 +265,8 @@ def _tensor(tensor: EsTensor, index: int, node_index: int | None, config: Patter
 def _constraint(name: str, wanted: Any) -> Constraint:
     if wanted is None:
         return Constraint(name, Kind.ABSENT)
+    if isinstance(wanted, Bind):
+        return Constraint(name, Kind.BIND, wanted.name)
     return Constraint(name, Kind.PREDICATE if callable(wanted) else Kind.EQUALS, wanted)
 
 

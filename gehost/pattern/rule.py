@@ -158,3 +158,4 @@ class Rule:
     benefit: int = 1
     labels: frozenset[str] = frozenset()
     shape_proven: bool = False
+    bottom_up: bool = False

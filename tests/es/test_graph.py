@@ -199,3 +199,23 @@ def test_what_is_no_graph_is_refused(builder, make, message):
     with pytest.raises(PatternError, match=message):
         make(builder, a)
     assert es.Relu(builder.CreateInput(3)) is not None, "the builder still works"
+
+
+# -- where something was written ------------------------------------------------------------------------------------
+
+
+def test_what_is_built_later_was_written_where_its_author_said():
+    builder = EsGraphBuilder("later")
+    x = builder.CreateInput(0)
+    with es.written_at(es.Origin("rules.py", 7)):
+        made = es.Relu(x)
+        with pytest.raises(PatternError, match=r"^rules.py:7: Relu has no parameter"):
+            es.Relu(x, alpha=1)
+    assert str(made.producer.origin) == "rules.py:7"
+    assert es.Relu(x).producer.origin.path == __file__, "only meanwhile"
+
+
+def test_a_plugin_that_asks_is_not_the_author():
+    origin = es.author_origin(__file__)
+    assert origin.path != __file__
+    assert es.author_origin().path == __file__

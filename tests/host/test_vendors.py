@@ -255,6 +255,14 @@ def test_a_file_that_cannot_be_loaded_is_named_with_its_line(vendors: Any, code:
     assert caught.value.exit_code == 4
 
 
+def test_an_error_that_says_its_line_is_told_as_it_is(vendors: Any) -> None:
+    """Of what a function builds for its caller, the line that called it."""
+    path = vendors.write("acme/a.py", "raise PatternError(f'{__file__}:7: told')")
+    with pytest.raises(VendorError) as caught:
+        vendors.host()
+    assert str(caught.value) == f"{path}:7: told"
+
+
 @pytest.mark.parametrize(("code", "line", "told"), BROKEN)
 def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(vendors: Any, code: str, line: int, told: str) -> None:
     vendors.write("acme/_broken.py", "1 / 0\n")

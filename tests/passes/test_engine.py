@@ -210,6 +210,28 @@ def test_new_nodes_come_before_the_old_ones_that_stand_later() -> None:
     assert offered == ["a", "new", "c", "new"]
 
 
+def test_bottom_up_matches_are_taken_from_outputs_to_inputs_and_those_of_the_start_alone() -> None:
+    taken: list[str] = []
+
+    class NegToTwo(PatternFusionPass):
+        bottom_up = True
+
+        def Patterns(self) -> Any:
+            return [Pattern(unary("Neg"))]
+
+        def MeetRequirements(self, match: Any) -> Any:
+            taken.append(match.outputs[0].name)
+            return True
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Neg", "Abs")
+
+    text = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Neg(x) b = Neg(a) y = Neg(b) }"""
+    result, record = run_pass(text, NegToTwo)
+    assert taken == ["y", "b", "a"]
+    assert (record.replaced, op_types(result)) == (3, ["Neg", "Abs"] * 3)
+
+
 def test_a_node_that_an_earlier_match_took_is_no_candidate_any_more() -> None:
     class Pair(PatternFusionPass):
         def Patterns(self) -> Any:

@@ -161,3 +161,30 @@ def test_the_configuration_is_built_step_by_step():
     assert builder.Build() == PatternMatcherConfig() == PatternMatcherConfig(False, False, False)
     assert builder.EnableConstValueMatch().Build() == PatternMatcherConfig(const_value_match=True)
     assert builder.EnableIrAttrMatch().EnableCommutativeMatch().Build() == PatternMatcherConfig(True, True, True)
+
+
+# -- attribute variables --------------------------------------------------------------------------------------------
+
+PERMS = "g (float[2, 2] x) => (float y) {{ t = Transpose<perm = {first}>(x)  y = Transpose<perm = {second}>(t) }}"
+
+
+def twice(first, second):
+    return lambda x: es.constrain(es.Transpose(es.constrain(es.Transpose(x), perm=first)), perm=second)
+
+
+@pytest.mark.parametrize(("first", "second", "count"), [("[1, 0]", "[1, 0]", 1), ("[1, 0]", "[0, 1]", 0)])
+def test_a_variable_at_two_places_wants_equal_values(find, first, second, count):
+    matches = find.matches(PERMS.format(first=first, second=second), twice(es.Bind("p"), es.Bind("p")))
+    assert [match.attributes for match in matches] == [{"p": [1, 0]}] * count
+
+
+def test_variables_of_two_names_hold_each_its_value(find):
+    (match,) = find.matches(PERMS.format(first="[1, 0]", second="[0, 1]"), twice(es.Bind("p"), es.Bind("q")))
+    assert match.attributes == {"p": [1, 0], "q": [0, 1]}
+
+
+def test_a_variable_holds_the_default_of_an_absent_attribute(find):
+    (match,) = find.matches(
+        "g (float[2] x) => (float y) { y = Softmax(x) }", lambda x: es.constrain(es.Softmax(x), axis=es.Bind("a"))
+    )
+    assert match.attributes == {"a": -1}

@@ -1,0 +1,120 @@
+"""Whether source and result of a rule fit together; asked once, when the rule is defined."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from gehost import PatternError, es
+from gehost_drr.expressions import Expression, Variable, parts
+from gehost_drr.graph import Application, Native, PatternGraph
+
+
+def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGraph) -> None:
+    """Check a rule as a whole.
+
+    Raises:
+        PatternError: with the file and line at fault: an empty or unconnected source; an operator that ONNX has not; an
+            attribute variable, tensor or output that the source does not bind; a result whose tensors nobody wants.
+    """
+    if not source.applications:
+        raise PatternError(f"{origin}: {name}: the source pattern has no operator")
+    for application in (*source.applications, *result.applications):
+        _check_operators(application)
+    for pattern in (source, result):
+        pattern.in_order()
+    _check_connected(name, source)
+    tensors, variables = _bound(source)
+    _check_conditions(source, tensors, variables)
+    _check_result(name, origin, source, result, variables)
+
+
+def _check_operators(application: Application) -> None:
+    known = es.operator_names()
+    for op in application.ops:
+        if "::" not in op and op not in known:
+            near = difflib.get_close_matches(op, sorted(known), 1)
+            hint = f"did you mean {near[0]}?" if near else 'write "domain::Type" for one of your own'
+            raise PatternError(f"{application.origin}: ONNX has no operator {op}; {hint}")
+
+
+def _check_connected(name: str, source: PatternGraph) -> None:
+    """Parts that share no tensor would match in every combination."""
+    reached, waiting = set(source.applications[0].outputs), list(source.applications)
+    while True:
+        found = [each for each in waiting if reached.intersection((*each.reads, *filter(None, each.outputs)))]
+        if not found:
+            break
+        for each in found:
+            reached.update((*each.reads, *filter(None, each.outputs)))
+        waiting = [each for each in waiting if each not in found]
+    if waiting:
+        raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} shares no tensor with the rest of {name}")
+
+
+def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:
+    """The tensors and the attribute variables of a source pattern."""
+    tensors = {*source.makers, *source.renamed, *(read for each in source.applications for read in each.reads)}
+    variables: set[str] = set()
+    for application in source.applications:
+        for name, value in application.attributes.items():
+            if isinstance(value, Variable):
+                variables.add(value.name)
+            elif isinstance(value, Expression | Native):
+                wrong = f'attribute "{name}" of a source pattern must be a value, a variable or a function of the value'
+                raise PatternError(f"{application.origin}: {wrong}; ask more with where")
+    return tensors, variables
+
+
+def _check_conditions(source: PatternGraph, tensors: set[str], variables: set[str]) -> None:
+    for condition in source.conditions:
+        if isinstance(condition.test, Expression):
+            _check_expression(condition.test, condition.origin, tensors, variables)
+
+
+def _check_expression(expression: Expression, origin: es.Origin, tensors: set[str], variables: set[str]) -> None:
+    for part in parts(expression):
+        is_variable = isinstance(part, Variable)
+        name = part.name if is_variable else part.tensor
+        if name not in (variables if is_variable else tensors):
+            raise PatternError(f"{origin}: {_unknown(name, variables if is_variable else tensors, is_variable)}")
+
+
+def _unknown(name: str, known: Iterable[str], is_variable: bool) -> str:
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    what = "attribute variable" if is_variable else "tensor"
+    return f'the source pattern has no {what} "{name}"{f"; did you mean {near[0]}?" if near else ""}'
+
+
+def _check_result(name: str, origin: es.Origin, source: PatternGraph, result: PatternGraph, variables: set[str]) -> None:
+    made = result.makers.keys() | result.forwards.keys()
+    read = {tensor for each in result.applications for tensor in each.reads}
+    inputs = {tensor for each in source.applications for tensor in each.reads} - source.makers.keys()
+    if not made & source.makers.keys():
+        raise PatternError(f"{origin}: {name}: the result makes no tensor of the source pattern, so that nothing is replaced")
+    for application in result.applications:
+        for tensor in application.reads:
+            _check_read(tensor, application.origin, result, inputs, source)
+        for value in application.attributes.values():
+            if isinstance(value, Expression):
+                _check_expression(value, application.origin, inputs | source.makers.keys(), variables)
+        if not read.union(source.makers, (tensor for tensor, _ in result.forwards.values())).intersection(application.outputs):
+            raise PatternError(
+                f"{application.origin}: what {application.ops[0]} of the result makes is neither read nor replaced"
+            )
+        for tensor in inputs.intersection(application.outputs):
+            raise PatternError(f'{application.origin}: the result makes "{tensor}", which the source pattern does not make')
+    for target, (tensor, where) in result.forwards.items():
+        if target not in source.makers:
+            raise PatternError(f"{where}: {_unknown(target, source.makers, is_variable=False)} that could be replaced")
+        _check_read(tensor, where, result, inputs, source)
+
+
+def _check_read(tensor: str, origin: es.Origin, result: PatternGraph, inputs: set[str], source: PatternGraph) -> None:
+    if tensor in result.makers or tensor in inputs:
+        return
+    if tensor in result.forwards:
+        raise PatternError(f'{origin}: "{tensor}" only stands for "{result.forwards[tensor][0]}"; read that one')
+    if tensor in source.makers:
+        raise PatternError(f'{origin}: the result reads "{tensor}", which a matched operator makes that goes with the match')
+    raise PatternError(f"{origin}: {_unknown(tensor, inputs, is_variable=False)}, so that the result cannot read it")

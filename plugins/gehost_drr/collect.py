@@ -1,0 +1,42 @@
+"""What a vendor file says in this style."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from gehost import PassRegistry
+from gehost_drr.passes import Pass, PatternRewritePass, registered_name, spec_of
+from gehost_drr.rule import DrrPatternBase, DrrRule
+
+
+def collect(module: ModuleType, registry: PassRegistry) -> None:
+    """Register the rules and passes that a module, or a module of this package, defines.
+
+    Rules that a registered ``PatternRewritePass`` of the module lists run in it alone. Names with ``_`` in front are the
+    file's own. The others run by benefit, then as they were written.
+
+    Raises:
+        PatternError: a rule is not well-formed.
+        VendorError: a pass of the name is registered already.
+    """
+    named = [value for name, value in vars(module).items() if not name.startswith("_")]
+    found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
+    passes = [each for each in found if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)]
+    registered = [(each, name) for each in passes if (name := registered_name(each)) is not None]
+    listed = {rule for each, _ in registered if issubclass(each, PatternRewritePass) for rule in each.patterns}
+    rules: list[DrrRule] = []
+    for each in found:
+        if each in listed:
+            continue
+        if isinstance(each, DrrRule) and _is_of(each.module, module):
+            rules.append(each)
+        elif isinstance(each, type) and issubclass(each, DrrPatternBase) and _is_of(each.__module__, module):
+            rules.append(each().rule())
+    for rule in sorted(rules, key=lambda rule: -rule.benefit):
+        registry.add(rule.spec())
+    for each, name in registered:
+        registry.add(spec_of(each, name))
+
+
+def _is_of(defined_in: str, module: ModuleType) -> bool:
+    return f"{defined_in}.".startswith(f"{module.__name__}.")

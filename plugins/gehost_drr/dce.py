@@ -1,0 +1,42 @@
+"""Dead-code elimination, as an example of a pass that works on the graph itself."""
+
+from __future__ import annotations
+
+from gehost import CustomPassContext, Graph, Node
+from gehost_drr.passes import Pass
+
+
+class DeadCodeEliminationPass(Pass):
+    """Remove operations whose results nobody reads, readers first, so that one walk finds all.
+
+    Keeps: an operation that may do more than compute its results: one of another domain, unless a vendor file registered it
+    without traits; one with nested bodies that hold such a one; one for which the model brings a body of its own. Nothing is
+    removed from a graph with quantization annotations, which name tensors.
+    """
+
+    name = "dead_code_elimination_pass"
+
+    def Run(self, graph: Graph) -> None:
+        if graph.proto.quantization_annotation:
+            return
+        dead = 0
+        for node in reversed(list(graph.nodes)):
+            if _is_unread(node) and not has_side_effect(node, self.context):
+                graph.remove_node(node)
+                dead += 1
+        self.AddStatistics(dead)
+
+
+def _is_unread(node: Node) -> bool:
+    return not any(value is not None and value.uses for value in node.outputs)
+
+
+def has_side_effect(node: Node, context: CustomPassContext) -> bool:
+    """Whether an operation may do more than compute its results, as far as one can tell."""
+    op = node.metadata.get("gehost.op", node.op)
+    if node.domain:
+        definition = context.registry.get(op)
+        return definition is None or bool(definition.traits)
+    if node.op in context.model.functions:
+        return True
+    return any(has_side_effect(inner, context) for body in node.bodies for inner in body.nodes)

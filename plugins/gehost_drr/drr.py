@@ -1,0 +1,58 @@
+"""The short way to say a rule: a function of its two patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gehost import CustomPassStage, es
+from gehost_drr.patterns import DrrPatternContext, attr
+from gehost_drr.rule import DrrRule
+
+__all__ = ["attr", "rule"]
+
+
+def rule(
+    *,
+    name: str = "",
+    benefit: int = 1,
+    labels: Iterable[str] = (),
+    stage: CustomPassStage = CustomPassStage.kAfterInferShape,
+    min_opset: int | None = None,
+    max_opset: int | None = None,
+    shape_proven: bool = False,
+) -> Callable[[Callable[..., Any]], DrrRule]:
+    """Define a rule by a function of source and result pattern, which is called at once.
+
+    Args:
+        name: the function's name unless said.
+        benefit: of the rules of a file or set, those with more are tried first.
+        labels: by which a set can leave rules out.
+        stage: when it runs as a pass of its own.
+        min_opset: below it the rule does not apply.
+        max_opset: above it the rule does not apply.
+        shape_proven: the rule proves output sizes that the host cannot compare.
+
+    Raises:
+        PatternError: the rule is not well-formed; names the file and line at fault.
+    """
+
+    def define(function: Callable[..., Any]) -> DrrRule:
+        context = DrrPatternContext()
+        pattern = context.SourcePattern()
+        function(pattern, pattern.ResultPattern())
+        code = function.__code__
+        return DrrRule.defined(
+            name or function.__name__,
+            es.Origin(code.co_filename, code.co_firstlineno),
+            function.__module__,
+            context,
+            benefit=benefit,
+            labels=labels,
+            stage=stage,
+            min_opset=min_opset,
+            max_opset=max_opset,
+            shape_proven=shape_proven,
+        )
+
+    return define

@@ -1,0 +1,193 @@
+"""What an author has written of a pattern: named tensors, and operators between them.
+
+Nothing is looked up here; ``rule.py`` checks the whole and makes an ordinary pattern of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gehost import PatternError, es
+from gehost_drr.expressions import FIELDS, HERE, Expression, Field
+
+if TYPE_CHECKING:
+    from gehost_drr.matched import MatchContext
+
+NativeCall: TypeAlias = "Callable[[MatchContext], Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class NoneTensor:
+    """An input or output that is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant that the result computes from the match: a number, list or array."""
+
+    compute: NativeCall
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A value for an attribute of the result, computed from the match."""
+
+    compute: NativeCall
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of one pattern, by name; ``dtype``, ``shape``, ``rank``, ``is_constant`` and ``op_type`` are expressions."""
+
+    graph: PatternGraph
+    given_name: str
+
+    @property
+    def name(self) -> str:
+        """Its name by now: what an operator makes may be named later."""
+        return self.graph.renamed.get(self.given_name, self.given_name)
+
+    def Assign(self, source: Tensor) -> None:
+        """Give what an operator makes this name; in a result, also forward a tensor under it."""
+        self.graph.bind(self.name, source)
+
+    def __getattr__(self, name: str) -> Field:
+        if name not in FIELDS:
+            raise AttributeError(f"a tensor of a pattern has no {name!r}; it has {', '.join(FIELDS)}")
+        return Field(self.name, name)
+
+
+Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
+
+
+@dataclass(slots=True, eq=False)
+class Application:
+    """An operator with what it reads and makes; an input that is neither tensor, constant nor None is a literal."""
+
+    ops: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    inputs: list[Operand]
+    outputs: list[str]
+    """Names; "" for one that is absent."""
+    origin: es.Origin
+    commutative: bool = False
+
+    def __str__(self) -> str:
+        read = ", ".join(given.name if isinstance(given, Tensor) else _text(given) for given in self.inputs)
+        attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
+        return f"{', '.join(self.outputs)} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}"
+
+    @property
+    def reads(self) -> list[str]:
+        """The names of the tensors that it reads."""
+        return [given.name for given in self.inputs if isinstance(given, Tensor)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Native | Const) or callable(value):
+        code = getattr(value.compute if isinstance(value, Native | Const) else value, "__code__", None)
+        return f"<function at line {code.co_firstlineno}>" if code is not None else "<function>"
+    return str(value) if isinstance(value, Expression) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of a match: an expression, or a function of it (a native call)."""
+
+    test: Expression | NativeCall
+    origin: es.Origin
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return str(self.test) if isinstance(self.test, Expression) else f"native call at {self.origin}"
+
+
+@dataclass(slots=True, eq=False)
+class PatternGraph:
+    """The operators of a source or result pattern, in the order in which they were written."""
+
+    is_result: bool
+    applications: list[Application] = field(default_factory=list[Application])
+    makers: dict[str, Application] = field(default_factory=dict[str, Application])
+    """Who makes a tensor, by its name; ``%0`` (``%r0`` in a result) where the author gave it none."""
+    forwards: dict[str, tuple[str, es.Origin]] = field(default_factory=dict[str, tuple[str, es.Origin]])
+    """Names under which a result hands on another tensor."""
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+    conditions: list[Condition] = field(default_factory=list[Condition])
+
+    def apply(
+        self,
+        ops: tuple[str, ...],
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Tensor | NoneTensor],
+        origin: es.Origin,
+    ) -> Tensor:
+        """Add an operator; returns the first tensor that it makes.
+
+        Raises:
+            PatternError: an operand of another pattern, or a name that is made already.
+        """
+        for given in (*inputs, *outputs):
+            if isinstance(given, Tensor) and given.graph is not self:
+                raise PatternError(f'{origin}: "{given.name}" of {ops[0]} is a tensor of another pattern')
+        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [self._fresh()]
+        added = Application(ops, attributes, list(inputs), names, origin)
+        for name in filter(None, names):
+            self._refuse_second_maker(name, origin)
+            self.makers[name] = added
+        self.applications.append(added)
+        return Tensor(self, names[0])
+
+    def _fresh(self) -> str:
+        """A name that neither an author nor the other pattern of the rule has."""
+        return f"%{'r' if self.is_result else ''}{len(self.applications)}"
+
+    def bind(self, name: str, source: Tensor) -> None:
+        """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.
+
+        Raises:
+            PatternError: it is of another pattern, has a name already, or the name is another's.
+        """
+        origin = es.author_origin(HERE)
+        if source.graph is not self:
+            raise PatternError(f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of another pattern')
+        old = source.name
+        if old == name and old in self.makers:
+            return
+        self._refuse_second_maker(name, origin)
+        if old.startswith("%"):
+            maker = self.makers[name] = self.makers.pop(old)
+            maker.outputs[maker.outputs.index(old)] = name
+            self.renamed[old] = name
+        elif self.is_result:
+            self.forwards[name] = old, origin
+        else:
+            raise PatternError(f'{origin}: "{name}" is "{old}" already; a tensor of a source pattern has one name')
+
+    def _refuse_second_maker(self, name: str, origin: es.Origin) -> None:
+        maker = self.makers.get(name)
+        if maker is not None:
+            raise PatternError(f'{origin}: "{name}" is made by {maker.ops[0]} at {maker.origin} already')
+        if name in self.forwards:
+            raise PatternError(f'{origin}: "{name}" was forwarded at {self.forwards[name][1]} already')
+
+    def in_order(self) -> list[Application]:
+        """The operators, each after those that make what it reads; otherwise as they were written.
+
+        Raises:
+            PatternError: they read each other in a circle.
+        """
+        ordered: list[Application] = []
+        waiting = list(self.applications)
+        made: set[str] = set()
+        while waiting:
+            ready = [each for each in waiting if all(name in made or name not in self.makers for name in each.reads)]
+            if not ready:
+                raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its own result")
+            ordered.append(ready[0])
+            waiting.remove(ready[0])
+            made.update(ready[0].outputs)
+        return ordered

@@ -1,0 +1,181 @@
+"""The pass manager: a facade over a host of its own, which runs, checks and undoes passes as always."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any, TextIO
+
+import onnx
+
+from gehost import Graph, Host, HostOptions, PassRecord, PassSpec, Report, UsageError, hookimpl
+from gehost_drr.greedy import Driven
+from gehost_drr.passes import Pass, RunningPass
+from gehost_drr.printing import print_graph
+
+_Wanted = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one pass did."""
+
+    name: str
+    status: str
+    """As in a report; ``skipped`` where it was not run."""
+    reason: str = ""
+    """Why it was skipped, which rules did not apply, that it did not converge."""
+    rewrites: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By rule."""
+    count: int = 0
+    converged: bool = True
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ManagerResult:
+    """A model after all passes, and what they did, in order."""
+
+    model: onnx.ModelProto
+    passes: tuple[PassResult, ...]
+    report: Report
+
+    def Statistics(self) -> str:
+        """What each pass did, one a line."""
+        return "\n".join(map(_told, self.passes))
+
+    def Timing(self) -> str:
+        """Seconds and share of the whole, the longest first."""
+        total = sum(each.seconds for each in self.passes) or 1.0
+        ran = sorted((each for each in self.passes if each.status != "skipped"), key=lambda each: -each.seconds)
+        return "\n".join(f"{each.seconds:9.4f} s {100 * each.seconds / total:5.1f} %  {each.name}" for each in ran)
+
+
+def _told(each: PassResult) -> str:
+    rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
+    how = f"{each.count} rewrites{f' ({rules})' if rules else ''}" if each.status != "skipped" else "skipped"
+    end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
+    return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
+
+
+class PassManager:
+    """Runs passes in the order in which they were added.
+
+    Args:
+        opt_level: passes of a higher level are skipped.
+        options: of the host that runs them; without plugins and clean-up unless given.
+    """
+
+    def __init__(self, opt_level: int = 2, options: HostOptions | None = None) -> None:
+        self.opt_level = opt_level
+        self._options = options or HostOptions(plugins=False, cleanup=False)
+        self._passes: list[Pass] = []
+        self._printer: _Printer | None = None
+
+    def AddPass(self, pass_: Pass) -> PassManager:
+        """Add a pass; returns the manager.
+
+        Raises:
+            UsageError: it is none, or one of its name was added.
+        """
+        if not isinstance(pass_, Pass):  # pyright: ignore[reportUnnecessaryIsInstance] - a class is given easily
+            raise UsageError(f"AddPass wants an object of a subclass of gehost_drr.Pass, got {pass_!r}")
+        if pass_.pass_name() in self.passes():
+            raise UsageError(
+                f"AddPass: a pass called {pass_.pass_name()} was added already; a greedy pass runs to its end at once"
+            )
+        self._passes.append(pass_)
+        return self
+
+    def passes(self) -> list[str]:
+        return [each.pass_name() for each in self._passes]
+
+    def EnableIRPrinting(
+        self,
+        before: _Wanted | None = None,
+        after: _Wanted | None = None,
+        *,
+        only_on_change: bool = False,
+        stream: TextIO | None = None,
+    ) -> None:
+        """Write the graph before and after passes.
+
+        Args:
+            before: for which passes, by name; None for all.
+            after: the same.
+            only_on_change: after a pass only if it changed something.
+            stream: where to; standard error unless given.
+        """
+        self._printer = _Printer(before, after, only_on_change, stream)
+
+    def Run(self, model: onnx.ModelProto) -> ManagerResult:
+        """Run the passes on a copy of a model.
+
+        Raises:
+            ModelError: the model is not valid.
+            PassError: a pass failed.
+        """
+        driven: dict[str, Driven] = {}
+        host = Host(self._options, plugins=[("ir_printer", self._printer)] if self._printer is not None else [])
+        skipped: dict[str, str] = {}
+        for each in self._passes:
+            name = each.pass_name()
+            if each.opt_level > self.opt_level:
+                skipped[name] = f"opt level {each.opt_level} is above the manager's {self.opt_level}"
+                continue
+            host.passes.add(PassSpec(name, each.stage, str(each.origin), "drr", _factory(each, driven)))
+        for module in dict.fromkeys(type(each).__module__ for each in self._passes):
+            _add_operators(host, sys.modules.get(module))
+        result, report = host.run(model)
+        records = {record.name: record for record in report.passes}
+        return ManagerResult(
+            result,
+            tuple(
+                PassResult(name, "skipped", skipped[name]) if name in skipped else _result(records[name], driven.get(name))
+                for name in self.passes()
+            ),
+            report,
+        )
+
+
+def _factory(each: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]:
+    return lambda: RunningPass(each, driven)
+
+
+def _add_operators(host: Host, module: ModuleType | None) -> None:
+    if module is not None:
+        host.ops.add_marked(vars(module))
+
+
+def _result(record: PassRecord, driven: Driven | None) -> PassResult:
+    done = PassResult(record.name, record.status, record.message, count=record.replaced, seconds=record.seconds)
+    if driven is None:
+        return done
+    return replace(done, rewrites=dict(driven.rewrites), converged=driven.converged)
+
+
+class _Printer:
+    """Hooks that write the graph around passes."""
+
+    def __init__(self, before: _Wanted | None, after: _Wanted | None, only_on_change: bool, stream: TextIO | None) -> None:
+        self._before = before
+        self._after = after
+        self._only_on_change = only_on_change
+        self._stream = stream
+
+    @hookimpl
+    def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
+        if self._before is None or self._before(spec.name):
+            self._write(f"IRPrinting before {spec.name} pass", graph)
+
+    @hookimpl
+    def gehost_after_pass(self, spec: PassSpec, graph: Graph, record: PassRecord) -> None:
+        changed = record.status == "done" or not self._only_on_change
+        if changed and (self._after is None or self._after(spec.name)):
+            self._write(f"IRPrinting after {spec.name} pass", graph)
+
+    def _write(self, title: str, graph: Graph) -> None:
+        stream: Any = self._stream or sys.stderr
+        stream.write(f"{title:=^90}\n{print_graph(graph)}\n")

@@ -1,0 +1,84 @@
+"""What the functions of a rule see of a match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTensor:
+    """A tensor of the model; ``value`` is gehost's own object."""
+
+    value: Value
+
+    def Shape(self) -> list[int | str]:
+        """The dimensions: a number, a name, or -1 where unknown; ``[-2]`` where the rank is."""
+        shape = self.value.shape
+        return [-2] if shape is None else [-1 if dim is None else dim for dim in shape]
+
+    def Dtype(self) -> DataType | None:
+        return self.value.dtype
+
+    def Rank(self) -> int | None:
+        return self.value.rank
+
+    def IsConstant(self) -> bool:
+        return self.value.is_constant
+
+    def Array(self) -> np.ndarray[Any, Any] | None:
+        """The elements of a constant."""
+        return self.value.array
+
+    def OpType(self) -> str:
+        """The operator that makes it, "" for what no node makes."""
+        return "" if self.value.producer is None else self.value.producer.op
+
+
+class MatchContext:
+    """A match by the names of its rule. ``m.p1`` is attribute variable ``p1`` if there is one, else tensor ``p1``."""
+
+    def __init__(self, match: MatchResult, tensors: Mapping[str, int]) -> None:
+        """``tensors``: under which index each name was captured."""
+        self._match = match
+        self._tensors = tensors
+
+    def Attr(self, name: str) -> Any:
+        """The value of an attribute variable; None where the node has not the attribute and it has no default.
+
+        Raises:
+            GehostError: the source pattern has no such variable.
+        """
+        if name not in self._match.attributes:
+            raise GehostError(
+                f"the rule has no attribute variable {name!r}; it has {', '.join(self._match.attributes) or 'none'}"
+            )
+        return self._match.attributes[name]
+
+    def Tensor(self, name: str) -> MatchedTensor:
+        """The tensor that the source pattern calls so; ``GehostError`` when it calls none so."""
+        return MatchedTensor(self.value(name))
+
+    def value(self, name: str) -> Value:
+        """The same as gehost's own object."""
+        if name not in self._tensors:
+            raise GehostError(f"the rule has no tensor {name!r}; it has {', '.join(self._tensors)}")
+        return self._match.GetCapturedTensor(self._tensors[name]).value
+
+    @property
+    def graph(self) -> Graph:
+        return self._match.graph
+
+    def reject(self, reason: str) -> Rejection:
+        """Refuse the match, counted by the text before the first colon."""
+        return self._match.reject(reason)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._match.attributes[name] if name in self._match.attributes else self.Tensor(name)

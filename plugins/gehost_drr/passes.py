@@ -1,0 +1,142 @@
+"""Passes of the pass manager, and what registers them from a vendor file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from gehost import CustomPassContext, CustomPassStage, Graph, PassError, PassSpec, VendorError, es
+from gehost_drr.expressions import HERE
+from gehost_drr.greedy import (
+    ApplyPatternsGreedily,
+    Driven,
+    FrozenRewritePatternSet,
+    GreedyRewriteConfig,
+    RewritePatternSet,
+    driving,
+)
+from gehost_drr.rule import DrrPatternBase, DrrRule
+
+_MARK = "__gehost_drr_pass__"
+
+
+class Pass:
+    """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``.
+
+    Name and level are said by the class, or to the constructor: ``super().__init__("fused_linear_pass", 2)``.
+    """
+
+    name: str = ""
+    opt_level: int = 1
+    """A manager of a lower level leaves the pass out."""
+    labels: ClassVar[Iterable[str]] = ()
+    stage: ClassVar[CustomPassStage] = CustomPassStage.kAfterInferShape
+    origin: ClassVar[es.Origin]
+    context: CustomPassContext
+    """Of the pass while it runs."""
+
+    def __init__(self, name: str = "", opt_level: int | None = None) -> None:
+        if name:
+            self.name = name
+        if opt_level is not None:
+            self.opt_level = opt_level
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.origin = es.author_origin(HERE)
+
+    def Initialize(self, context: CustomPassContext) -> bool | None:
+        """Called once a compile, before the first ``Run``; False fails the pass."""
+        del context
+
+    def CanApplyOn(self, graph: Graph) -> bool:
+        """Whether to run on a graph."""
+        del graph
+        return True
+
+    def Run(self, graph: Graph) -> None:
+        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods."""
+        raise NotImplementedError
+
+    def AddStatistics(self, count: int) -> None:
+        """Note how much was done, for passes that do it by themselves."""
+        self.context.record.replaced += count
+
+    def pass_name(self) -> str:
+        """The name of its registration if it has one, else its own, else that of the class."""
+        return registered_name(type(self)) or self.name or type(self).__name__
+
+
+class PatternRewritePass(Pass):
+    """A pass that applies a set of rules greedily: give ``patterns``, or override ``InitializePatterns``."""
+
+    patterns: ClassVar[Sequence[DrrRule | type[DrrPatternBase]]] = ()
+
+    def InitializePatterns(self, context: CustomPassContext) -> RewritePatternSet:
+        del context
+        return RewritePatternSet(*self.patterns)
+
+    def InitializeConfig(self) -> GreedyRewriteConfig:
+        return GreedyRewriteConfig()
+
+    def Initialize(self, context: CustomPassContext) -> bool | None:
+        self._frozen = FrozenRewritePatternSet(self.InitializePatterns(context))
+
+    def Run(self, graph: Graph) -> None:
+        ApplyPatternsGreedily(graph, self._frozen, self.InitializeConfig())
+
+
+class RunningPass:
+    """A ``Pass`` as the host runs it: for each graph of a model in turn."""
+
+    def __init__(self, pass_: Pass, driven: dict[str, Driven] | None = None) -> None:
+        """``driven``: where to note what drivers did, by pass."""
+        self.subject = pass_
+        self._noted = {} if driven is None else driven
+        self._driven: Driven | None = None
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        pass_ = self.subject
+        if self._driven is None:
+            pass_.context = context
+            if pass_.Initialize(context) is False:
+                raise PassError("Initialize returned False")
+            self._driven = self._noted[context.record.name] = Driven(context)
+        if not pass_.CanApplyOn(graph):
+            self._driven.notes[f'CanApplyOn refused graph "{graph.name}"'] = None
+        else:
+            with driving(self._driven):
+                pass_.Run(graph)
+        context.record.message = "; ".join(filter(None, self._driven.notes))
+
+
+_Pass = TypeVar("_Pass", bound=type[Pass])
+
+
+def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
+    """Register a pass of a vendor file: ``@REG_IR_PASS("fused_linear_pass")`` on a subclass of ``Pass``.
+
+    Raises:
+        VendorError: the class is none, or does not define ``Run``.
+    """
+
+    def mark(cls: _Pass) -> _Pass:
+        origin = es.author_origin(HERE)
+        if not isinstance(cls, type) or not issubclass(cls, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise VendorError(f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}")
+        if cls.Run is Pass.Run:
+            raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, graph)")
+        setattr(cls, _MARK, name or cls.name or cls.__name__)
+        return cls
+
+    return mark
+
+
+def registered_name(cls: type[Pass]) -> str | None:
+    """The name under which a class itself was registered."""
+    return cls.__dict__.get(_MARK)
+
+
+def spec_of(cls: type[Pass], name: str) -> PassSpec:
+    """The registration of a pass class."""
+    return PassSpec(name, cls.stage, str(cls.origin), "drr", lambda: RunningPass(cls()), labels=frozenset(cls.labels))

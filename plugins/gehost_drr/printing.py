@@ -1,0 +1,95 @@
+"""A graph as text, one operation a line, in the form of Paddle's IR.
+
+``(%2) = "MatMul" (%0, %1) {…} : (tensor<1x300x256xf32>, tensor<256x256xf32>) -> tensor<1x300x256xf32>``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+import numpy as np
+
+from gehost import DataType, Graph, Node, Value
+
+_SHORT = MappingProxyType(
+    {
+        DataType.FLOAT: "f32",
+        DataType.DOUBLE: "f64",
+        DataType.FLOAT16: "f16",
+        DataType.BFLOAT16: "bf16",
+        DataType.INT8: "i8",
+        DataType.INT16: "i16",
+        DataType.INT32: "i32",
+        DataType.INT64: "i64",
+        DataType.UINT8: "ui8",
+        DataType.BOOL: "b",
+    }
+)
+_INDENT = "    "
+
+
+def print_graph(graph: Graph) -> str:
+    """The graph with its bodies: first what it is given, then its operations, then what it gives."""
+    return "\n".join(["{", *_lines(graph, _Numbers(), _INDENT), "}"])
+
+
+class _Numbers:
+    """``%k`` for values, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, int] = {}
+
+    def of(self, value: Value | None) -> str:
+        return "<<NULL VALUE>>" if value is None else f"%{self._known.setdefault(value, len(self._known))}"
+
+    def all(self, values: Sequence[Value | None]) -> str:
+        return f"({', '.join(map(self.of, values))})"
+
+
+def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
+    for value in graph.inputs:
+        yield f'{indent}({numbers.of(value)}) = "builtin.input" () {{name: "{value.name}"}} : () -> {type_text(value)}'
+    for value in graph.values.values():
+        if value.initializer is not None and not value.is_input:
+            yield f'{indent}({numbers.of(value)}) = "builtin.parameter" () {{name: "{value.name}"}} : () -> {type_text(value)}'
+    for node in graph.nodes:
+        yield f"{indent}{_operation(node, numbers)}"
+        for body in node.bodies:
+            yield f"{indent}{{"
+            yield from _lines(body, numbers, indent + _INDENT)
+            yield f"{indent}}}"
+    outputs = list[Value | None](graph.outputs)
+    yield f'{indent}() = "builtin.output" {numbers.all(outputs)} : {_types(outputs, always=True)} ->'
+
+
+def _operation(node: Node, numbers: _Numbers) -> str:
+    made, read = numbers.all(node.outputs), numbers.all(node.inputs)
+    attributes = ", ".join(f"{name}: {_attribute(value)}" for name, value in sorted(node.attrs.items()))
+    return f'{made} = "{node.op}" {read} {{{attributes}}} : {_types(node.inputs, always=True)} -> {_types(node.outputs)}'
+
+
+def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
+    listed = ", ".join("<<NULL TYPE>>" if value is None else type_text(value) for value in values)
+    return f"({listed})" if always or len(values) != 1 else listed
+
+
+def type_text(value: Value) -> str:
+    """``tensor<1x-1xf32>``: -1 for a size that is no number, ``*`` where the rank is not known."""
+    dtype = "?" if value.dtype is None else _SHORT.get(value.dtype, value.dtype.name.lower())
+    if value.shape is None:
+        return f"tensor<*x{dtype}>"
+    return f"tensor<{''.join(f'{dim if isinstance(dim, int) else -1}x' for dim in value.shape)}{dtype}>"
+
+
+def _attribute(value: Any) -> str:
+    if isinstance(value, Graph):
+        return f"region {value.name}"
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        text = np.array2string(array, separator=",", threshold=8).replace("\n", "")
+        return f"{text} : {array.dtype.name}"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value)

@@ -1,0 +1,253 @@
+"""A declarative rule: checked when it is defined, then an ordinary pattern and replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from gehost import (
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    EsTensor,
+    MatchResult,
+    PassSpec,
+    Pattern,
+    PatternError,
+    PatternFusionPass,
+    Rejection,
+    es,
+)
+from gehost_drr.checks import check
+from gehost_drr.expressions import HERE, Expression, Variable
+from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph, Tensor
+from gehost_drr.matched import MatchContext
+from gehost_drr.patterns import DrrPatternContext
+
+
+@dataclass(frozen=True, eq=False)
+class DrrRule:
+    """A rule as its author defined it, and what it was made into."""
+
+    name: str
+    origin: es.Origin
+    module: str
+    source: PatternGraph
+    result: PatternGraph
+    inputs: tuple[str, ...]
+    """The tensors that the match takes, by index."""
+    outputs: tuple[str, ...]
+    """The tensors that are replaced."""
+    tensors: Mapping[str, int]
+    """Under which index the pattern captures each tensor."""
+    pattern: Pattern
+    stage: CustomPassStage = CustomPassStage.kAfterInferShape
+    benefit: int = 1
+    labels: frozenset[str] = frozenset()
+    min_opset: int | None = None
+    max_opset: int | None = None
+    shape_proven: bool = False
+
+    @classmethod
+    def defined(cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any) -> DrrRule:
+        """The rule that an author wrote into ``context``.
+
+        Raises:
+            PatternError: it is not well-formed; names the file and line at fault.
+        """
+        source, result, labels = context.source, context.result, options.pop("labels", ())
+        if isinstance(labels, str):
+            raise PatternError(f"{origin}: {name}: labels must be a list of them, got {labels!r}")
+        check(name, origin, source, result)
+        outputs = tuple(made for made in dict.fromkeys((*result.makers, *result.forwards)) if made in source.makers)
+        with es.written_at(origin):
+            pattern, inputs, tensors = _as_pattern(name, source, outputs)
+            _dry_run(name, result, inputs)
+        labels = frozenset(labels)
+        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, labels=labels, **options)
+
+    def __str__(self) -> str:
+        """The rule as one may read it: source, conditions, result."""
+        lines = [f"{self.name} (benefit {self.benefit}{''.join(f', {label}' for label in sorted(self.labels))}) at {self.origin}"]
+        lines += [f"  match    {each}" for each in self.source.applications]
+        lines += [f"  where    {each}" for each in self.source.conditions]
+        lines += [f"  replace  {each}" for each in self.result.applications]
+        lines += [f"  replace  {target} = {tensor}" for target, (tensor, _) in self.result.forwards.items()]
+        return "\n".join(lines)
+
+    def spec(self) -> PassSpec:
+        """The rule as a pass of its own."""
+        return PassSpec(
+            self.name,
+            self.stage,
+            str(self.origin),
+            "drr",
+            partial(DrrPass, self),
+            min_opset=self.min_opset,
+            max_opset=self.max_opset,
+            benefit=self.benefit,
+            labels=self.labels,
+            trusted=True,
+        )
+
+    def refusal(self, matched: MatchContext) -> Rejection | None:
+        """Why a match may not be replaced; None where it may."""
+        for condition in self.source.conditions:
+            test = condition.test
+            if isinstance(test, Expression):
+                answer = test.evaluate(matched)
+                if answer is not True:
+                    return matched.reject(condition.reason or f"where: {test} is {'false' if answer is False else 'not known'}")
+                continue
+            answer = test(matched)
+            if isinstance(answer, Rejection):
+                return answer
+            if not answer:
+                told = f"native call: the one at {condition.origin} returned {answer}"
+                return matched.reject(told if answer is None else condition.reason or told)
+        return None
+
+    def replacement(self, matched: MatchContext) -> EsGraph:
+        """What stands in place of a match."""
+        builder = EsGraphBuilder(self.name)
+        made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
+        for application in self.result.in_order():
+            params = {name: _value(value, matched) for name, value in application.attributes.items()}
+            _apply(application, builder, made, params, lambda const: const.compute(matched))
+        for target, (tensor, _) in self.result.forwards.items():
+            made[target] = made[tensor]
+        return builder.BuildAndReset([made[name] for name in self.outputs])
+
+
+class DrrPass(PatternFusionPass):
+    """One rule as a pass."""
+
+    kind: ClassVar[str] = "drr"
+
+    def __init__(self, rule: DrrRule, *, bottom_up: bool = False) -> None:
+        super().__init__()
+        self.rule = rule
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - each rule says for itself
+        self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - and whoever runs it, this
+
+    def Patterns(self) -> Sequence[Pattern]:
+        return [self.rule.pattern]
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+        refusal = self.rule.refusal(MatchContext(match, self.rule.tensors))
+        return True if refusal is None else refusal
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        return self.rule.replacement(MatchContext(match, self.rule.tensors))
+
+
+class DrrPatternBase:
+    """A rule as a class: override ``__call__``, which says the patterns to ``ctx``. Collected from vendor files."""
+
+    name: ClassVar[str] = ""
+    """The class's name unless said."""
+    benefit: ClassVar[int] = 1
+    labels: ClassVar[Iterable[str]] = ()
+    stage: ClassVar[CustomPassStage] = CustomPassStage.kAfterInferShape
+    min_opset: ClassVar[int | None] = None
+    max_opset: ClassVar[int | None] = None
+    shape_proven: ClassVar[bool] = False
+    """The rule proves output sizes that the host cannot compare."""
+    origin: ClassVar[es.Origin]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.origin = es.author_origin(HERE)
+
+    def __call__(self, ctx: DrrPatternContext) -> None:
+        del ctx
+        raise PatternError(f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)")
+
+    def rule(self) -> DrrRule:
+        """Define the rule; raises ``PatternError`` where it is not well-formed."""
+        context = DrrPatternContext()
+        self(context)
+        return DrrRule.defined(
+            self.name or type(self).__name__,
+            self.origin,
+            type(self).__module__,
+            context,
+            benefit=self.benefit,
+            labels=self.labels,
+            stage=self.stage,
+            min_opset=self.min_opset,
+            max_opset=self.max_opset,
+            shape_proven=self.shape_proven,
+        )
+
+
+# -- from what was written to what gehost builds --------------------------------------------------------------------
+
+
+def _as_pattern(name: str, source: PatternGraph, outputs: Sequence[str]) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
+    """The pattern, its inputs by index, and under which index it captures each tensor."""
+    builder = EsGraphBuilder(name)
+    inputs = dict.fromkeys(read for each in source.in_order() for read in each.reads if read not in source.makers)
+    made = {read: builder.CreateInput(index, read) for index, read in enumerate(inputs)}
+    for application in source.in_order():
+        tensors = _apply(application, builder, made, {}, lambda const: const)
+        attributes = {
+            each: es.Bind(wanted.name) if isinstance(wanted, Variable) else wanted
+            for each, wanted in application.attributes.items()
+        }
+        with es.written_at(application.origin):
+            es.constrain(tensors[0], **attributes)
+            if application.commutative:
+                es.Commutative(tensors[0])
+    pattern = Pattern(builder.BuildAndReset([made[output] for output in outputs]))
+    captured: dict[str, int] = {}
+    for index, (tensor, found) in enumerate(made.items()):
+        pattern.CaptureTensor(found)
+        captured[tensor] = index
+    captured.update({old: captured[new] for old, new in source.renamed.items()})
+    return pattern, tuple(inputs), captured
+
+
+def _apply(
+    application: Application,
+    builder: EsGraphBuilder,
+    made: dict[str, EsTensor],
+    params: Mapping[str, Any],
+    constant: Callable[[Const], Any],
+) -> Sequence[EsTensor]:
+    """Build one operator; what it makes is added to ``made`` under its names."""
+    with es.written_at(application.origin):
+        operands: list[Any] = []
+        for given in application.inputs:
+            if isinstance(given, Tensor):
+                operands.append(made[given.name])
+            elif isinstance(given, Const):
+                operands.append(builder.CreateConst(constant(given)))
+            else:
+                operands.append(None if isinstance(given, NoneTensor) else given)
+        function = es.AnyOf(*application.ops)
+        returned = function(*operands, num_outputs=len(application.outputs), **params)
+        tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
+    made.update({name: tensor for name, tensor in zip(application.outputs, tensors, strict=True) if name})
+    return tensors
+
+
+def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
+    """Build the result once without its values: parameters and numbers of inputs that do not exist show now."""
+    builder = EsGraphBuilder(name)
+    made: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
+    for application in result.in_order():
+        if len(application.ops) > 1:
+            raise PatternError(f"{application.origin}: {'|'.join(application.ops)}: a result must say which operator it wants")
+        _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
+
+
+def _value(given: Any, matched: MatchContext) -> Any:
+    """An attribute's value in a match."""
+    if isinstance(given, Native):
+        return given.compute(matched)
+    if isinstance(given, Expression):
+        return given.evaluate(matched)
+    return given(matched) if callable(given) else given

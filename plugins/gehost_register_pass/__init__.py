@@ -1,0 +1,63 @@
+"""RegisterPass: a rewrite as a pair of Python functions, which are traced.
+
+A function under ``@RegisterPass`` returns a pattern function and a replace function. Both are called once with tensors that
+stand for those of a match; what they do is written down as a rule.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gehost import hookimpl
+
+if TYPE_CHECKING:  # the command line loads plugins before it knows whether it needs them at all
+    from gehost import PassRegistry
+
+    from .desc import InputSpec, MappedPattern, OpDesc, ParamAttr, PassDesc, Tensor, op
+    from .register import RegisteredPass, RegisterPass
+    from .serial import from_json, to_json
+    from .symbols import Symbol, native
+
+__all__ = [
+    "InputSpec",
+    "MappedPattern",
+    "OpDesc",
+    "ParamAttr",
+    "PassDesc",
+    "RegisterPass",
+    "RegisteredPass",
+    "Symbol",
+    "Tensor",
+    "from_json",
+    "native",
+    "op",
+    "to_json",
+]
+
+_HOMES = {
+    **dict.fromkeys(("InputSpec", "MappedPattern", "OpDesc", "ParamAttr", "PassDesc", "Tensor", "op"), "desc"),
+    **dict.fromkeys(("RegisterPass", "RegisteredPass"), "register"),
+    **dict.fromkeys(("from_json", "to_json"), "serial"),
+    **dict.fromkeys(("Symbol", "native"), "symbols"),
+}
+
+
+@hookimpl
+def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
+    """Register the functions that this module, or a module of this package, marked; imported ones are somebody else's."""
+    from .register import RegisteredPass
+
+    marked = [found for found in vars(module).values() if isinstance(found, RegisteredPass)]
+    for found in dict.fromkeys(marked):
+        if f"{found.module}.".startswith(f"{module.__name__}."):
+            registry.add(found.spec())
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gehost_register_pass' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"gehost_register_pass.{home}"), name)
+    return found

@@ -1,0 +1,254 @@
+"""What a rule computes from a match: sizes, attributes and arithmetic on them, as data that compares, prints and serialises."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from gehost import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor of a program: input ``index``, or output ``index`` of operator ``op``."""
+
+    op: int | None
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, a text, or (nested) tuples of them."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TensorAttr:
+    """What is known of a matched tensor: its ``shape``, its ``dtype`` (numpy's name), or its ``value``, flat, if constant."""
+
+    tensor: Ref
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpAttr:
+    """An attribute of the node that operator ``op`` of the pattern matched."""
+
+    op: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One element of a list."""
+
+    of: Expression
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many elements a list has."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic with Python's meaning: ``sign`` is one of ``ARITHMETIC``."""
+
+    sign: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of which not every element is a constant."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A call of a Python function, known by its import path ``module:function``."""
+
+    path: str
+    arguments: tuple[Expression, ...]
+    function: Callable[..., Any] = field(compare=False, repr=False)
+
+
+Expression: TypeAlias = Constant | TensorAttr | OpAttr | Item | Size | Binary | Listed | Native
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison that must hold; ``relation`` is one of ``RELATIONS``."""
+
+    left: Expression
+    relation: str
+    right: Expression
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": operator.mod,
+}
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Unknown(Exception):  # noqa: N818 - no error: the match is refused
+    """An expression has no value here; the text says why."""
+
+
+class DimName(str):
+    """The name of a dimension: equal to itself, and nothing else is known of it."""
+
+    __slots__ = ()
+
+
+class Matched(Protocol):
+    """What a match bound."""
+
+    def tensor(self, ref: Ref) -> Value: ...
+
+    def attribute(self, op: int, name: str) -> Any:
+        """Raises ``Unknown`` where the node has none, and no default."""
+        ...
+
+
+def evaluate(expression: Expression, matched: Matched) -> Any:
+    """The value of an expression at a match.
+
+    Raises:
+        Unknown: it depends on what is not known.
+    """
+    match expression:
+        case Constant(value):
+            return value
+        case TensorAttr(tensor, name):
+            return _tensor_attribute(matched.tensor(tensor), name)
+        case OpAttr(op, name):
+            return matched.attribute(op, name)
+        case Item(of, index):
+            return _item(evaluate(of, matched), index)
+        case Size(of):
+            return len(_as_list(evaluate(of, matched)))
+        case Binary(sign, left, right):
+            return _arithmetic(sign, evaluate(left, matched), evaluate(right, matched))
+        case Listed(items):
+            return [evaluate(item, matched) for item in items]
+        case Native(_, arguments, function):
+            return function(*[_known(evaluate(argument, matched)) for argument in arguments])
+
+
+def holds(condition: Condition, left: Any, right: Any) -> bool:
+    """Whether two values are as a condition wants them.
+
+    Raises:
+        Unknown: sizes that are not known, or names of them that may be equal or not.
+    """
+    if condition.relation in ("==", "!="):
+        return _equal(left, right) is (condition.relation == "==")
+    if isinstance(left, DimName) and left == right:
+        return condition.relation in ("<=", ">=")
+    return RELATIONS[condition.relation](_number(left), _number(right))
+
+
+def _known(value: Any) -> Any:
+    """A value of which everything is known: what authors' functions are given."""
+    entries = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for entry in entries:
+        if entry is None or isinstance(entry, DimName):
+            raise Unknown("a size is not known" if entry is None else f"the size {entry} is not known")
+    return cast("Any", value)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if _is_list(left) or _is_list(right):
+        left, right = _as_list(left), _as_list(right)
+        if len(left) != len(right):
+            return False
+        unknown: Unknown | None = None
+        for one, other in zip(left, right, strict=True):
+            try:
+                if not _equal(one, other):
+                    return False
+            except Unknown as reason:
+                unknown = unknown or reason
+        if unknown is not None:
+            raise unknown
+        return True
+    if left is None or right is None:
+        raise Unknown("a size is not known")
+    if isinstance(left, DimName) or isinstance(right, DimName):
+        if type(left) is type(right) and left == right:
+            return True
+        raise Unknown(f"whether {left} is {right} is not known")
+    return bool(left == right)
+
+
+def _tensor_attribute(value: Value, name: str) -> Any:
+    if name == "dtype":
+        if not value.dtype:
+            raise Unknown(f'the dtype of "{value.name}" is not known')
+        return value.dtype.numpy.name
+    if name == "value":
+        array = value.array
+        if array is None:
+            raise Unknown(f'"{value.name}" is no constant')
+        return array.reshape(-1)
+    if value.shape is None:
+        raise Unknown(f'the rank of "{value.name}" is not known')
+    return [DimName(dim) if isinstance(dim, str) else dim for dim in value.shape]
+
+
+def _item(of: Any, index: int) -> Any:
+    listed = _as_list(of)
+    if not -len(listed) <= index < len(listed):
+        raise Unknown(f"there is no element {index} among {len(listed)}")
+    found = listed[index]
+    return cast("Any", found.item()) if isinstance(found, np.generic) else found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    if not _is_list(value):
+        raise Unknown(f"{value!r} is no list")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if value is None:
+        raise Unknown("a size is not known")
+    if isinstance(value, DimName):
+        raise Unknown(f"the size {value} is not known")
+    if not isinstance(value, int | float | np.number):
+        raise Unknown(f"{value!r} is no number")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _arithmetic(sign: str, left: Any, right: Any) -> Any:
+    one, other = _number(left), _number(right)
+    if sign in ("/", "//", "%") and other == 0:
+        raise Unknown(f"{one} {sign} 0 has no value")
+    return ARITHMETIC[sign](one, other)

@@ -1,0 +1,203 @@
+"""From a traced rule to the one rule model: patterns over ``EsGraph``, conditions, and a replacement for each match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gehost import (
+    DataType,
+    EsGraph,
+    EsGraphBuilder,
+    EsTensor,
+    MatchResult,
+    Pattern,
+    PatternFusionPass,
+    Rejection,
+    Value,
+    es,
+)
+
+from .expressions import Condition, Constant, Expression, OpAttr, Ref, Unknown, evaluate, holds
+from .program import Input, Op, Operand, Pair, Program, Rule
+from .readable import Names, text_of
+from .scope import mistake
+
+
+class TracedPass(PatternFusionPass):
+    """A rule as a pass: one pattern for each of its pairs."""
+
+    def __init__(self, rule: Rule) -> None:
+        """Raises ``PatternError`` when a pattern is not well-formed."""
+        super().__init__()
+        self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - a class is what others write
+        self._pairs = [LoweredPair(rule.name, pair) for pair in rule.pairs]
+
+    def Patterns(self) -> list[Pattern]:
+        return [pair.pattern for pair in self._pairs]
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+        problem = self._pair_of(match).problem(match)
+        return match.reject(problem) if problem else True
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        return self._pair_of(match).replacement(match)
+
+    def _pair_of(self, match: MatchResult) -> LoweredPair:
+        return next(pair for pair in self._pairs if match.has(pair.pattern.graph.nodes[0]))
+
+
+class LoweredPair:
+    """One pair: its pattern, and what is asked and made at a match of it."""
+
+    def __init__(self, name: str, pair: Pair) -> None:
+        self._name = name
+        self._pair = pair
+        self._names = Names(pair)
+        self._asked = [
+            *[(condition, text_of(condition, self._names)) for condition in pair.conditions],
+            *[(value, text_of(value, self._names)) for op in pair.replace.ops for value in _computed(op)],
+        ]
+        with es.written_at(pair.pattern.origin):
+            builder = EsGraphBuilder(name)
+            inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
+            made = self._made = _build(pair.pattern, inputs, _stand_in)
+            graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
+            self.pattern = Pattern(graph)
+        self._constrain()
+        self._replaced(_stand_in)  # proves operators, inputs and names of attributes
+
+    def _constrain(self) -> None:
+        """Ask for the attributes that the pattern names, and bind those that are computed with."""
+        ops = self._pair.pattern.ops
+        read = sorted({(found.op, found.name) for found in self._pair.expressions if isinstance(found, OpAttr)})
+        for number, (op, outputs) in enumerate(zip(ops, self._made, strict=True)):
+            with es.written_at(op.origin):
+                node = outputs[0].GetProducer()
+                given = node.params if isinstance(node, es.EsNode) else {}  # without numbers that were inputs by name
+                literal = {name: _stand_in(value) for name, value in op.attributes if name in given}
+                variables = {name: es.Bind(_variable(owner, name)) for owner, name in read if owner == number}
+                es.constrain(outputs[0], **{**variables, **literal})
+                if op.commutative:
+                    es.Commutative(outputs[0])
+
+    def problem(self, match: MatchResult) -> str:
+        """Why a match is refused, "" when it is not."""
+        matched = _Matched(match, self._pair, self.pattern.graph)
+        for given, value in zip(self._pair.inputs, match.inputs, strict=True):
+            if given.constant and not value.is_constant:
+                return f'weight: {given.name} is "{value.name}", which is no constant'
+        for asked, text in self._asked:
+            try:
+                if not isinstance(asked, Condition):
+                    evaluate(asked, matched)
+                    continue
+                left, right = evaluate(asked.left, matched), evaluate(asked.right, matched)
+                if not holds(asked, left, right):
+                    return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
+            except Unknown as reason:
+                return f"unknown: {text}: {reason}"
+        return ""
+
+    def replacement(self, match: MatchResult) -> EsGraph:
+        """The graph of the replace function, its attributes computed from a match that has no problem."""
+        matched = _Matched(match, self._pair, self.pattern.graph)
+        return self._replaced(lambda expression: _plain(evaluate(expression, matched)))
+
+    def _replaced(self, value_of: Callable[[Expression], Any]) -> EsGraph:
+        program = self._pair.replace
+        with es.written_at(program.origin):
+            builder = EsGraphBuilder(self._name)
+            inputs = builder.CreateInputs(len(self._pair.inputs))
+            made = _build(program, inputs, value_of)
+            return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
+
+
+class _Matched:
+    """What a match bound, by the numbers of the pair."""
+
+    def __init__(self, match: MatchResult, pair: Pair, graph: EsGraph) -> None:
+        self._match = match
+        self._pair = pair
+        self._graph = graph
+
+    def tensor(self, ref: Ref) -> Value:
+        if ref.op is None:
+            return self._match.inputs[ref.index]
+        node = self._match.GetMatchedNode(self._graph.nodes[ref.op])
+        value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
+        if value is None:
+            raise Unknown(f"{node.op} has no output {ref.index} here")
+        return value
+
+    def attribute(self, op: int, name: str) -> Any:
+        operator = self._pair.pattern.ops[op]
+        said = dict(operator.attributes).get(name)
+        found = self._match.attributes[_variable(op, name)] if said is None else _stand_in(said)
+        if found is None:
+            raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
+        return found
+
+
+def _variable(op: int, name: str) -> str:
+    return f"{op}.{name}"
+
+
+def _computed(op: Op) -> list[Expression]:
+    """The expressions of a replacement's operator that only a match gives a value."""
+    operands = (*op.inputs, *(operand for _, operand in op.named), *(value for _, value in op.attributes))
+    return [value for value in operands if value is not None and not isinstance(value, Ref | Constant)]
+
+
+def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
+    dtype = None if given.dtype is None else next(known for known in DataType if known and known.numpy.name == given.dtype)
+    return builder.CreateInput(index, given.name, dtype, given.shape)
+
+
+def _build(
+    program: Program,
+    inputs: Sequence[EsTensor],
+    value_of: Callable[[Expression], Any],
+) -> list[tuple[EsTensor, ...]]:
+    """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
+
+    ``value_of`` computes attributes, and operands that are no tensors.
+    """
+    made: list[tuple[EsTensor, ...]] = []
+
+    def operand(given: Operand) -> Any:
+        if given is None:
+            return None
+        return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
+
+    for op in program.ops:
+        with es.written_at(op.origin):
+            operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
+            if named and "::" in op.type:
+                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
+            attributes = {name: value_of(value) for name, value in op.attributes}
+            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
+        made.append((result,) if isinstance(result, EsTensor) else tuple(result))
+    return made
+
+
+def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor, ...]]) -> EsTensor:
+    if ref.op is None:
+        return inputs[ref.index]
+    outputs = made[ref.op]
+    if ref.index >= len(outputs):
+        raise mistake(f"output {ref.index} of an operator that has {len(outputs)} here; num_outputs= asks for more")
+    return outputs[ref.index]
+
+
+def _stand_in(expression: Expression) -> Any:
+    """A constant's value, and None for what only a match can compute."""
+    return _plain(expression.value) if isinstance(expression, Constant) else None
+
+
+def _plain(value: Any) -> Any:
+    return list(map(_plain, value)) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _shown(value: Any) -> str:
+    return "?" if value is None else str(_plain(value))

@@ -1,0 +1,125 @@
+"""A rule as the Python text that would be traced to it, and expressions as parts of that text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from .expressions import Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .program import Input, Op, Operand, Pair, Program, Rule
+
+_INDENT: Final = "    "
+
+
+class Names:
+    """What the tensors and operators of a pair are called in print: ``x``, ``add_0``, and in the replacement ``sum_r0``."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.inputs = [given.name for given in pair.inputs]
+        self.pattern = [f"{_stem(op)}_{number}" for number, op in enumerate(pair.pattern.ops)]
+        self.replace = [f"{_stem(op)}_r{number}" for number, op in enumerate(pair.replace.ops)]
+        types = [op.type for op in pair.pattern.ops]
+        self.mapped = [f"op={json.dumps(type_)}, index={types[:number].count(type_)}" for number, type_ in enumerate(types)]
+
+
+def _stem(op: Op) -> str:
+    return op.type.rpartition("::")[2].lower()
+
+
+def readable(rule: Rule) -> str:
+    """A rule as Python: tracing it gives the rule again."""
+    lines = [f"# {rule.origin}", f"@RegisterPass({', '.join(_registration(rule))})", f"def {rule.name}():"]
+    for number, pair in enumerate(rule.pairs):
+        suffix = f"_{number}" if len(rule.pairs) > 1 else ""
+        names = Names(pair)
+        arguments = ", ".join(names.inputs)
+        *ops, returned = _program(pair.pattern, names, names.pattern, pattern=True)
+        conditions = [f"{_INDENT * 2}{text_of(condition, names)}" for condition in pair.conditions]
+        lines += [f"{_INDENT}def pattern{suffix}({arguments}):", *ops, *conditions, returned, ""]
+        lines += [f"{_INDENT}def replace{suffix}({arguments}):"]
+        lines += [*_program(pair.replace, names, names.replace, pattern=False), ""]
+    listed = ", ".join(f"(pattern_{number}, replace_{number})" for number in range(len(rule.pairs)))
+    lines.append(f"{_INDENT}return {'pattern, replace' if len(rule.pairs) == 1 else f'[{listed}]'}")
+    return "\n".join(lines) + "\n"
+
+
+def _registration(rule: Rule) -> Iterator[str]:
+    specs = {given.name: given for pair in rule.pairs for given in pair.inputs}
+    asked = [f"{json.dumps(name)}: {spec}" for name, given in specs.items() if (spec := _spec(given))]
+    if asked:
+        yield f"input_specs={{{', '.join(asked)}}}"
+    yield f"stage=CustomPassStage.{rule.stage.name}"
+    for what, opset in (("min_opset", rule.min_opset), ("max_opset", rule.max_opset)):
+        if opset is not None:
+            yield f"{what}={opset}"
+    if rule.shape_proven:
+        yield "shape_proven=True"
+
+
+def _spec(given: Input) -> str:
+    if given.constant:
+        return "ParamAttr()"
+    if given.shape is None and given.dtype is None:
+        return ""
+    shape = None if given.shape is None else list(given.shape)
+    return f"InputSpec({shape}{'' if given.dtype is None else f', {json.dumps(given.dtype)}'})"
+
+
+def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -> list[str]:
+    lines: list[str] = []
+    for name, op in zip(own, program.ops, strict=True):
+        arguments = [_operand(given, names, own) for given in op.inputs]
+        arguments += [f"{keyword}={_operand(given, names, own)}" for keyword, given in op.named]
+        arguments += [f"{keyword}={text_of(value, names, pattern=pattern)}" for keyword, value in op.attributes]
+        if op.outputs is not None:
+            arguments.append(f"num_outputs={op.outputs}")
+        made = f'op("{op.type}")' if "::" in op.type else f"op.{op.type}"
+        ending = ".Commutative()" if op.commutative else ""
+        lines.append(f"{_INDENT * 2}{name} = {made}({', '.join(arguments)}){ending}")
+    lines.append(f"{_INDENT * 2}return {', '.join(_ref(ref, names, own) for ref in program.outputs)}")
+    return lines
+
+
+def _operand(given: Operand, names: Names, own: list[str]) -> str:
+    if given is None:
+        return "None"
+    return _ref(given, names, own) if isinstance(given, Ref) else text_of(given, names, pattern=False)
+
+
+def _ref(ref: Ref, names: Names, own: list[str]) -> str:
+    if ref.op is None:
+        return names.inputs[ref.index]
+    return own[ref.op] if ref.index == 0 else f"{own[ref.op]}.Output({ref.index})"
+
+
+def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True) -> str:
+    """An expression or condition of a pair, as it is written in its pattern or its replace function."""
+
+    def text(expression: Expression) -> str:
+        match expression:
+            case Constant(value):
+                return json.dumps(value) if isinstance(value, str) else repr(list(value) if isinstance(value, tuple) else value)  # pyright: ignore[reportUnknownArgumentType]
+            case TensorAttr(Ref(None, index), name):
+                return f'{names.inputs[index]}.Attr("{name}")'
+            case TensorAttr(Ref(op, index), name):
+                assert op is not None
+                return f'{names.pattern[op]}.Output({index}).Attr("{name}")'
+            case OpAttr(op, name):
+                return f'{names.pattern[op]}.Attr("{name}")' if pattern else f'MappedPattern({names.mapped[op]}, name="{name}")'
+            case Item(of, index):
+                return f"{text(of)}[{index}]"
+            case Size(of):
+                return f"{text(of)}.Size()"
+            case Binary(sign, left, right):
+                return f"({text(left)} {sign} {text(right)})"
+            case Listed(items):
+                return f"[{', '.join(map(text, items))}]"
+            case Native(path, arguments, _):
+                return f"{path.rpartition(':')[2]}({', '.join(map(text, arguments))})"
+
+    if isinstance(asked, Condition):
+        if asked.relation == "==" and isinstance(asked.right, Constant) and asked.right.value is True:
+            return f"{text(asked.left)}.Holds()"
+        return f"{text(asked.left)} {asked.relation} {text(asked.right)}"
+    return text(asked)

@@ -1,0 +1,120 @@
+"""``RegisterPass``: marks a function; the host that loads the file traces it, and registers what comes out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, overload
+
+from gehost import CustomPassStage, PassSpec, es
+
+from .desc import InputSpec, ParamAttr
+from .lower import TracedPass
+from .program import Rule
+from .readable import readable
+from .scope import author_code, mistake, origin
+from .trace import origin_of, trace_pairs
+
+Specs = Mapping[str, InputSpec | ParamAttr]
+
+
+class RegisteredPass:
+    """A registered rule. The function is traced when the rule is first asked for, and not when its file is imported."""
+
+    def __init__(self, name: str, module: str, where: es.Origin, trace: Callable[[], Rule]) -> None:
+        self.name = name
+        self.module = module
+        self.origin = where
+        self._trace = trace
+
+    def __repr__(self) -> str:
+        return f"<RegisteredPass {self.name} at {self.origin}>"
+
+    def __str__(self) -> str:
+        return readable(self.rule)
+
+    @cached_property
+    def rule(self) -> Rule:
+        """The rule as data.
+
+        Raises:
+            PatternError: a function's signature or what it returns is wrong, or a pattern is not well-formed.
+        """
+        rule = self._trace()
+        TracedPass(rule)
+        return rule
+
+    def spec(self) -> PassSpec:
+        """How a host registers it; raises as ``rule`` does."""
+        rule = self.rule
+        return PassSpec(
+            name=rule.name,
+            stage=rule.stage,
+            origin=str(rule.origin),
+            kind="register_pass",
+            factory=lambda: TracedPass(rule),
+            min_opset=rule.min_opset,
+            max_opset=rule.max_opset,
+            trusted=True,
+        )
+
+
+@overload
+def RegisterPass(function: Callable[[], Any], /) -> RegisteredPass: ...
+@overload
+def RegisterPass(
+    *,
+    input_specs: Specs | None = ...,
+    stage: CustomPassStage = ...,
+    name: str = ...,
+    min_opset: int | None = ...,
+    max_opset: int | None = ...,
+    shape_proven: bool = ...,
+) -> Callable[[Callable[[], Any]], RegisteredPass]: ...
+def RegisterPass(
+    function: Any = None,
+    /,
+    *,
+    input_specs: Specs | None = None,
+    stage: CustomPassStage = CustomPassStage.kAfterInferShape,
+    name: str = "",
+    min_opset: int | None = None,
+    max_opset: int | None = None,
+    shape_proven: bool = False,
+) -> Any:
+    """Register what a function without parameters returns: a pattern and a replace function, or a list of such pairs.
+
+    Args:
+        function: the function, when it is given by decoration.
+        input_specs: what arguments of the patterns ask of their tensors, by name.
+        stage: when the pass runs.
+        name: the function's name unless said otherwise.
+        min_opset: below it the pass does not apply.
+        max_opset: above it the pass does not apply.
+        shape_proven: the construction, or what the pattern asks, proves output sizes that the host cannot compare.
+
+    Raises:
+        PatternError: it is no function, or takes parameters; or ``input_specs`` are none.
+    """
+    where = origin()
+    specs: dict[Any, Any] = dict(input_specs) if isinstance(input_specs, Mapping) else {"": input_specs} if input_specs else {}
+    if not all(isinstance(key, str) and isinstance(spec, InputSpec | ParamAttr) for key, spec in specs.items()):
+        raise mistake(f"input_specs must be a dict of an InputSpec or ParamAttr for each argument, got {input_specs!r}", where)
+
+    def register(function: Any) -> RegisteredPass:
+        if not inspect.isfunction(function):
+            raise mistake(f"RegisterPass wants a function that returns (pattern, replace), got {function!r}", where)
+        at, called = origin_of(function, where), name or function.__name__
+        parameters = inspect.signature(function).parameters
+        if parameters:
+            raise mistake(f"{function.__name__} takes parameters ({', '.join(parameters)}); a registered function takes none", at)
+
+        def trace() -> Rule:
+            with author_code(at):
+                returned = function()
+            return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset, shape_proven)
+
+        return RegisteredPass(called, function.__module__, at, trace)
+
+    return register if function is None else register(function)

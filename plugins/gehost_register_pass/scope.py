@@ -1,0 +1,72 @@
+"""The function that is being traced: what its calls add to."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from gehost import GehostError, PatternError, es
+
+from .expressions import Condition
+
+if TYPE_CHECKING:
+    from .desc import OpDesc
+
+_OURS = os.path.dirname(__file__) + os.sep
+
+
+def origin() -> es.Origin:
+    """File and line of the author's call at hand."""
+    return es.author_origin(_OURS)
+
+
+def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
+    """The error for what an author wrote at a place, else by the call at hand."""
+    return PatternError(f"{where or origin()}: {problem}")
+
+
+@contextmanager
+def author_code(where: es.Origin) -> Generator[None]:
+    """Turn whatever an author's function raises into a ``PatternError`` with the deepest line of its file."""
+    try:
+        yield
+    except GehostError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where.path]
+        at = es.Origin(where.path, lines[-1] or where.line) if lines else where
+        told = " ".join(str(error).split())
+        raise mistake(f"{type(error).__name__}: {told}" if told else type(error).__name__, at) from error
+
+
+@dataclass(eq=False)
+class Scope:
+    """One call of a pattern or replace function.
+
+    Attributes:
+        role: which of them it is.
+        ops: its operators in the order of their calls.
+        conditions: what it states.
+        pattern: the scope of the pattern function, for a replace function.
+    """
+
+    role: Literal["pattern", "replace"]
+    ops: list[OpDesc] = field(default_factory=list["OpDesc"])
+    conditions: list[Condition] = field(default_factory=list[Condition])
+    pattern: Scope | None = None
+
+
+tracing: ContextVar[Scope | None] = ContextVar("gehost_register_pass_tracing", default=None)
+
+
+def current(what: str) -> Scope:
+    """Raises ``PatternError`` when no function is being traced."""
+    scope = tracing.get()
+    if scope is None:
+        raise mistake(f"{what} works only inside a pattern or replace function, while it is traced")
+    return scope

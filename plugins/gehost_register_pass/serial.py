@@ -1,0 +1,125 @@
+"""Rules as JSON and back. A Python function is written as its import path, and nothing is imported unless that is allowed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, cast
+
+from gehost import CustomPassStage, es
+
+from .expressions import Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .program import Input, Op, Pair, Program, Rule
+from .register import RegisteredPass
+from .scope import mistake, origin
+
+FORMAT: Final = "gehost_register_pass/1"
+
+_KINDS: Final = {
+    kind.__name__: kind
+    for kind in (
+        *(Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr),
+        *(Input, Op, Pair, Program, Rule),
+    )
+}
+"""What may stand in a file, by the name under which it is written."""
+
+
+def to_json(registered: RegisteredPass) -> str:
+    """A registered rule as JSON; ``"native"`` says whether it names Python functions.
+
+    Raises:
+        PatternError: it calls a function that has no import path: a lambda, or one inside another function.
+    """
+    rule = registered.rule
+    for pair in rule.pairs:
+        for expression in pair.expressions:
+            if isinstance(expression, Native) and "<" in expression.path:
+                raise mistake(
+                    f"{rule.name} calls {expression.path}, which cannot be imported; write it at the top of a module", rule.origin
+                )
+    return json.dumps({"format": FORMAT, "native": rule.is_native, "rule": _encoded(rule)}, indent=1)
+
+
+def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") -> RegisteredPass:
+    """A rule that ``to_json`` wrote, as if it were registered by the calling module.
+
+    Args:
+        text: JSON.
+        allow_native: whether modules may be imported for the functions that the rule names, which runs their code.
+        source: what errors call it.
+
+    Raises:
+        PatternError: it is no rule, or a native one that is not allowed or cannot be imported.
+    """
+    where = origin()
+    try:
+        read = json.loads(text)
+        if read["format"] != FORMAT:
+            raise mistake(f"{source}: its format is {read['format']!r}, wanted {FORMAT!r}", where)
+        rule = _Decoder(allow_native, source, where).decoded(read["rule"])
+        if not isinstance(rule, Rule) or type(rule.name) is not str or not rule.pairs:
+            raise mistake(f"{source}: it holds no rule with a name and a pair", where)
+        registered = RegisteredPass(rule.name, _module_of_caller(), rule.origin, lambda: rule)
+        _ = registered.rule
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, AssertionError) as error:
+        raise mistake(f"{source}: not a rule: {type(error).__name__}: {error}", where) from error
+    return registered
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, es.Origin):
+        return {"is": "Origin", "path": value.path, "line": value.line}
+    if isinstance(value, CustomPassStage):
+        return {"is": "Stage", "name": value.name}
+    if isinstance(value, tuple):
+        return list(map(_encoded, cast("tuple[Any, ...]", value)))
+    if is_dataclass(value):
+        kept = [entry.name for entry in fields(value) if entry.compare]
+        return {"is": type(value).__name__, **{name: _encoded(getattr(value, name)) for name in kept}}
+    return value
+
+
+class _Decoder:
+    def __init__(self, allow_native: bool, source: str, where: es.Origin) -> None:
+        self._allow_native = allow_native
+        self._source = source
+        self._where = where
+
+    def decoded(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(map(self.decoded, cast("list[Any]", value)))
+        if not isinstance(value, dict):
+            return value
+        given = {name: self.decoded(entry) for name, entry in cast("dict[str, Any]", value).items()}
+        kind = given.pop("is")
+        if kind == "Origin":
+            return es.Origin(str(given["path"]), int(given["line"]))
+        if kind == "Stage":
+            return CustomPassStage[given["name"]]
+        if kind == "Native":
+            given["function"] = self._function(given["path"])
+        return _KINDS[kind](**given)
+
+    def _function(self, path: str) -> Callable[..., Any]:
+        if not self._allow_native:
+            raise mistake(
+                f"{self._source}: the rule calls {path}; allow_native=True imports it, which runs its code", self._where
+            )
+        module, _, name = path.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except Exception as error:
+            raise mistake(f"{self._source}: {path} cannot be imported: {error}", self._where) from error
+        return getattr(found, "__wrapped__", found)
+
+
+def _module_of_caller() -> str:
+    import inspect
+
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))

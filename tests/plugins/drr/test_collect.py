@@ -1,0 +1,126 @@
+"""Which rules and passes of a vendor file are registered, and in which order."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import gehost_drr
+from gehost import CustomPassStage, Host, HostOptions, VendorError
+from gehost.testing import run_pass
+
+from .conftest import model_of, ops_of
+
+HEAD = "from gehost_drr import *\nfrom gehost import CustomPassStage\n"
+RULE = """
+@drr.rule({options})
+def {name}(pat, res):
+    pat.y = pat.{old}(pat.x)
+    res.y = res.{new}(res.x)
+"""
+MODEL = "(float[2] x) => (float[2] y) { y = Relu(x) }"
+PLUGINS = [("drr", gehost_drr)]
+
+
+def rule(name: str, old: str = "Relu", new: str = "Abs", options: str = "") -> str:
+    return RULE.format(name=name, old=old, new=new, options=options)
+
+
+@pytest.fixture
+def host(vendors: Any) -> Any:
+    def load(code: str) -> Host:
+        vendors.write_raw("acme/custom_fusion_passes/a.py", HEAD + code)
+        return Host(HostOptions(vendors=[vendors.root], plugins=False, cleanup=False), PLUGINS)
+
+    return load
+
+
+def test_rules_are_registered_by_benefit_then_as_they_are_written(host: Any) -> None:
+    assert host(rule("b") + rule("a") + rule("c", options="benefit=3, labels=['x']")).passes.names() == ["c", "b", "a"]
+
+
+def test_a_rule_is_a_pass_like_any_other(host: Any, vendors: Any) -> None:
+    (spec,) = host(rule("r", options="benefit=3, labels=['x'], stage=CustomPassStage.kBeforeInferShape, max_opset=18")).passes
+    assert (spec.kind, spec.vendor, spec.benefit, spec.labels) == ("drr", "acme", 3, {"x"})
+    assert (spec.stage, spec.min_opset, spec.max_opset) == (CustomPassStage.kBeforeInferShape, None, 18)
+    assert spec.origin == f"{vendors.root}/acme/custom_fusion_passes/a.py:4"
+    result, record = run_pass(model_of(MODEL), "r", vendors=vendors.root, plugins=PLUGINS)
+    assert (ops_of(result), record.replaced) == ({"Abs": 1}, 1)
+    assert {entry.key: entry.value for entry in result.graph.node[0].metadata_props}["gehost.pass"] == "r"
+
+
+def test_classes_are_registered_unless_they_are_the_files_own_or_anothers(host: Any) -> None:
+    code = """
+class _Base(DrrPatternBase):
+    def __call__(self, ctx):
+        pat = ctx.SourcePattern()
+        pat.y = pat.Relu(pat.x)
+        pat.ResultPattern().y = pat.ResultPattern().Abs(pat.ResultPattern().x)
+
+class First(_Base):
+    pass
+
+class Second(_Base):
+    name, benefit = "second", 2
+"""
+    assert host(code).passes.names() == ["second", "First"]
+
+
+def test_rules_that_a_file_imports_are_anothers(host: Any, vendors: Any) -> None:
+    vendors.write_raw("acme/custom_fusion_passes/_shared.py", HEAD + rule("shared"))
+    assert host("from ._shared import shared\n" + rule("own", "Neg")).passes.names() == ["own"]
+
+
+def test_rules_that_a_registered_pass_lists_run_in_it_alone(host: Any) -> None:
+    code = """
+@REG_IR_PASS("both")
+class Both(PatternRewritePass):
+    stage = CustomPassStage.kAfterBuiltinFusionPass
+    patterns = (one, two)
+
+class NotRegistered(PatternRewritePass):
+    patterns = (three,)
+"""
+    made = host(rule("one", "Relu", "Abs") + rule("two", "Abs", "Neg") + rule("three", "Neg", "Exp") + code)
+    assert made.passes.names() == ["three", "both"]
+    result, report = made.run(model_of(MODEL))
+    assert ops_of(result) == {"Neg": 1}
+    assert [(record.name, record.kind, record.stage, record.replaced) for record in report.passes] == [
+        ("three", "drr", "kAfterInferShape", 0),
+        ("both", "drr", "kAfterBuiltinFusionPass", 2),
+    ]
+
+
+def test_switches_take_the_name(vendors: Any, host: Any) -> None:
+    host(rule("r"))
+    off = Host(HostOptions(vendors=[vendors.root], plugins=False, disable=["r"]), PLUGINS)
+    result, report = off.run(model_of(MODEL))
+    assert (ops_of(result), report.passes[0].status) == ({"Relu": 1}, "disabled")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("\n@REG_IR_PASS('p')\nclass NoPass:\n    pass\n", "REG_IR_PASS wants a subclass of gehost_drr.Pass"),
+        ("\n@REG_IR_PASS('p')\nclass Empty(Pass):\n    pass\n", "Empty does not define Run(self, graph)"),
+    ],
+)
+def test_what_is_no_pass_cannot_be_registered(host: Any, vendors: Any, code: str, told: str) -> None:
+    with pytest.raises(VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:4: ") as caught:
+        host(code)
+    assert told in str(caught.value)
+
+
+def test_it_loads_nothing_heavy() -> None:
+    code = "import sys, gehost_drr; print([m for m in ('onnx', 'numpy', 'networkx', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in gehost_drr.__all__ if not hasattr(gehost_drr, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = gehost_drr.nothing

@@ -1,0 +1,284 @@
+"""What rules match and what they put there, in the published spelling and in the short one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gehost import DataType, GehostError, PassError
+from gehost.testing import assert_equal_numbers
+from gehost_drr import DrrPatternBase, DrrPatternContext, DrrRule, attr, drr
+
+from .conftest import Apply, model_of
+
+PAIR = """(float[2, 3, 4, 5] x) => (float[4, 2, 3, 5] y) {
+    t = Transpose<perm = [0, 2, 1, 3]>(x)
+    y = Transpose<perm = [1, 0, 2, 3]>(t)
+}"""
+
+
+class Published(DrrPatternBase):
+    """As Paddle's documentation writes it."""
+
+    name = "redundant_transpose"
+    benefit = 2
+    labels = ("layout",)
+
+    def __call__(self, ctx: DrrPatternContext) -> None:
+        pat = ctx.SourcePattern()
+        first = pat.Op("Transpose", {"perm": pat.Attr("perm_1")})
+        second = pat.Op("Transpose", {"perm": pat.Attr("perm_2")})
+        pat.Tensor("ret").Assign(second(first(pat.Tensor("x"))))
+        pat.RequireNativeCall(lambda m: len(m.Attr("perm_1")) == len(m.Tensor("x").Shape()))
+        res = pat.ResultPattern()
+        perm = res.Attr(lambda m: [m.Attr("perm_1")[i] for i in m.Attr("perm_2")])
+        res.Op("Transpose", {"perm": perm})([res.Tensor("x")], [res.Tensor("ret")])
+
+
+@drr.rule(name="redundant_transpose", benefit=2, labels=["layout"])
+def short(pat: Any, res: Any) -> None:
+    pat.ret = pat.Transpose(perm=attr.p2)(pat.Transpose(perm=attr.p1)(pat.x))
+    pat.RequireNativeCall(lambda m: len(m.p1) == len(m.x.Shape()))
+    res.ret = res.Transpose(perm=lambda m: [m.p1[i] for i in m.p2])(res.x)
+
+
+@pytest.mark.parametrize("rule", [Published().rule(), short], ids=["published", "short"])
+def test_two_transposes_become_one_in_either_spelling(apply: Apply, rule: DrrRule) -> None:
+    done = apply(rule, PAIR)
+    (node,) = done.model.graph.node
+    assert list(node.attribute[0].ints) == [2, 0, 1, 3]
+    assert (done.record.name, done.record.kind, done.record.replaced) == ("redundant_transpose", "drr", 1)
+    assert (rule.benefit, rule.labels) == (2, {"layout"})
+    assert_equal_numbers(model_of(PAIR), done.model)
+
+
+def test_a_rule_is_read_as_text() -> None:
+    lines = str(short).splitlines()
+    assert lines[0].startswith("redundant_transpose (benefit 2, layout) at ")
+    assert [line.split("<")[0].rstrip() for line in lines[1:] if "native" not in line] == [
+        "  match    %0 = Transpose(x) {perm: p1}",
+        "  match    ret = Transpose(%0) {perm: p2}",
+        "  replace  ret = Transpose(x) {perm:",
+    ]
+
+
+# -- attributes -----------------------------------------------------------------------------------------------------
+
+
+@drr.rule()
+def same_axis(pat: Any, res: Any) -> None:
+    pat.y = pat.Softmax(axis=attr.axis)(pat.Softmax(axis=attr.axis)(pat.x))
+    res.y = res.LogSoftmax(axis=attr.axis)(res.x)
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 1), (0, 0)])
+def test_a_variable_used_twice_wants_equal_values(apply: Apply, first: int, count: int) -> None:
+    text = f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ t = Softmax<axis = {first}>(x) y = Softmax<axis = 1>(t) }}"
+    done = apply(same_axis, text)
+    assert done.record.replaced == count
+    if count:
+        assert done.model.graph.node[0].attribute[0].i == 1
+
+
+@pytest.mark.parametrize(("axis", "count"), [(1, 1), (-2, 1), (2, 0)])
+def test_a_literal_attribute_is_a_condition(apply: Apply, axis: int, count: int) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Softmax(axis=1)(pat.x)
+        res.y = res.Neg(res.x)
+
+    done = apply(rule, f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Softmax<axis = {axis}>(x) }}")
+    assert done.record.replaced == count
+
+
+def test_an_attribute_that_the_result_computes_as_none_is_left_out(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Transpose(perm=[1, 0])(pat.x)
+        res.y = res.Transpose(perm=lambda m: None)(res.x)
+
+    node = apply(rule, "(float[2, 3] x) => (float[3, 2] y) { y = Transpose<perm = [1, 0]>(x) }").model.graph.node[0]
+    assert not node.attribute
+
+
+# -- tensors --------------------------------------------------------------------------------------------------------
+
+
+def test_a_forwarded_input_replaces_a_tensor(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Neg(pat.Neg(pat.x))
+        res.y = res.x
+
+    assert apply(rule, "(float[2] x) => (float[2] z) { a = Neg(x) b = Neg(a) z = Relu(b) }").ops == ["Relu"]
+
+
+def test_an_absent_input_must_be_absent(apply: Apply) -> None:
+    @drr.rule()
+    def no_minimum(pat: Any, res: Any) -> None:
+        pat.y = pat.Clip(pat.x, pat.NoneTensor(), pat.most)
+        res.y = res.Min(res.x, res.most)
+
+    text = "(float[2] x, float low, float high) => (float[2] y) {{ y = Clip(x, {low}, high) }}"
+    assert apply(no_minimum, text.format(low="")).ops == ["Min"]
+    assert apply(no_minimum, text.format(low="low")).record.matched == 0
+
+
+def test_the_result_may_leave_an_input_absent(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Min(pat.x, pat.most)
+        res.y = res.Op("Clip")([res.Tensor("x"), res.NoneTensor(), res.Tensor("most")], [res.Tensor("y")])
+
+    done = apply(rule, "(float[2] x, float high) => (float[2] y) { y = Min(x, high) }")
+    assert list(done.model.graph.node[0].input) == ["x", "", "high"]
+
+
+def test_several_outputs_are_named_and_replaced(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.Op("Split")([pat.Tensor("x"), pat.Tensor("sizes")], [pat.Tensor("a"), pat.Tensor("b")])
+        res.a = res.Slice(res.x, [0], [1], [0])
+        res.b = res.Slice(res.x, [1], [2], [0])
+
+    text = "(float[2, 3] x) => (float[1, 3] p, float[1, 3] q) <int64[2] s = {1, 1}> { p, q = Split<axis = 0>(x, s) }"
+    done = apply(rule, text)
+    assert done.ops == ["Slice", "Slice"]
+    assert_equal_numbers(model_of(text), done.model)
+
+
+def test_tensors_without_a_name_are_each_patterns_own(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Neg(pat.Relu(pat.x))
+        res.y = res.Abs(res.Exp(res.x))
+
+    assert rule.outputs == ("y",)
+    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == ["Exp", "Abs"]
+
+
+def test_operators_may_be_written_in_any_order(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.Op("Neg")([pat.Tensor("t")], [pat.Tensor("y")])
+        pat.Op("Relu")([pat.Tensor("x")], [pat.Tensor("t")])
+        res.Op("Abs")([res.Tensor("u")], [res.Tensor("y")])
+        res.Op("Exp")([res.Tensor("x")], [res.Tensor("u")])
+
+    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == ["Exp", "Abs"]
+
+
+def test_numbers_are_matched_by_value_and_operands_may_swap(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Commutative(pat.Mul(pat.x, 2.0))
+        res.y = res.Add(res.x, res.x)
+
+    text = "(float[2] x) => (float[2] y) <float c = {{{number}}}> {{ y = Mul({operands}) }}"
+    assert apply(rule, text.format(number=2, operands="c, x")).ops == ["Add"]
+    assert apply(rule, text.format(number=3, operands="c, x")).ops == ["Mul"]
+
+
+def test_a_computed_constant_stands_in_the_result(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Add(pat.Add(pat.x, pat.a), pat.b)
+        pat.where(pat.a.is_constant & pat.b.is_constant)
+        res.y = res.Add(res.x, res.Const(lambda m: m.a.Array() + m.Tensor("b").Array()))
+
+    text = "(float[2] x) => (float[2] y) <float[2] a = {1, 2}, float[2] b = {3, 5}> { t = Add(x, a) y = Add(t, b) }"
+    done = apply(rule, text)
+    assert done.ops == ["Add"]
+    assert_equal_numbers(model_of(text), done.model)
+
+
+def test_one_of_several_operators_tells_which_it_was(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Op(["Selu", "Elu"])(pat.x)
+        pat.where(pat.y.op_type == "Elu", "which: not Elu")
+        res.y = res.Celu(res.x)
+
+    done = apply(rule, "(float[2] x) => (float[2] y, float[2] z) { y = Elu(x) z = Selu(x) }")
+    assert sorted(done.ops) == ["Celu", "Selu"]
+    assert done.record.rejected == {"which": 1}
+
+
+# -- conditions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("condition", "reasons"),
+    [
+        (lambda pat: pat.where(pat.x.rank == 2), {"where": 1}),
+        (lambda pat: pat.where(pat.x.rank == 2, "rank: no matrix"), {"rank": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2), {"native call": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2, "rank: no matrix"), {"rank": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: m.reject("rank: no matrix")), {"rank": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: None), {"native call": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: np.bool_(True)), {}),
+        (lambda pat: pat.where(pat.x.rank == 1), {}),
+    ],
+)
+def test_a_match_is_refused_for_its_reason(apply: Apply, condition: Any, reasons: dict[str, int]) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        condition(pat)
+        res.y = res.Abs(res.x)
+
+    done = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
+    assert dict(done.record.rejected) == reasons
+    assert done.ops == (["Relu"] if reasons else ["Abs"])
+
+
+def test_a_function_sees_shape_and_dtype_of_what_is_known(apply: Apply) -> None:
+    seen: list[Any] = []
+
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        pat.RequireNativeCall(lambda m: seen.extend((m.x.Shape(), m.x.Dtype(), m.y.OpType(), m.x.OpType(), m.x.IsConstant())))
+        res.y = res.x
+
+    apply(rule, "(float[2, N, ?] x) => (float[2, N, M] y) { y = Relu(x) }")
+    assert seen == [[2, "N", -1], DataType.FLOAT, "Relu", "", False]
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"), [("Attr", "no attribute variable 'z'; it has none"), ("Tensor", "no tensor 'z'; it has x, y")]
+)
+def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, told: str) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        pat.RequireNativeCall(lambda m: getattr(m, ask)("z"))
+        res.y = res.x
+
+    with pytest.raises(PassError, match=rf"^rule \({__file__}:\d+\): MeetRequirements at node .* {told}") as caught:
+        apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
+    assert isinstance(caught.value.__cause__, GehostError)
+
+
+def test_a_rule_that_the_opset_cannot_express_does_not_apply(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Gelu(pat.x)
+        res.y = res.x
+
+    record = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }").record
+    assert (record.status, record.message) == ("not applicable", "Gelu needs opset 20, the model has 17")
+
+
+@pytest.mark.parametrize(("proven", "count"), [(False, 0), (True, 1)])
+def test_a_rule_may_vouch_for_sizes_that_cannot_be_compared(apply: Apply, proven: bool, count: int) -> None:
+    @drr.rule(shape_proven=proven)
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Reshape(pat.Relu(pat.x), pat.s)
+        res.y = res.Relu(res.Reshape(res.x, res.s))
+
+    done = apply(rule, "(float[N, 4] x, int64[2] s) => (float[?, ?] y) { t = Relu(x) y = Reshape(t, s) }")
+    assert done.record.replaced == count
+    assert dict(done.record.rejected) == ({} if proven else {"unproven": 1})

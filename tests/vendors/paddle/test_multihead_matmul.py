@@ -1,0 +1,205 @@
+"""Self-attention as one operation: the published example, its variants, and what must not match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import Model, PatternMatcher
+
+from .conftest import Paddle
+
+PASS = "multihead_matmul_fuse_pass"
+FUSED = {"multihead_matmul": 1}
+
+
+class Attention:
+    """The published example as text; each part may be said otherwise."""
+
+    def __init__(
+        self,
+        batch: str = "1",
+        length: int = 300,
+        width: int = 256,
+        heads: int = 8,
+        *,
+        mask: bool = True,
+        split: str = "0, 0, {heads}, {size}",
+        joined: str = "0, 0, {width}",
+        scale: str = "float scale = {0.176777}",
+    ) -> None:
+        size = width // heads
+        inputs = f"float[{batch}, {length}, {width}] x"
+        if mask:
+            inputs += f", float[{batch}, {heads}, {length}, {length}] mask"
+        constants = f"int64[4] split = {{{split.format(heads=heads, size=size)}}}, int64[3] joined = {{{joined.format(width=width)}}}, {scale}"
+        lines: list[str] = []
+        for path, perm in zip("qkv", ("0, 2, 1, 3", "0, 2, 3, 1", "0, 2, 1, 3"), strict=True):
+            lines += [
+                f"p{path} = MatMul(x, w{path})",
+                f"a{path} = Add(p{path}, b{path})",
+                f"r{path} = Reshape(a{path}, split)",
+                f"t{path} = Transpose<perm = [{perm}]>(r{path})",
+            ]
+        lines += [
+            "scaled = Mul(tq, scale)",
+            "qk = MatMul(scaled, tk)",
+            "masked = Add(qk, mask)" if mask else "",
+            f"weights = Softmax<axis = -1>({'masked' if mask else 'qk'})",
+            "mixed = MatMul(weights, tv)",
+            "turned = Transpose<perm = [0, 2, 1, 3]>(mixed)",
+            "out = Reshape(turned, joined)",
+        ]
+        nodes = "\n".join(lines)
+        self.text = f"({inputs}) => (float[{batch}, {length}, {width}] out) <{constants}> {{\n{nodes}\n}}"
+        self.weights: dict[str, tuple[int, ...]] = {f"w{path}": (width, width) for path in "qkv"}
+        self.weights.update({f"b{path}": (width,) for path in "qkv"})
+
+    def but(self, *changes: tuple[str, str]) -> Attention:
+        """With parts of the text replaced."""
+        for old, new in changes:
+            assert old in self.text
+            self.text = self.text.replace(old, new)
+        return self
+
+    def taking(self, weight: str) -> Attention:
+        """With a weight that the caller gives."""
+        self.text = self.text.replace("] x", f"] x, float[12, 12] {weight}", 1)
+        del self.weights[weight]
+        return self
+
+    def model(self, opset: int = 17) -> onnx.ModelProto:
+        return Paddle.model(self.text, opset, **self.weights)
+
+
+def small(**options: Any) -> Attention:
+    return Attention("2", 5, 12, 3, scale="float scale = {0.5}", **options)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_the_published_example_becomes_one_operation(paddle: Paddle, mask: bool) -> None:
+    result = paddle.fuses(Attention(mask=mask).model(), PASS, FUSED)
+    (node,) = result.graph.node
+    attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
+    assert attributes == {"alpha": pytest.approx(0.176777), "head_number": 8}
+    shapes = {entry.name: list(entry.dims) for entry in result.graph.initializer}
+    assert [shapes[name] for name in node.input[1:3]] == [[256, 3, 256], [3, 256]]
+    assert list(node.input[3:]) == (["mask"] if mask else [])
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 21])
+def test_at_other_opsets(paddle: Paddle, opset: int) -> None:
+    paddle.fuses(small().but(("axis = -1", "axis = 3")).model(opset), PASS, FUSED)
+
+
+TWICE = (
+    "tk = Transpose<perm = [0, 2, 3, 1]>(rk)",
+    "uk = Transpose<perm = [0, 2, 1, 3]>(rk)\ntk = Transpose<perm = [0, 1, 3, 2]>(uk)",
+)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        small().but(TWICE),
+        small(mask=False).but(TWICE),
+        small().but(("Add(pq, bq)", "Add(bq, pq)"), ("Mul(tq, scale)", "Mul(scale, tq)"), ("Add(qk, mask)", "Add(mask, qk)")),
+        small(split="2, 5, -1, 4", joined="2, 5, -1"),
+        small(split="-1, 5, 3, 4", joined="0, 5, 12"),
+        Attention("N", 5, 12, 3),
+        small().but(("float[2, 3, 5, 5] mask", "float[2, 1, 1, 5] mask")),
+    ],
+    ids=["k in two steps", "that without mask", "operands swapped", "sizes", "the rest", "any batch", "a mask that is broadcast"],
+)
+def test_variants(paddle: Paddle, attention: Attention) -> None:
+    paddle.fuses(attention.model(), PASS, FUSED)
+
+
+OTHER = ("int64[3] joined", "int64[4] other = {0, 0, 4, 3}, int64[3] joined")
+
+
+def widths(**weights: tuple[int, ...]) -> Attention:
+    attention = small()
+    attention.weights.update(weights)
+    return attention
+
+
+@pytest.mark.parametrize(
+    ("attention", "reason"),
+    [
+        (small().but(OTHER, ("Reshape(av, split)", "Reshape(av, other)")), "heads"),
+        (small(split="5, 2, 3, 4", joined="2, 5, 12"), "heads"),
+        (small(split="-1, 5, 3, 2", joined="2, 5, 12", mask=False), "heads"),
+        (small().but(("[2, 5, 12] x", "[2, 5, 1, 12] x")), "rank"),
+        (small(joined="2, -1, 6").but(("float[2, 5, 12] out", "float[2, 10, 6] out")), "heads"),
+        (small().but(("float scale = {0.5}", "float[4] scale = {1, 2, 3, 4}")), "scale"),
+        (small().but(("float[2, 5, 12] x", "float[2, 5, 12] x, float scale"), (", float scale = {0.5}", "")), "scale"),
+        (small().taking("wk"), "weight"),
+        (widths(bk=(1, 12)), "weight"),
+        (widths(bv=(1,)), "weight"),
+        (widths(wq=(2, 12, 12)), "weight"),
+    ],
+)
+def test_what_may_compute_something_else_is_refused(paddle: Paddle, attention: Attention, reason: str) -> None:
+    paddle.refuses(attention.model(), PASS, reason)
+
+
+def test_another_dtype_is_refused(paddle: Paddle) -> None:
+    """Its numbers are more than a float attribute holds."""
+    model = small().but(("float", "double")).model()
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype("float64"), tensor.name))
+    paddle.refuses(model, PASS, "dtype")
+
+
+# -- negative twins that do not match, and why ----------------------------------------------------------------------
+
+K_SCALED = (("Mul(tq, scale)", "Mul(tk, scale)"), ("MatMul(scaled, tk)", "MatMul(tq, scaled)"))
+"""The scale on the other side of the product."""
+
+
+@pytest.fixture
+def why_not(module: Callable[[str], Any]) -> Callable[[onnx.ModelProto], str]:
+    rule = module("multihead_matmul").multihead_matmul_masked
+
+    def ask(model: onnx.ModelProto) -> str:
+        """The nearest miss of the rule at the operator that makes ``out``, without the rule's line."""
+        graph = Model(model).graph
+        (node,) = (value.producer for value in graph.outputs if value.name == "out")
+        assert node is not None
+        return str(PatternMatcher(rule.pattern, graph).why_not(node)).partition(": ")[2]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ([("[0, 2, 1, 3]>(rv)", "[0, 1, 2, 3]>(rv)")], 'Transpose: Transpose "tv" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]'),
+        ([("[0, 2, 1, 3]>(rq)", "[0, 1, 2, 3]>(rq)")], 'Transpose: Transpose "tq" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]'),
+        ([("axis = -1", "axis = 1")], 'Softmax: Softmax "weights" axis: wanted -1, got 1'),
+        (list(K_SCALED), 'Mul: MatMul "qk" input 0: wanted Mul, got Transpose'),
+        ([("Add(qk, mask)", "Sub(qk, mask)")], 'Add: Softmax "weights" input 0: wanted Add, got Sub'),
+    ],
+)
+def test_a_twin_of_another_structure_does_not_match(
+    paddle: Paddle, why_not: Callable[[onnx.ModelProto], str], changes: list[tuple[str, str]], why: str
+) -> None:
+    """Some of these models would not run; what is looked at is the structure."""
+    model = small().but(*changes).model()
+    paddle.refuses(model, PASS)
+    assert why_not(model) == why
+
+
+@pytest.mark.parametrize("inner", ["pq", "rk", "scaled", "qk", "weights", "turned"])
+def test_a_tensor_inside_that_is_a_graph_output_stays(
+    paddle: Paddle, why_not: Callable[[onnx.ModelProto], str], inner: str
+) -> None:
+    model = small().model()
+    model.graph.output.add(name=inner).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    paddle.refuses(model, PASS)
+    assert f'"{inner}"' in why_not(model)

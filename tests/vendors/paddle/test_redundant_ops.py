@@ -1,0 +1,227 @@
+"""Redundant operations, and the published example of rules that feed each other."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Any
+
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+from gehost.testing import assert_equal_numbers
+from gehost_drr import DeadCodeEliminationPass, PassManager
+
+from .conftest import PLUGINS, Paddle
+
+PASS = "remove_redundant_ops_pass"
+
+EXAMPLE = """(float[4, 3, 16, 16] x) => (float[4, 16, 3, 16] y) {
+    fill = Constant<value = float {1.5}>()
+    sizes = Constant<value = int64[4] {4, 3, 16, 16}>()
+    filled = Expand(fill, sizes)
+    sum = Add(x, filled)
+    target = Constant<value = int64[4] {16, 3, 4, 16}>()
+    reshaped = Reshape(sum, target)
+    wide = Cast<to = 11>(reshaped)
+    narrow = Cast<to = 1>(wide)
+    reshaped_again = Reshape(narrow, target)
+    relu = Relu(reshaped_again)
+    transposed = Transpose<perm = [0, 2, 1, 3]>(relu)
+    wide_again = Cast<to = 11>(transposed)
+    narrow_again = Cast<to = 1>(wide_again)
+    y = Transpose<perm = [1, 0, 2, 3]>(narrow_again)
+}"""
+
+
+def ops(model: onnx.ModelProto) -> dict[str, int]:
+    return dict(Counter(node.op_type for node in model.graph.node))
+
+
+def test_fourteen_operations_become_eight_and_without_dead_code_seven(paddle: Paddle) -> None:
+    """The Casts must go before the Reshapes and Transposes around them meet: no order of single rounds does it all."""
+    host = Host(HostOptions(vendors=[paddle.root], plugins=False), PLUGINS)
+    spec = host.passes.get(PASS)
+    assert spec is not None
+    redundant: Any = spec.factory()
+    stream = io.StringIO()
+    manager = PassManager().AddPass(redundant.subject).AddPass(DeadCodeEliminationPass())
+    manager.EnableIRPrinting(before=lambda name: name == PASS, stream=stream)
+    model = paddle.model(EXAMPLE)
+    assert sum(ops(model).values()) == 14
+    result = manager.Run(model)
+    removed, swept = result.passes
+    assert (removed.converged, removed.count, swept.count) == (True, 5, 1)
+    assert {name: count for name, count in removed.rewrites.items() if count} == {
+        "remove_redundant_cast": 2,
+        "remove_redundant_reshape": 1,
+        "remove_redundant_transpose": 1,
+        "fold_expand_of_constant": 1,
+    }
+    assert ops(result.model) == {"Constant": 2, "ConstantOfShape": 1, "Add": 1, "Reshape": 1, "Relu": 1, "Transpose": 1}
+    (transpose,) = (node for node in result.model.graph.node if node.op_type == "Transpose")
+    assert list(transpose.attribute[0].ints) == [2, 0, 1, 3]
+    assert_equal_numbers(model, result.model)
+    printed = [part.count(' = "') - 2 for part in stream.getvalue().split("IRPrinting")[1:]]
+    assert printed == [14, 8, 7], "operations before, after, and after dead-code elimination; without input and output"
+
+
+def test_the_same_by_the_host(paddle: Paddle) -> None:
+    result, record = paddle.run(paddle.model(EXAMPLE), PASS)
+    assert (record.replaced, record.message) == (5, "")
+    assert ops(result)["Constant"] == 3
+    assert len(result.graph.node) == 8
+
+
+# -- Transpose ------------------------------------------------------------------------------------------------------
+
+
+def transposes(first: str, second: str, shape: str = "2, 3, 4", rank: int = 3) -> str:
+    sizes = ", ".join("?" * rank)
+    return f"(float[{shape}] x) => (float[{sizes}] y) {{ t = Transpose{first}(x) z = Transpose{second}(t) y = Neg(z) }}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "perm"),
+    [
+        ("<perm = [1, 2, 0]>", "<perm = [1, 0, 2]>", [2, 1, 0]),
+        ("<perm = [1, 2, 0]>", "", [0, 2, 1]),
+        ("", "<perm = [1, 2, 0]>", [1, 0, 2]),
+        ("<perm = [1, 2, 0]>", "<perm = [2, 0, 1]>", None),
+        ("", "", None),
+    ],
+)
+def test_transposes_are_composed(paddle: Paddle, first: str, second: str, perm: list[int] | None) -> None:
+    model = paddle.model(transposes(first, second))
+    wanted = {"Neg": 1} if perm is None else {"Transpose": 1, "Neg": 1}
+    result = paddle.fuses(model, PASS, wanted, 1 + (perm is None))
+    if perm is not None:
+        assert list(result.graph.node[0].attribute[0].ints) == perm
+
+
+def test_a_first_transpose_that_is_read_elsewhere_stays(paddle: Paddle) -> None:
+    text = "(float[2, 3] x) => (float[2, 3] y, float[3, 2] t) { t = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [1, 0]>(t) }"
+    paddle.refuses(paddle.model(text), PASS, "perm")
+
+
+def test_an_absent_perm_says_nothing_of_an_unknown_rank(paddle: Paddle) -> None:
+    text = "(float[2] x) => (float[?, ?] y) { u = acme.Unknown(x) t = Transpose(u) z = Transpose(t) y = Neg(z) }"
+    paddle.refuses(paddle.model(text), PASS, "rank", "perm")
+
+
+# -- Reshape --------------------------------------------------------------------------------------------------------
+
+
+def reshapes(second: str, shape: str = "2, 3, 4", attributes: str = "") -> str:
+    size = len(second.split(","))
+    return f"""(float[{shape}] x) => (float[{", ".join("?" * size)}] y)
+        <int64[2] s1 = {{-1, 4}}, int64[{size}] s2 = {{{second}}}>
+        {{ t = Reshape(x, s1) z = Reshape{attributes}(t, s2) y = Neg(z) }}"""
+
+
+@pytest.mark.parametrize(
+    ("second", "shape", "attributes"),
+    [
+        ("4, 6", "2, 3, 4", ""),
+        ("-1, 8", "2, 3, 4", ""),
+        ("2, -1, 2", "N, 3, 4", ""),
+        ("4, 6", "2, 3, 4", "<allowzero = 1>"),
+    ],
+)
+def test_only_the_second_target_counts(paddle: Paddle, second: str, shape: str, attributes: str) -> None:
+    result = paddle.fuses(paddle.model(reshapes(second, shape, attributes)), PASS, {"Reshape": 1, "Neg": 1})
+    assert bool(result.graph.node[0].attribute) == bool(attributes)
+
+
+def test_a_target_that_copies_a_size_of_what_would_go_is_refused(paddle: Paddle) -> None:
+    """[2, 3, 4] → [6, 4] → [0, -1] is [6, 4], and without the first it would be [2, 12]."""
+    paddle.refuses(paddle.model(reshapes("0, -1", "2, 3, N")), PASS, "target", "shape")
+
+
+def test_a_target_that_is_no_constant_is_refused(paddle: Paddle) -> None:
+    text = """(float[2, 3, 4] x, int64[2] s2) => (float[?, ?] y) <int64[2] s1 = {6, 4}>
+        { t = Reshape(x, s1) z = Reshape(t, s2) y = Neg(z) }"""
+    paddle.refuses(paddle.model(text), PASS, "target", "shape")
+
+
+def test_a_reshape_to_its_own_shape_goes(paddle: Paddle) -> None:
+    text = "(float[N, 4] x) => (float[N, 4] y) <int64[2] s = {0, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    paddle.fuses(paddle.model(text), PASS, {"Neg": 1})
+
+
+def test_two_unknown_sizes_are_not_equal(paddle: Paddle) -> None:
+    text = "(float[?, ?] x) => (float[?, ?] y) <int64[2] s = {-1, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    paddle.refuses(paddle.model(text), PASS, "shape")
+
+
+# -- Cast -----------------------------------------------------------------------------------------------------------
+
+
+def casts(start: str, *to: int, end: str) -> str:
+    steps = " ".join(f"t{i} = Cast<to = {dtype}>({f't{i - 1}' if i else 'x'})" for i, dtype in enumerate(to))
+    return f"({start}[2, 3] x) => ({end}[2, 3] y) {{ {steps} y = Identity(t{len(to) - 1}) }}"
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "count"),
+    [
+        (casts("float", 11, 1, end="float"), 0, 1),
+        (casts("float16", 1, 11, end="double"), 1, 1),
+        (casts("float", 1, end="float"), 0, 1),
+        (casts("float16", 1, 11, 10, end="float16"), 0, 3),
+        (casts("int32", 7, 6, end="int32"), 0, 1),
+    ],
+)
+def test_casts_that_lose_nothing_are_merged_or_go(paddle: Paddle, text: str, left: int, count: int) -> None:
+    result = paddle.fuses(paddle.model(text), PASS, {"Identity": 1, **({"Cast": left} if left else {})}, count)
+    assert len(result.graph.node) == 1 + left
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        (casts("float", 10, 1, end="float"), {"lossy", "where"}),
+        (casts("float", 7, 1, end="float"), {"lossy", "where"}),
+        (casts("int64", 11, 7, end="int64"), {"lossy", "where"}),
+        (casts("float", 11, 6, end="int32"), {"dtype", "lossy", "where"}),
+    ],
+)
+def test_casts_that_lose_something_stay(paddle: Paddle, text: str, reasons: set[str]) -> None:
+    paddle.refuses(paddle.model(text), PASS, *reasons)
+
+
+# -- Expand of a constant -------------------------------------------------------------------------------------------
+
+
+def expand(one: str = "float one = {2.5}", target: str = "int64[2] s = {3, 4}", shape: str = "3, 4") -> str:
+    return f"(float[3, 4] x) => (float[{shape}] y) <{one}, {target}> {{ e = Expand(one, s) f = Cast<to = 1>(e) y = Add(x, f) }}"
+
+
+@pytest.mark.parametrize("one", ["float one = {2.5}", "float[1] one = {2.5}", "float[1, 1] one = {2.5}"])
+def test_an_expanded_number_is_a_filled_shape(paddle: Paddle, one: str) -> None:
+    paddle.fuses(paddle.model(expand(one)), PASS, {"ConstantOfShape": 1, "Add": 1}, 2)
+
+
+def test_its_dtype_is_kept(paddle: Paddle) -> None:
+    paddle.fuses(paddle.model(expand("int32 one = {7}")), PASS, {"ConstantOfShape": 1, "Cast": 1, "Add": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (expand("float[2, 1] one = {1, 2}", "int64[3] s = {3, 1, 4}", "?, ?, ?"), "value"),
+        (expand("float[1, 1, 1] one = {1}", shape="1, 3, 4"), "target"),
+        (expand(target="int64[2] s = {-1, 4}", shape="?, ?"), "target"),
+        (expand().replace("float[3, 4] x)", "float[3, 4] x, int64[2] s)").replace(", int64[2] s = {3, 4}", ""), "target"),
+        (expand().replace("float[3, 4] x)", "float[3, 4] x, float one)").replace("<float one = {2.5}, ", "<"), "where"),
+    ],
+)
+def test_what_is_not_one_number_of_a_known_shape_stays(paddle: Paddle, text: str, reason: str) -> None:
+    text = text.replace("f = Cast<to = 1>(e) y = Add(x, f)", "y = Add(x, e)").replace("[2, 1]", "[2, 1, 1]")
+    paddle.refuses(paddle.model(text), PASS, reason)
+
+
+def test_an_expanded_text_stays(paddle: Paddle) -> None:
+    text = """() => (string[3] y) <string one = {"a"}, int64[1] s = {3}> { y = Expand(one, s) }"""
+    paddle.refuses(paddle.model(text), PASS, "dtype")

@@ -1,0 +1,180 @@
+"""Self-attention with constant projections as one operation with packed weights.
+
+``x → MatMul wq → Add bq → Reshape → Transpose → Mul scale → q``  and so k and v, without scale;
+``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape   ==>   x, w, b [, mask] → paddle::multihead_matmul``
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gehost import DataType, EsTensor, Rejection, es, ops, shapes
+from gehost_drr import REG_IR_PASS, MatchContext, PatternRewritePass, drr
+
+PATHS = ("q", "k", "v")
+
+
+@ops.register("paddle::multihead_matmul", outputs=["out"])
+def multihead_matmul(
+    input: EsTensor,  # noqa: A002 - the published name
+    w: EsTensor,
+    bias: EsTensor,
+    bias_qk: EsTensor | None = None,
+    *,
+    alpha: float,
+    head_number: int,
+) -> EsTensor:
+    """Self-attention over ``head_number`` heads: softmax(alpha · q · kᵀ + bias_qk) · v.
+
+    Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3, D]; bias_qk broadcasts to
+    [B, heads, S, S]; result [B, S, D].
+    """
+    weights, biases = es.Split(w, num_outputs=3, axis=1), es.Split(bias, num_outputs=3, axis=0)
+    q, k, v = (
+        es.Reshape(es.MatMul(input, es.Squeeze(weight, axes=[1])) + one, [0, 0, head_number, -1])
+        for weight, one in zip(weights, biases, strict=True)
+    )
+    scores = es.MatMul(es.Transpose(q, perm=[0, 2, 1, 3]) * alpha, es.Transpose(k, perm=[0, 2, 3, 1]))
+    if bias_qk is not None:
+        scores = scores + bias_qk
+    mixed = es.MatMul(es.Softmax(scores, axis=-1), es.Transpose(v, perm=[0, 2, 1, 3]))
+    return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, -1])
+
+
+def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool) -> None:
+    """The rule, with its variants.
+
+    Shapes: x [B, S, H]; wq, wk, wv [H, D]; bq, bk, bv [D]; heads · d = D; mask broadcasts; result [B, S, D].
+    Keeps: dtype. B and S of the Reshapes are copied, or proven to be those of x.
+    Refuses: ``dtype``: not float32 or float16, whose numbers ``alpha`` holds; ``weight``: a weight or bias that is no constant
+    of the wanted shape; ``scale``: not one constant number; ``heads``: a Reshape that does not split D into the same heads, or
+    does not put them together.
+    No match: other perms, a softmax over another axis, a scale elsewhere, a tensor between that is read elsewhere.
+    """
+    heads = {path: _heads(pat, path) for path in PATHS}
+    q = pat.Commutative(pat.Mul(pat.Transpose(perm=[0, 2, 1, 3])(heads["q"]), pat.scale))
+    if k_transposed_twice:
+        k = pat.Transpose(perm=[0, 1, 3, 2])(pat.Transpose(perm=[0, 2, 1, 3])(heads["k"]))
+    else:
+        k = pat.Transpose(perm=[0, 2, 3, 1])(heads["k"])
+    scores = pat.MatMul(q, k)
+    if with_mask:
+        scores = pat.Commutative(pat.Add(scores, pat.mask))
+    mixed = pat.MatMul(pat.Softmax(axis=-1)(scores), pat.Transpose(perm=[0, 2, 1, 3])(heads["v"]))
+    pat.out = pat.Reshape(pat.Transpose(perm=[0, 2, 1, 3])(mixed), pat.joined)
+    pat.where(pat.x.dtype.one_of(DataType.FLOAT, DataType.FLOAT16), "dtype: wanted float32 or float16")
+    pat.where(pat.x.rank == 3, "rank: x is not [B, S, H]")
+    pat.RequireNativeCall(_has_constant_projections)
+    pat.RequireNativeCall(_splits_and_joins_heads)
+    fused = res.Op("paddle::multihead_matmul", {"alpha": res.Attr(_alpha), "head_number": res.Attr(_head_number)})
+    packed = (res.Const(lambda m: _packed(m, "w", axis=1)), res.Const(lambda m: _packed(m, "b", axis=0)))
+    res.out = fused(res.x, *packed, res.mask) if with_mask else fused(res.x, *packed)
+
+
+def _heads(pat: Any, path: str) -> Any:
+    """``Reshape(x · w + b)`` of one path; its tensors are called after it."""
+    product = pat.MatMul(pat.x, pat.Tensor(f"w{path}"))
+    total = pat.Commutative(pat.Add(product, pat.Tensor(f"b{path}")))
+    reshaped = pat.Reshape(total, pat.Tensor(f"split{path}"))
+    pat.Tensor(f"heads{path}").Assign(reshaped)
+    return reshaped
+
+
+def _packed(m: MatchContext, what: str, axis: int) -> np.ndarray[Any, Any]:
+    """Weights on a new axis 1, [H, 3, D]; biases on a new axis 0, [3, D]."""
+    return np.stack([m.value(f"{what}{path}").numpy() for path in PATHS], axis=axis)
+
+
+def _alpha(m: MatchContext) -> float:
+    return float(m.value("scale").numpy().reshape(-1)[0])
+
+
+def _head_number(m: MatchContext) -> int:
+    found = _split(m, "q")
+    assert found is not None  # the conditions saw to it
+    return found[0]
+
+
+def _has_constant_projections(m: MatchContext) -> bool | Rejection:
+    weights = [m.value(f"w{path}") for path in PATHS]
+    biases = [m.value(f"b{path}") for path in PATHS]
+    shape = weights[0].shape
+    if any(not value.is_constant for value in (*weights, *biases)):
+        return m.reject("weight: not all weights and biases are constants")
+    if shape is None or len(shape) != 2 or any(weight.shape != shape for weight in weights):
+        return m.reject("weight: the weights are no matrices of one shape")
+    if any(bias.shape != shape[1:] for bias in biases):
+        return m.reject("weight: a bias is not as long as its weight is wide")
+    scale = m.Tensor("scale").Array()
+    if scale is None or scale.size != 1:
+        return m.reject("scale: not one constant number")
+    return True
+
+
+def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
+    splits = [_split(m, path) for path in PATHS]
+    if splits[0] is None or any(split != splits[0] for split in splits):
+        return m.reject("heads: q, k and v are not all split into the same heads")
+    target, width = m.Tensor("joined").Array(), m.value("wq").numpy().shape[1]
+    if target is None or target.shape != (3,) or target[2] not in (-1, width) or not _keeps_batch(m, "out", target.tolist()):
+        return m.reject("heads: the last Reshape does not put them together")
+    return True
+
+
+def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
+    """The number of heads and their size; None where the Reshape does something else, or may."""
+    target, width = m.Tensor(f"split{path}").Array(), m.value(f"w{path}").numpy().shape[1]
+    if target is None or target.shape != (4,) or not _keeps_batch(m, f"heads{path}", target.tolist()):
+        return None
+    number, size = (int(entry) for entry in target[2:])
+    if number > 0 and size == -1:
+        size = width // number
+    elif number == -1 and size > 0:
+        number = width // size
+    return (number, size) if number > 0 and number * size == width else None
+
+
+def _keeps_batch(m: MatchContext, name: str, target: list[int]) -> bool:
+    """Whether a Reshape leaves B and S as they are: copied, or of proven size; one of them may be what is left over (-1)."""
+    made, x = m.value(name), m.value("x")
+    copies = made.producer is not None and not made.producer.attrs.get("allowzero", 0)
+    proven = [
+        (copies and target[axis] == 0)
+        or (made.shape is not None and x.shape is not None and shapes.same_dim(made.shape[axis], x.shape[axis]))
+        for axis in (0, 1)
+    ]
+    return all(known or (target[axis] == -1 and proven[1 - axis]) for axis, known in enumerate(proven))
+
+
+@drr.rule(labels=["attention"])
+def multihead_matmul_plain(pat: Any, res: Any) -> None:
+    _attention(pat, res, with_mask=False, k_transposed_twice=False)
+
+
+@drr.rule(labels=["attention"], benefit=2)
+def multihead_matmul_masked(pat: Any, res: Any) -> None:
+    _attention(pat, res, with_mask=True, k_transposed_twice=False)
+
+
+@drr.rule(labels=["attention"])
+def multihead_matmul_transposed_twice(pat: Any, res: Any) -> None:
+    _attention(pat, res, with_mask=False, k_transposed_twice=True)
+
+
+@drr.rule(labels=["attention"], benefit=2)
+def multihead_matmul_masked_transposed_twice(pat: Any, res: Any) -> None:
+    _attention(pat, res, with_mask=True, k_transposed_twice=True)
+
+
+@REG_IR_PASS("multihead_matmul_fuse_pass")
+class MultiheadMatmulFusePass(PatternRewritePass):
+    """Self-attention, with or without a mask; k transposed at once or in two steps."""
+
+    patterns = (
+        multihead_matmul_plain,
+        multihead_matmul_masked,
+        multihead_matmul_transposed_twice,
+        multihead_matmul_masked_transposed_twice,
+    )
