@@ -19,8 +19,8 @@ def check_graph(graph: Graph) -> None:
             raise ModelError(f"{where}: {node!r} is out of order in the list of nodes")
         last = node.order
         _check_node(node, where)
-    for slot, value in enumerate(graph.outputs):
-        _check_read(graph, slot, value, where)
+    for value in graph.outputs:
+        _check_read(graph, value, where)
     for name, value in graph.values.items():
         _check_value(name, value, where)
 
@@ -33,9 +33,9 @@ def _check_node(node: Node, where: str) -> None:
         raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
     if [value.name if value is not None else "" for value in node.outputs] != list(node.proto.output):
         raise ModelError(f"{where}: the outputs of {node!r} and of its protobuf differ")
-    for slot, value in enumerate(node.inputs):
+    for value in node.inputs:
         if value is not None:
-            _check_read(node, slot, value, where)
+            _check_read(node, value, where)
     for slot, value in enumerate(node.outputs):
         if value is None:
             continue
@@ -45,9 +45,9 @@ def _check_node(node: Node, where: str) -> None:
             raise ModelError(f'{where}: output "{value.name}" of {node!r} is not among the graph\'s values')
 
 
-def _check_read(reader: Node | Graph, slot: int, value: Value, where: str) -> None:
+def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
     graph = reader if isinstance(reader, Graph) else reader.graph
-    if (reader, slot) not in value.uses:
+    if reader not in value.readers:
         raise ModelError(f'{where}: {reader!r} is missing among the readers of "{value.name}"')
     if graph.find(value.name) is not value:
         raise ModelError(f'{where}: {reader!r} reads "{value.name}", which is not defined here (any more)')
@@ -61,8 +61,8 @@ def _check_value(name: str, value: Value, where: str) -> None:
         raise ModelError(f'{where}: tensor "{name}" is made by a removed node')
     if value.producer is None and value.initializer is None and not value.is_input:
         raise ModelError(f'{where}: tensor "{name}" is made by nothing')
-    for reader, slot in value.uses:
-        held = reader.outputs if isinstance(reader, Graph) else reader.inputs
+    for reader in value.readers:
+        read = reader.outputs if isinstance(reader, Graph) else reader.inputs
         node = reader.owner if isinstance(reader, Graph) else reader
-        if slot >= len(held) or held[slot] is not value or (node is not None and not node.in_graph):
+        if value not in read or (node is not None and not node.in_graph):
             raise ModelError(f'{where}: "{name}" lists a reader that does not read it')

@@ -30,12 +30,12 @@ def connect(node: Node, inputs: Sequence[Value | None], outputs: list[Value | No
 
 def put_input(node: Node, slot: int, value: Value | None) -> None:
     old, name = node.inputs[slot], value.name if value is not None else ""
-    if old is not None:
-        old.uses.pop((node, slot), None)
     node.inputs[slot] = value
     node.proto.input[slot] = name
+    if old is not None and old not in node.inputs:
+        old.drop_reader(node)
     if value is not None:
-        value.uses[node, slot] = None
+        value.add_reader(node)
 
 
 def put_output(node: Node, slot: int, value: Value) -> None:
@@ -86,21 +86,21 @@ def put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
 
 def use_inputs(node: Node) -> None:
     """Enter a node, and what its bodies read outside, among the readers of its inputs."""
-    for slot, value in enumerate(node.inputs):
+    for value in node.inputs:
         if value is not None:
-            value.uses[node, slot] = None
+            value.add_reader(node)
     for body in node.bodies:
-        for reader, slot, value in body.captured():
-            value.uses[reader, slot] = None
+        for reader, _, value in body.captured():
+            value.add_reader(reader)
 
 
 def disuse_inputs(node: Node) -> None:
-    for slot, value in enumerate(node.inputs):
+    for value in node.inputs:
         if value is not None:
-            value.uses.pop((node, slot), None)
+            value.drop_reader(node)
     for body in node.bodies:
-        for reader, slot, value in body.captured():
-            value.uses.pop((reader, slot), None)
+        for reader, _, value in body.captured():
+            value.drop_reader(reader)
 
 
 def forget_value(value: Value, remade: bool) -> None:

@@ -272,7 +272,7 @@ class Graph:
         for node in reversed(nodes):
             for value in node.outputs:
                 if value is not None and value.producer is node:
-                    if value.uses:
+                    if value.read_by is not None:
                         journal.undo(mark)
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
@@ -304,7 +304,7 @@ class Graph:
 
     def redirect(self, old: Value, new: Value) -> None:
         """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""
-        for reader, slot in list(old.uses):
+        for reader, slot in old.uses:
             if isinstance(reader, Node):
                 self.set_input(reader, slot, new)
 
@@ -368,7 +368,7 @@ class Graph:
         Raises:
             GehostError: it is one of these.
         """
-        if value.initializer is None or value.is_input or value.uses:
+        if value.initializer is None or value.is_input or value.readers:
             raise GehostError(f'initializer "{value.name}" cannot be removed: it is read, or a graph input')
         self._journal(undo_remove_initializer, value)
         del self.values[value.name]

@@ -120,12 +120,16 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             op = interned[key] = _interned(graph, *key)
         node = Node(graph, proto, op)
         inputs = node.inputs
-        for slot, name in enumerate(proto.input):
+        for name in proto.input:
             if name:
                 value = values.get(name)
                 if value is None:
                     value = values[name] = pending[name] = Value(graph, name)
-                value.uses[node, slot] = None
+                found = value.read_by
+                if found is None:
+                    value.read_by = node
+                elif found is not node:
+                    value.add_reader(node)
                 inputs.append(value)
             else:
                 inputs.append(None)
@@ -175,11 +179,11 @@ def _interned(graph: Graph, domain: str, op_type: str, overload: str) -> str:
 
 def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:
     values = graph.values
-    for slot, info in enumerate(graph.proto.output):
+    for info in graph.proto.output:
         value = values.get(info.name)
         if value is None:
             value = values[info.name] = pending[info.name] = Value(graph, info.name)
-        value.uses[graph, slot] = None
+        value.add_reader(graph)
         graph.outputs.append(value)
         if value.stated is None and info.type.WhichOneof("value"):
             value.stated = info.type
@@ -197,7 +201,7 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:
-        reader, slot = next(iter(placeholder.uses))
+        reader, slot = placeholder.uses[0]
         what = f'node "{reader.label}" ({reader.op})' if isinstance(reader, Node) else f"output {slot} of the graph"
         raise ModelError(f'{graph.model}: {what} reads tensor "{placeholder.name}", which nothing defines')
     for reader, slot in placeholder.uses:
@@ -205,7 +209,7 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
             reader.inputs[slot] = value
         else:
             reader.outputs[slot] = value
-        value.uses[reader, slot] = None
+        value.add_reader(reader)
 
 
 def _levels_read_early(body: Graph) -> Iterator[Graph]:
@@ -223,7 +227,7 @@ def _sort(graph: Graph) -> None:
     missing = dict.fromkeys(nodes, 0)
     for node in nodes:
         for value in node.outputs:
-            for reader, _ in value.uses if value is not None else ():
+            for reader in value.readers if value is not None else ():
                 reading = graph.reading_node(reader)
                 if reading is not None:
                     readers[node].append(reading)

@@ -202,8 +202,7 @@ class Model:
                 node.inputs, node.outputs, node.bodies = [], [], ()
                 node = following
             for value in graph.values.values():
-                value.uses.clear()
-                value.producer = None
+                value.read_by = value.producer = None
             graph.values.clear()
             graph.by_op.clear()
             graph.inputs, graph.outputs = [], []

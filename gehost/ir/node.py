@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,18 +29,19 @@ _KEPT_BYTES = 1 << 16
 class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
-    ``uses`` holds its readers as ``(node, input slot)``, and ``(graph, output slot)`` for a graph output; readers in
-    nested bodies are among them.
+    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a dict of them where
+    there have been several at once, None where there is none. A graph reads its outputs; readers in nested bodies are
+    among them. What asks for readers takes ``readers`` or ``uses``.
     """
 
-    __slots__ = ("_array", "graph", "index", "initializer", "is_input", "name", "producer", "stated", "uses")
+    __slots__ = ("_array", "graph", "index", "initializer", "is_input", "name", "producer", "read_by", "stated")
 
     def __init__(self, graph: Graph, name: str, producer: Node | None = None, index: int = 0) -> None:
         self.graph = graph
         self.name = name
         self.producer = producer
         self.index = index
-        self.uses: dict[tuple[Node | Graph, int], None] = {}
+        self.read_by: Node | Graph | dict[Node | Graph, None] | None = None
         self.is_input = False
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
         self.stated: ValueType | onnx.TypeProto | None = None
@@ -112,8 +113,45 @@ class Value:
         return array
 
     @property
+    def readers(self) -> Collection[Node | Graph]:
+        """Who reads this value, each once: nodes, also in nested bodies, and graphs of which it is an output."""
+        found = self.read_by
+        if found is None:
+            return ()
+        return found if isinstance(found, dict) else (found,)
+
+    @property
+    def uses(self) -> list[tuple[Node | Graph, int]]:
+        """Every read: ``(node, input slot)``, and ``(graph, output slot)`` for a graph output."""
+        found: list[tuple[Node | Graph, int]] = []
+        for reader in self.readers:
+            read = reader.inputs if isinstance(reader, Node) else reader.outputs
+            found.extend([(reader, slot) for slot, value in enumerate(read) if value is self])
+        return found
+
+    def add_reader(self, reader: Node | Graph) -> None:
+        """Note that ``reader`` reads this value, if that is not known."""
+        found = self.read_by
+        if found is None:
+            self.read_by = reader
+        elif isinstance(found, dict):
+            found[reader] = None
+        elif found is not reader:
+            self.read_by = {found: None, reader: None}
+
+    def drop_reader(self, reader: Node | Graph) -> None:
+        """Note that ``reader`` does not read this value any more."""
+        found = self.read_by
+        if found is reader:
+            self.read_by = None
+        elif isinstance(found, dict):
+            found.pop(reader, None)
+            if not found:
+                self.read_by = None
+
+    @property
     def is_graph_output(self) -> bool:
-        return any(not isinstance(reader, Node) for reader, _ in self.uses)
+        return any(not isinstance(reader, Node) for reader in self.readers)
 
     def consumers(self) -> list[tuple[Node, int]]:
         """The reading nodes with their input slots, in topological order; graph outputs are not among them."""

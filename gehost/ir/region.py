@@ -32,7 +32,7 @@ class Region:
 
     def outside_readers(self, value: Value) -> list[Node]:
         """The nodes of this region's graph, not of the region, that read ``value`` themselves or in a body."""
-        readers = [self.graph.reading_node(reader) for reader, _ in value.uses]
+        readers = [self.graph.reading_node(reader) for reader in value.readers]
         return [reader for reader in readers if reader is not None and reader not in self.nodes]
 
     def readers_before(self, order: int) -> list[Node]:
@@ -49,7 +49,7 @@ class Region:
             found[node] = None
             for value in node.outputs:
                 if value is not None:
-                    readers = [self.graph.reading_node(reader) for reader, _ in value.uses]
+                    readers = [self.graph.reading_node(reader) for reader in value.readers]
                     stack.extend(reader for reader in readers if reader is not None)
         return sorted(found, key=by_order)
 
@@ -211,7 +211,7 @@ def _check_closed(region: Region) -> None:
         for value in node.outputs:
             if value is None or value in region.outputs:
                 continue
-            readers = [region.graph.reading_node(reader) for reader, _ in value.uses]
+            readers = [region.graph.reading_node(reader) for reader in value.readers]
             inside = [reader is not None and reader in region.nodes for reader in readers]
             if any(inside) and not all(inside):
                 raise PassError(f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; make it an output')

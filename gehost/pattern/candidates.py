@@ -73,12 +73,12 @@ class Candidates:
                 value = node.outputs[way.output] if way.output < len(node.outputs) else None
                 if value is None:
                     continue
-                for reader, slot in value.uses:
+                for reader in value.readers:
                     if (
                         isinstance(reader, Node)
                         and reader.op in way.reader.ops
-                        and slot in way.slots
                         and reader.graph is node.graph
+                        and any(reader.input(slot) is value for slot in way.slots)
                     ):
                         reached[reader] = None
             nodes, op = reached, way.reader

@@ -63,8 +63,8 @@ class _Variant:
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
         self._blocked: list[Value] = []
-        reads = Counter(tensor.index for op in source.ops for tensor in op.inputs if tensor is not None)
-        self._inner = [(index, reads[index]) for index in source.inner]
+        readers = Counter(index for op in source.ops for index in {t.index for t in op.inputs if t is not None})
+        self._inner = [(index, readers[index]) for index in source.inner]
         plan, needed = plan_of(source), source.needed
         binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
         ops = [op for op, _ in plan]
@@ -95,8 +95,8 @@ class _Variant:
         nodes = binding.nodes
         for index, reads in self._inner:
             value = binding.values[index]
-            if value is not None and len(value.uses) != reads:  # else they are those of the pattern
-                for reader, _ in value.uses:
+            if value is not None and len(value.readers) != reads:  # else they are those of the pattern
+                for reader in value.readers:
                     if reader not in nodes:
                         self._blocked.append(value)
                         return False
@@ -184,7 +184,7 @@ def _one_of(bind: Bind, link: Link, then: Step) -> Step:
         if value is None:
             return ()
         if link.producer != bind.op.index:
-            readers = {reader for reader, _ in value.uses if isinstance(reader, Node) and reader.op in ops}
+            readers = [reader for reader in value.readers if isinstance(reader, Node) and reader.op in ops]
             return sorted((reader for reader in readers if reader.graph is binding.graph), key=by_order)
         made = value.producer
         return (made,) if made is not None and made.op in ops and value.index == link.slot else ()

@@ -320,7 +320,7 @@ class _Search:
         inside = set(found.nodes.values())
         for index in self._source.inner:
             value = found.values[index]
-            outside = [reader for reader, _ in value.uses if reader not in inside] if value is not None else []
+            outside = [reader for reader in value.readers if reader not in inside] if value is not None else []
             if value is not None and outside:
                 producer = self._source.tensors[index].producer
                 assert producer is not None

@@ -306,7 +306,7 @@ class Transaction:
         """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an ``Identity``."""
         self.rewriter.rewired = True
         if not value.is_graph_output:
-            for reader, slot in list(value.uses):
+            for reader, slot in value.uses:
                 if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
                     if reader.graph.find(source.name) is not source:
                         raise Refused(f'nested: a body that reads "{value.name}" has a "{source.name}" of its own')
@@ -323,7 +323,7 @@ class Transaction:
     def _drop_unread_constants(self) -> None:
         """Take back constants that stand for a tensor which nobody read."""
         for value in self.constants:
-            if value.uses:
+            if value.readers:
                 continue
             if value.producer is None:
                 self.graph.remove_initializer(value)
@@ -362,7 +362,7 @@ def _still_needed(region: Region) -> set[Node]:
             if not replaced and value in region.inputs:
                 kept.add(node)
                 continue
-            for reader, _ in value.uses:
+            for reader in value.readers:
                 if reader not in inside:
                     reader = graph.reading_node(reader)  # a body's reads are those of the node that holds it
                 if reader in kept or not (replaced or reader in inside):

@@ -28,7 +28,7 @@ class DeadCodeEliminationPass(Pass):
 
 
 def _is_unread(node: Node) -> bool:
-    return not any(value is not None and value.uses for value in node.outputs)
+    return not any(value is not None and value.readers for value in node.outputs)
 
 
 def has_side_effect(node: Node, context: CustomPassContext) -> bool:

@@ -174,7 +174,7 @@ class _Writer:
             for value in node.outputs:
                 if value is None:
                     continue
-                readers = [self._graph.reading_node(reader) for reader, _ in value.uses]
+                readers = [self._graph.reading_node(reader) for reader in value.readers]
                 inner = inner or any(reader in nodes for reader in readers)
                 outer = any(reader not in nodes for reader in readers)
                 if rng.random() < (0.97 if outer and inner else 1.0 if outer else 0.05):

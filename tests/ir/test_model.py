@@ -144,7 +144,7 @@ def test_outputs_may_be_inputs_initializers_and_given_twice(describe):
     model = load("g (float[2] x) => (float[2] x, float[2] w, float[2] y, float[2] y) <float[2] w = {1, 2}> { y = Relu(x) }")
     graph = model.graph
     assert [value.name for value in graph.outputs] == ["x", "w", "y", "y"]
-    assert graph.values["y"].uses == {(graph, 2): None, (graph, 3): None}
+    assert graph.values["y"].uses == [(graph, 2), (graph, 3)]
     assert graph.values["x"].is_graph_output
     assert graph.values["x"].is_input
     assert graph.values["w"].is_constant
@@ -290,15 +290,15 @@ def _break_output(model: Model) -> None:
 
 
 def _break_uses(model: Model) -> None:
-    model.graph.values["a"].uses.clear()
+    model.graph.values["a"].read_by = None
 
 
 def _break_extra_use(model: Model) -> None:
-    model.graph.values["w"].uses[next(model.graph.nodes), 0] = None
+    model.graph.values["w"].add_reader(model.graph)
 
 
 def _break_output_use(model: Model) -> None:
-    model.graph.values["y"].uses.clear()
+    model.graph.values["y"].read_by = None
 
 
 def _break_producer(model: Model) -> None:

@@ -403,11 +403,11 @@ def test_a_body_in_a_replacement_reads_what_stands_around_it():
     (made,) = rewriter.replace(region, builder.BuildAndReset([branches]))
     assert [body.name for body in made.bodies] == ["body", "body"]
     assert sorted(made.attrs) == ["else_branch", "then_branch"]
-    assert [reader.op for reader, _ in graph.values["t"].uses] == ["Neg"]
+    assert [reader.op for reader in graph.values["t"].readers] == ["Neg"]
     model.check()
     model.undo(mark)
     model.check()
-    assert not graph.values["t"].uses
+    assert not graph.values["t"].readers
     assert model.flush().SerializeToString() == before
 
 

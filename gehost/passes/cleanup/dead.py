@@ -39,10 +39,10 @@ def reap(state: State, lost: Iterable[Value]) -> None:
         value = waiting.pop()
         if value.graph not in state.open:
             continue
-        if len(value.uses) == 1 and value.is_constant:
+        if len(value.readers) == 1 and value.is_constant:
             state.touch_readers(value, stale=False)  # folding the last reader of a constant frees it
         producer = value.producer
-        if value.uses or producer is None:
+        if value.readers or producer is None:
             _remove_initializer(state, value)
         elif state.alive(producer):
             if _is_dead(state, producer):
@@ -54,7 +54,7 @@ def reap(state: State, lost: Iterable[Value]) -> None:
 
 def _is_dead(state: State, node: Node) -> bool:
     for value in node.outputs:
-        if value is not None and (value.uses or value.name in state.protected):
+        if value is not None and (value.readers or value.name in state.protected):
             return False
     return state.purity.of(node) is not Trust.OPAQUE
 
@@ -78,7 +78,7 @@ def _read_in(graph: Graph) -> Iterable[Value]:
 
 
 def _remove_initializer(state: State, value: Value) -> None:
-    if value.initializer is None or value.is_input or value.uses or value.name in state.protected:
+    if value.initializer is None or value.is_input or value.readers or value.name in state.protected:
         return
     if value.graph.values.get(value.name) is value:
         value.graph.remove_initializer(value)

@@ -76,7 +76,7 @@ class Folder:
         except (TypeError, OverflowError):
             return ()
         operands = self._operands(node) if known is None else []
-        results = [value for value in node.outputs if value is not None and value.uses]
+        results = [value for value in node.outputs if value is not None and value.readers]
         if operands is None or not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
             return ()
         if not self._state.purity.is_well_formed(node):
@@ -151,11 +151,11 @@ class Folder:
         """Whether a constant is gone once the node is."""
         if not value.is_constant or value.is_input or value.name in self._state.protected or value.graph not in self._state.open:
             return False
-        return all(reader is node for reader, _ in value.uses)
+        return all(reader is node for reader in value.readers)
 
     def _replace(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> list[Value]:
         graph, lost = node.graph, _inputs(node)
-        moved = [(value.name, list(value.uses)) for value in results]
+        moved = [(value.name, value.uses) for value in results]
         for _, readers in moved:
             _read(graph, readers, None)
         graph.remove_node(node)

@@ -33,7 +33,7 @@ def eliminate(state: State, node: Node) -> bool:
     source, result = node.input(0), node.outputs[0] if node.outputs else None
     if source is None or result is None or not gives_back(state, node, source):
         return False
-    if any(value is not None and (value.uses or value.name in state.protected) for value in node.outputs[1:]):
+    if any(value is not None and (value.readers or value.name in state.protected) for value in node.outputs[1:]):
         return False
     if not state.can_forward(result, source):
         return False

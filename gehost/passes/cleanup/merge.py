@@ -134,4 +134,4 @@ def _precedes_readers(constant: Value, other: Value) -> bool:
     producer, graph = constant.producer, constant.graph
     if producer is None:
         return True
-    return all(graph.level_of(reader).order > producer.order for reader, _ in other.uses if isinstance(reader, Node))
+    return all(graph.level_of(reader).order > producer.order for reader in other.readers if isinstance(reader, Node))

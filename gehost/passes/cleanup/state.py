@@ -85,7 +85,7 @@ class State:
 
     def touch_readers(self, value: Value, *, stale: bool) -> None:
         """Look at the readers of a value again; ``stale``: they know more of it than before."""
-        for reader, _ in value.uses:
+        for reader in value.readers:
             if isinstance(reader, Node) and reader.graph in self.open:
                 self.push(reader)
                 if stale:
@@ -99,14 +99,14 @@ class State:
     def may_leave(self, value: Value) -> bool:
         """Whether all readers of a value can be given another one: none is a graph output, none in a closed body."""
         return value.name not in self.protected and all(
-            isinstance(reader, Node) and reader.graph in self.open for reader, _ in value.uses
+            isinstance(reader, Node) and reader.graph in self.open for reader in value.readers
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
         """Whether every reader of ``old`` may read ``new`` instead, as far as names and types go."""
         if not self.may_leave(old):
             return False
-        for reader, _ in old.uses:
+        for reader in old.readers:
             graph = reader.graph if isinstance(reader, Node) else reader
             if graph is not new.graph and graph.find(new.name) is not new:
                 return False
