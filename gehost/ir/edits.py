@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
 
-def connect(node: Node, inputs: Sequence[Value | None], outputs: list[Value | None]) -> None:
+def connect(node: Node, inputs: Sequence[Value | None], outputs: Sequence[Value | None]) -> None:
     """Make a new node read ``inputs`` and define ``outputs``; it is not among the readers yet."""
     node.proto.input.extend([value.name if value is not None else "" for value in inputs])
     node.proto.output.extend([value.name if value is not None else "" for value in outputs])
-    node.inputs, node.outputs = list(inputs), outputs
+    node.inputs, node.outputs = tuple(inputs), tuple(outputs)
     for slot, value in enumerate(outputs):
         if value is not None:
             value.producer, value.index = node, slot
@@ -30,7 +30,7 @@ def connect(node: Node, inputs: Sequence[Value | None], outputs: list[Value | No
 
 def put_input(node: Node, slot: int, value: Value | None) -> None:
     old, name = node.inputs[slot], value.name if value is not None else ""
-    node.inputs[slot] = value
+    node.inputs = (*node.inputs[:slot], value, *node.inputs[slot + 1 :])
     node.proto.input[slot] = name
     if old is not None and old not in node.inputs:
         old.drop_reader(node)
@@ -42,7 +42,7 @@ def put_output(node: Node, slot: int, value: Value) -> None:
     old = node.outputs[slot]
     if old is not None and old.producer is node:
         old.producer, old.index = None, 0
-    node.outputs[slot] = value
+    node.outputs = (*node.outputs[:slot], value, *node.outputs[slot + 1 :])
     node.proto.output[slot] = value.name
     value.producer, value.index = node, slot
 

@@ -109,6 +109,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     This loop is most of what loading costs; it calls nothing that it need not.
     """
     values, by_op = graph.values, graph.by_op
+    known = values.get
     interned: dict[tuple[str, str, str], str] = {}
     in_order = True
     previous: Node | None = None
@@ -119,26 +120,23 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         if op is None:
             op = interned[key] = _interned(graph, *key)
         node = Node(graph, proto, op)
-        inputs = node.inputs
-        for name in proto.input:
-            if name:
-                value = values.get(name)
-                if value is None:
-                    value = values[name] = pending[name] = Value(graph, name)
+        inputs = tuple(map(known, proto.input))
+        if None in inputs:  # absent, or not defined up to here
+            inputs = tuple([_input(graph, name, pending) if name else None for name in proto.input])
+        node.inputs = inputs
+        for value in inputs:
+            if value is not None:
                 found = value.read_by
                 if found is None:
                     value.read_by = node
                 elif found is not node:
                     value.add_reader(node)
-                inputs.append(value)
-            else:
-                inputs.append(None)
-        outputs = node.outputs
+        outputs: list[Value | None] = []
         for slot, name in enumerate(proto.output):
             if not name:
                 outputs.append(None)
                 continue
-            value = values.get(name)
+            value = known(name)
             if value is None:
                 value = values[name] = Value(graph, name)
             elif pending.pop(name, None) is None:
@@ -148,6 +146,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             value.producer = node
             value.index = slot
             outputs.append(value)
+        node.outputs = tuple(outputs)
         for attribute in proto.attribute:
             if attribute.type in GRAPH_KINDS:
                 bodies = _bodies_of(node)
@@ -168,6 +167,13 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         group[node] = None
     graph.tail = previous
     return in_order
+
+
+def _input(graph: Graph, name: str, pending: dict[str, Value]) -> Value:
+    value = graph.values.get(name)
+    if value is None:
+        value = graph.values[name] = pending[name] = Value(graph, name)
+    return value
 
 
 def _interned(graph: Graph, domain: str, op_type: str, overload: str) -> str:
@@ -206,7 +212,7 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
         raise ModelError(f'{graph.model}: {what} reads tensor "{placeholder.name}", which nothing defines')
     for reader, slot in placeholder.uses:
         if isinstance(reader, Node):
-            reader.inputs[slot] = value
+            reader.inputs = (*reader.inputs[:slot], value, *reader.inputs[slot + 1 :])
         else:
             reader.outputs[slot] = value
         value.add_reader(reader)

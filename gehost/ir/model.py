@@ -199,7 +199,7 @@ class Model:
             while node is not None:
                 following = node.next
                 node.prev = node.next = None
-                node.inputs, node.outputs, node.bodies = [], [], ()
+                node.inputs = node.outputs = node.bodies = ()
                 node = following
             for value in graph.values.values():
                 value.read_by = value.producer = None

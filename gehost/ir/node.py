@@ -180,8 +180,8 @@ class Node(GNodeAccessors):
         self.graph = graph
         self.proto = proto
         self.op = op
-        self.inputs: list[Value | None] = []
-        self.outputs: list[Value | None] = []
+        self.inputs: tuple[Value | None, ...] = ()
+        self.outputs: tuple[Value | None, ...] = ()
         self.bodies: tuple[Graph, ...] = ()
         self.order = 0
         self.generation = 0

@@ -186,8 +186,8 @@ def test_a_node_that_stays_reads_what_the_old_nodes_make(rewriting):
     inner = rewriting(text.replace("float[4] a, ", ""))
     inner.replace(find, lambda x: [es.Min(-x, 0.0), x])
     assert inner.ops == ["Relu", "Dropout", "Neg", "Min", "Exp"]
-    assert inner.model.graph.values["m"].producer.inputs == [inner.model.graph.values["a"]]
-    assert inner.model.graph.values["z"].producer.inputs == [inner.model.graph.values["x"]]
+    assert inner.model.graph.values["m"].producer.inputs == (inner.model.graph.values["a"],)
+    assert inner.model.graph.values["z"].producer.inputs == (inner.model.graph.values["x"],)
     forwarded = rewriting(text).replace(find, lambda x: [es.Min(-x, 0.0), x])
     assert forwarded.ops == ["Relu", "Dropout", "Neg", "Min", "Identity", "Exp"]
 
