@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
@@ -90,8 +90,7 @@ def dtype_from_number(number: int) -> DataType:
         return DataType.UNDEFINED
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(NamedTuple):
     """Element type and shape of a tensor; ``shape`` is None where even the rank is unknown."""
 
     dtype: DataType
