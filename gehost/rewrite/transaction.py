@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.contents import REFINED
-from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, InferenceFailed, array_type, small_array
+from gehost.infer.local import InferenceFailed, array_type
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
@@ -18,8 +18,8 @@ from gehost.ir.types import ValueType
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
 from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.history import HISTORY
-from gehost.rewrite.lower import LoweredNode, Refused, lower_node
-from gehost.rewrite.prepare import TOO_MUCH, UNKNOWN, Key, Prepared, constant_key, key_of
+from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
+from gehost.rewrite.plan import Plan, PlannedNode, Read, key_of
 from gehost.rewrite.proof import Step, TypeProof, is_whole
 from gehost.rewrite.provenance import provenance
 
@@ -42,13 +42,17 @@ class Transaction:
         for tensor, value in zip(replacement.inputs, region.inputs, strict=False):
             if value is not None:
                 self.values[tensor.producer, 0] = value
-        self.taken: dict[_Key, Value] = {}
-        """Which replaced value a new tensor becomes."""
+        self.taken: dict[_Key, int] = {}
+        """Which replaced value a new tensor becomes, by its position."""
         self.new_types: dict[Value, ValueType | None] = {}
         """Types of the new tensors that became replaced values, which keep their old type until it is settled."""
         self.kept = _still_needed(region)
         """Matched nodes that stay, because another output of theirs is read outside."""
         self.made: list[Node] = []
+        self.planned: dict[EsNode, tuple[int, PlannedNode]] = {}
+        """Where each operator stands among ``made``, and how it is written."""
+        self.is_like_others = not self.kept
+        """Whether what was made out holds for every match that is alike, as ``key_of`` sees it."""
         self.constants: list[Value] = []
         self._steps: list[Step] | None = None
         self.position: Node | None = None
@@ -67,17 +71,30 @@ class Transaction:
         if self.kept or any(type(tensor.producer) is not EsNode for tensor in self.replacement.outputs):
             self._old()  # what follows edits matched nodes
         self._make_room()
+        plans, nodes = self.rewriter.plans, self.region.nodes
+        key = None if self.kept else key_of(self.region, self.replacement)
+        plan = None if key is None else plans.get(key)
+        if plan is not None and all(each.body is None or self.model.function(each.op) is each.body for each in plan):
+            self._follow(plan)
+        else:
+            self._make_out()
+            if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
+                plans[key] = [planned for _, planned in self.planned.values()]
+        self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
+        return self.made
+
+    def _make_out(self) -> None:
+        """Build the replacement, comparing its types with what was there."""
         self._choose_outputs()
         for node in self.replacement.reachable():
             self._build(node)
         self._settle_outputs()
         if self.constants:
             self._drop_unread_constants()
-        if self._nothing_changed():
-            raise Refused("no change: the replacement equals what it replaces")
-        nodes = self.region.nodes
-        self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
-        return self.made
+        if len(self.made) == len(self.region.nodes):
+            self.is_like_others = False
+            if self._nothing_changed():
+                raise Refused("no change: the replacement equals what it replaces")
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
@@ -103,11 +120,11 @@ class Transaction:
 
     def _choose_outputs(self) -> None:
         """Decide which new tensors take over a replaced value, and take those from matched nodes that stay."""
-        for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
+        for place, tensor in enumerate(self.replacement.outputs):
             if isinstance(tensor.producer, EsNode):
-                self.taken.setdefault(_key(tensor), value)
-        for value in self.taken.values():
-            self._take_over(value)
+                self.taken.setdefault(_key(tensor), place)
+        for place in self.taken.values():
+            self._take_over(self.region.outputs[place])
 
     def _take_over(self, value: Value) -> None:
         """Free a replaced value for a new producer; matched nodes that stay go on reading what the old one makes."""
@@ -121,49 +138,27 @@ class Transaction:
                 raise Refused(f'nested: a body of a matched node that stays hands on "{value.name}"')
             self.graph.set_input(reader, slot, spare)
 
+    def _follow(self, plan: Plan) -> None:
+        """Put in the nodes of a replacement whose like was made out before."""
+        region_inputs, made = self.region.inputs, self.made
+        for planned in plan:
+            inputs: list[Value | None] = []
+            for read in planned.reads:
+                if isinstance(read, int):
+                    inputs.append(region_inputs[read])
+                elif isinstance(read, tuple):
+                    place, index = read
+                    inputs.append(made[place].outputs[index])
+                elif isinstance(read, np.ndarray):
+                    inputs.append(self._constant(read))
+                else:
+                    inputs.append(None if read is None else self._value(read))
+            for value, known, place in zip(self._add(planned, inputs).outputs, planned.types, planned.replaces, strict=True):
+                if place is None and value is not None:
+                    self.graph.set_type(value, known)
+
     def _build(self, node: EsNode) -> None:
-        prepared = None
-        key = self._key_of(node)
-        if key is not None:
-            prepared = self.rewriter.prepared.get(key)
-        if prepared is None or (prepared.body is not None and self.model.function(prepared.op) is not prepared.body):
-            self._build_anew(node, key)
-            return
-        inputs: list[Value | None] = []
-        for slot, literal in enumerate(prepared.literals):
-            if literal is not None:
-                inputs.append(self._constant(literal))
-                continue
-            tensor = node.inputs[slot] if slot < len(node.inputs) else None
-            inputs.append(None if tensor is None else self._value(tensor))
-        made = self._add(node, prepared, inputs)
-        types = prepared.types
-        if made.op in REFINED:
-            read = [None if value is None else self._value_type(value) for value in inputs]
-            types = self.rewriter.inferrer.refined(made, read, types)
-        self._deliver(node, made, types)
-
-    def _key_of(self, node: EsNode) -> Key | None:
-        """What lowering, a body and inference may look at of an operator and its operands; None for too much."""
-        values = self.values
-        looked_into = node.ops[0] not in ELEMENTS_DO_NOT_MATTER
-        operands: list[Hashable] = []
-        for tensor in node.inputs:
-            if tensor is None:
-                operands.append(None)
-                continue
-            value = values.get((tensor.producer, tensor.index))
-            if value is None:
-                if type(tensor.producer) is not EsConst:
-                    return None
-                operands.append(constant_key(tensor.producer))
-                continue
-            known = self._value_type(value)
-            array = small_array(value) if looked_into else None
-            operands.append((known or UNKNOWN) if array is None else (known, array.dtype, array.shape, array.tobytes()))
-        return None if TOO_MUCH in operands else key_of(node, operands)
-
-    def _build_anew(self, node: EsNode, key: Key | None) -> None:
+        """Make out one operator and put it in."""
         rewriter = self.rewriter
         lowered = lower_node(node, self.model, rewriter.registry, self._type_of)
         inputs: list[Value | None] = []
@@ -174,33 +169,43 @@ class Transaction:
                 inputs.append(None if operand is None else self._value(operand))
         types = [None if value is None else self._value_type(value) for value in inputs]
         op, of_match = self._with_body(node, lowered, inputs, types)
-        prepared = Prepared(
+        planned = PlannedNode(
             op,
-            [operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs],
             [encode_attribute(name, value) for name, value in lowered.attributes.items()],
             lowered.op if op != lowered.op else "",
             self.model.function(op),
+            list(map(self._read, lowered.inputs)),
+            [self.taken.get(_key(tensor)) for tensor in node.outputs],
         )
-        made = self._add(node, prepared, inputs)
+        made = self._add(planned, inputs)
         try:
-            prepared.types = rewriter.inferrer.inferred(made, types)
+            planned.types = rewriter.inferrer.inferred(made, types)
         except InferenceFailed as error:
             raise Refused(f"types: {error}") from error
-        if key is not None and not of_match:
-            rewriter.prepared[key] = prepared
-        self._deliver(node, made, rewriter.inferrer.refined(made, types, prepared.types))
+        self.planned[node] = len(self.made) - 1, planned
+        if of_match or made.op in REFINED:
+            self.is_like_others = False
+        self._deliver(node, made, rewriter.inferrer.refined(made, types, planned.types))
 
-    def _add(self, node: EsNode, prepared: Prepared, inputs: Sequence[Value | None]) -> Node:
+    def _read(self, operand: Operand) -> Read:
+        """What an operand is in every rewrite of this kind."""
+        if operand is None or isinstance(operand, np.ndarray):
+            return operand
+        producer = operand.producer
+        if isinstance(producer, EsInput):
+            return producer.index
+        return (self.planned[producer][0], operand.index) if isinstance(producer, EsNode) else operand
+
+    def _add(self, planned: PlannedNode, inputs: Sequence[Value | None]) -> Node:
         """Put a new node into the graph; it takes over the replaced values that it is to make."""
         model, author = self.model, self.rewriter.author
-        stem = prepared.stem(author)
+        stem = planned.stem(author)
         name = model.fresh_name(stem)
         outputs: list[Value | str | None] = []
-        for tensor in node.outputs:
-            old = self.taken.get((tensor.producer, tensor.index))
-            outputs.append(old if old is not None else model.fresh_name(stem) if outputs else name)
+        for place in planned.replaces:
+            outputs.append(self.region.outputs[place] if place is not None else model.fresh_name(stem) if outputs else name)
         origins, types, history = self.provenance
-        template = prepared.template(author, types)
+        template = planned.template(author, types)
         made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=origins)
         if history:
             self.graph.set_metadata(made, HISTORY, history)
@@ -294,6 +299,7 @@ class Transaction:
             new = self._value(tensor)
             old_type, new_type = value.type, self._value_type(new)
             if old_type != new_type or not is_whole(old_type):
+                self.is_like_others = False
                 if proof is None or built is None:
                     rewriter = self.rewriter
                     proof = TypeProof(self.region.inputs, self._old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
@@ -325,6 +331,7 @@ class Transaction:
         for value in self.constants:
             if value.readers:
                 continue
+            self.is_like_others = False
             if value.producer is None:
                 self.graph.remove_initializer(value)
             else:
@@ -334,8 +341,6 @@ class Transaction:
 
     def _nothing_changed(self) -> bool:
         """Whether the outputs are computed by the same nodes again, one for one."""
-        if len(self.made) != len(self.region.nodes):
-            return False
         old, new = self._old(), list(map(Step.of, self.made))
         if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False

@@ -1,0 +1,135 @@
+"""What a replacement became once, kept by all that it depends on, so that its like need not be made out again.
+
+A rule that fires a thousand times builds the same operators over and over. What lowering, function bodies, inference and the
+comparison of types make of a replacement depends on its operators and constants, on what is known of the tensors at its
+ends, and on nothing else in one compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import onnx
+
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
+from gehost.ir.graph import NodeTemplate, Value
+from gehost.ir.region import Region
+from gehost.ir.types import DataType, ValueType
+from gehost.rewrite.history import ORIGIN_NODES
+from gehost.rewrite.provenance import Author, Provenance
+
+_MOST_BYTES = 1024
+"""Constants of at most this many bytes are part of a key; a replacement with a larger one is made out anew each time."""
+_PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, type(None)})
+_UNKNOWN: Final = "unknown"
+"""The type of a tensor that is there, of which nothing is known; None is an absent one."""
+
+Key: TypeAlias = Hashable
+Read: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | EsTensor | None
+"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier planned node ``[0]``, a literal,
+a constant that others may read too, nothing."""
+
+
+@dataclass(slots=True)
+class PlannedNode:
+    """One operator as it is written.
+
+    Attributes:
+        op: the operator's name in the model.
+        attributes: encoded.
+        original: the custom operator that ``op`` stands for, where its body needed a name of its own.
+        body: the function that ``op`` calls.
+        reads: its inputs.
+        replaces: for each output the position of the region's output that it becomes; None for a new tensor.
+        types: of the outputs.
+    """
+
+    op: str
+    attributes: list[onnx.AttributeProto]
+    original: str
+    body: onnx.FunctionProto | None
+    reads: list[Read]
+    replaces: list[int | None]
+    types: Sequence[ValueType | None] = ()
+    _stem: str = ""
+    _templates: dict[str, NodeTemplate] = field(default_factory=dict[str, NodeTemplate])
+
+    def stem(self, author: Author) -> str:
+        """What the names of such nodes begin with."""
+        if not self._stem:
+            self._stem = f"{author.name}_{(self.original or self.op).rpartition('::')[2]}"
+        return self._stem
+
+    def template(self, author: Author, origin_types: str) -> NodeTemplate:
+        """Such a node, but for the names of the nodes that it replaces."""
+        found = self._templates.get(origin_types)
+        if found is None:
+            metadata = author.metadata(Provenance("", origin_types))
+            if self.original:
+                metadata["gehost.op"] = self.original
+            found = self._templates[origin_types] = NodeTemplate.of(self.op, self.attributes, metadata, ORIGIN_NODES)
+        return found
+
+
+Plan: TypeAlias = Sequence[PlannedNode]
+"""The nodes of a replacement of which all outputs are made by them, with the types that were there."""
+
+
+def key_of(region: Region, replacement: EsGraph) -> Key | None:
+    """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too much to be kept."""
+    places: dict[object, int] = {}
+    """Where each operator stands among them."""
+    nodes: list[Hashable] = []
+    looks_into = False
+    for node in replacement.reachable():
+        operands: list[Hashable] = []
+        for tensor in node.inputs:
+            if tensor is None:
+                operands.append(None)
+                continue
+            producer = tensor.producer
+            if isinstance(producer, EsInput):
+                operands.append(producer.index)
+            elif isinstance(producer, EsNode):
+                operands.append((places.get(producer), tensor.index))
+            elif isinstance(producer, EsConst) and producer.array.nbytes <= _MOST_BYTES and producer.array.dtype != object:
+                array = producer.array
+                operands.append((producer.literal, array.dtype, array.shape, array.tobytes()))
+            else:
+                return None
+        params: list[Hashable] = []
+        for name, given in node.params.items():
+            if not _is_plain(given):
+                return None
+            params.append((name, type(given).__name__, repr(given)))  # 1, 1.0 and True are equal, but not alike
+        looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
+        nodes.append((node.ops, len(node.outputs), tuple(params), tuple(operands)))
+        places[node] = len(places)
+    delivered: list[Hashable] = []
+    for tensor in replacement.outputs:
+        place = places.get(tensor.producer)
+        if place is None:
+            return None
+        delivered.append((place, tensor.index))
+    entering = [_known(value, looks_into=looks_into) for value in region.inputs[: len(replacement.inputs)]]
+    return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs]), len(region.nodes)
+
+
+def _is_plain(given: object) -> bool:
+    if isinstance(given, list | tuple):
+        return all(type(entry) in _PLAIN for entry in given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return type(given) in _PLAIN
+
+
+def _known(value: Value | None, *, looks_into: bool) -> Hashable:
+    """What may matter of a tensor that enters."""
+    if value is None:
+        return None
+    array = small_array(value) if looks_into else None
+    if array is None:
+        return value.type or _UNKNOWN
+    return value.type, array.dtype, array.shape, array.tobytes()
