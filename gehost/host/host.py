@@ -191,14 +191,16 @@ class Host:
         """A model after all stages, until the block ends."""
         with ExitStack() as stack:
             with self._modules.installed():
+                spare = stack.enter_context(collector_spared())
                 with self._timed(report, "load"):
                     model = load()
+                spare(model)
                 with self._timed(report, "check"):
                     admit(model)
                 if self.options.inline_functions and model.functions:
                     with self._timed(report, "inline"):
                         model = _inlined(model, report)
-                stack.enter_context(collector_spared(model))
+                    spare(model)
                 stack.callback(model.close)
                 self._compile(model, report)
             yield model

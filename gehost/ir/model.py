@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -223,17 +223,25 @@ def collector_off() -> Generator[None]:
 
 
 @contextmanager
-def collector_spared(model: Model) -> Generator[None]:
-    """Keep Python's cyclic collector from walking over and over through a large model, which stays alive until the end."""
-    if len(model.graph) < _LARGE or gc.get_freeze_count():  # somebody else has a plan
-        yield
-        return
-    gc.freeze()
+def collector_spared() -> Generator[Callable[[Model], None]]:
+    """Keep Python's cyclic collector from walking over and over through large models, which stay alive until the end.
+
+    Gives the function that says of a model that it is one.
+    """
+    is_free, is_frozen = not gc.get_freeze_count(), False  # else somebody has a plan
+
+    def spare(model: Model) -> None:
+        nonlocal is_frozen
+        if is_free and len(model.graph) >= _LARGE:
+            gc.freeze()
+            is_frozen = True
+
     try:
-        yield
+        yield spare
     finally:
-        gc.unfreeze()
-        gc.collect()  # what was frozen is not counted among what waits for a collection
+        if is_frozen:
+            gc.unfreeze()
+            gc.collect()  # what was frozen is not counted among what waits for a collection
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:
