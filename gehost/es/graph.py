@@ -60,10 +60,12 @@ def author_origin(plugin: str = _OURS) -> Origin:
         return said
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
     code = frame.f_code
-    while code.co_filename.startswith((_OURS, plugin)) and frame.f_back is not None:
+    path = code.co_filename
+    while (path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))) and frame.f_back is not None:
         frame = frame.f_back
         code = frame.f_code
-    return Origin(code.co_filename, frame.f_lasti, code)
+        path = code.co_filename
+    return Origin(path, frame.f_lasti, code)
 
 
 class written_at:  # noqa: N801 - a statement's word; a class, because rules say it for each operator of each replacement
@@ -207,6 +209,7 @@ class EsGraph:
         self.nodes: list[EsNode] = []
         self.origin = author_origin()
         self._inputs: dict[int, EsTensor] = {}
+        self._in_order: list[EsTensor] | None = None
 
     def __repr__(self) -> str:
         return f"<EsGraph {self.name}: {len(self.nodes)} nodes>"
@@ -218,12 +221,14 @@ class EsGraph:
         Raises:
             PatternError: their indices leave a gap.
         """
-        found = self._inputs
-        try:
-            return [found[index] for index in range(len(found))]
-        except KeyError:
-            indices = sorted(self._inputs)
-            raise PatternError(f"{self.origin}: the inputs {indices} of {self.name!r} leave a gap; number them from 0") from None
+        if self._in_order is None:
+            found = self._inputs
+            try:
+                self._in_order = [found[index] for index in range(len(found))]
+            except KeyError:
+                told = f"the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0"
+                raise PatternError(f"{self.origin}: {told}") from None
+        return self._in_order
 
     @property
     def next_input(self) -> int:
@@ -238,8 +243,9 @@ class EsGraph:
         """
         if producer.index in self._inputs:
             raise PatternError(f"{producer.origin}: input {producer.index} of {self.name!r} exists already")
-        self._inputs[producer.index] = EsTensor(producer)
-        return self._inputs[producer.index]
+        made = self._inputs[producer.index] = EsTensor(producer)
+        self._in_order = None
+        return made
 
     def add_node(
         self,
@@ -267,7 +273,7 @@ class EsGraph:
                 array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
                 operands.append(EsTensor(EsConst(self, array, origin, literal=True)))
         node = EsNode(self, ops, operands, params, origin, open_slots)
-        node.outputs = [EsTensor(node, index) for index in range(outputs)]
+        node.outputs = [EsTensor(node)] if outputs == 1 else [EsTensor(node, index) for index in range(outputs)]
         self.nodes.append(node)
         return node.outputs
 
@@ -401,7 +407,7 @@ class EsGraphBuilder:
             if not isinstance(tensor, EsTensor):
                 kind = type(tensor).__name__
                 raise PatternError(f"{author_origin()}: output {position} of {self.name!r}: wanted an EsTensor, got {kind}")
-            if tensor.graph is not graph:
+            if tensor.producer.graph is not graph:
                 raise PatternError(f"{author_origin()}: output {position} of {self.name!r} was made by another builder")
         graph.outputs = listed
         return graph

@@ -88,7 +88,10 @@ def use_inputs(node: Node) -> None:
     """Enter a node, and what its bodies read outside, among the readers of its inputs."""
     for value in node.inputs:
         if value is not None:
-            value.add_reader(node)
+            if value.read_by is None:
+                value.read_by = node
+            else:
+                value.add_reader(node)
     for body in node.bodies:
         for reader, _, value in body.captured():
             value.add_reader(reader)
@@ -97,7 +100,10 @@ def use_inputs(node: Node) -> None:
 def disuse_inputs(node: Node) -> None:
     for value in node.inputs:
         if value is not None:
-            value.drop_reader(node)
+            if value.read_by is node:
+                value.read_by = None
+            else:
+                value.drop_reader(node)
     for body in node.bodies:
         for reader, _, value in body.captured():
             value.drop_reader(reader)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -83,8 +83,8 @@ class _Described(Protocol):
     @property
     def attrs(self) -> Mapping[str, Any]: ...
 
-    inputs: list[Value | None]
-    outputs: list[Value | None]
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
 
 
 class _Editable(Protocol):
@@ -131,7 +131,7 @@ class GNodeAccessors:
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
-def _present(values: list[Value | None], index: int, what: str) -> Value:
+def _present(values: Sequence[Value | None], index: int, what: str) -> Value:
     value = values[index] if 0 <= index < len(values) else None
     if value is None:
         raise IndexError(f"{what} is absent")

@@ -221,17 +221,17 @@ class Graph:
             self._own(after)
         journal = self.model.journal
         mark, values = journal.mark(), list[Value | None]()
-        for output in outputs:
-            if not isinstance(output, str):
+        try:
+            for output in outputs:
+                if isinstance(output, str):
+                    values.append(self.new_value(output))
+                    continue
                 if output is not None:  # a new one is forgotten as a whole
                     journal.record(put_producer, output, output.producer, output.index)
                 values.append(output)
-                continue
-            try:
-                values.append(self.new_value(output))
-            except GehostError:
-                journal.undo(mark)
-                raise
+        except GehostError:
+            journal.undo(mark)
+            raise
         self.dirty = True  # what is added here goes, unless the node comes into the list
         proto = self.proto.node.add()
         proto.MergeFromString(template.content)
@@ -395,7 +395,8 @@ class Graph:
         link(self, node, anchor)
 
     def _own(self, node: Node) -> None:
-        if node.graph is not self or node not in self.by_op.get(node.op, ()):
+        group = self.by_op.get(node.op)
+        if node.graph is not self or group is None or node not in group:
             raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
     def _journal(self, *entry: Any) -> None:

@@ -14,12 +14,14 @@ ORDER_GAP = 1 << 24
 def link(graph: Graph, node: Node, after: Node | None) -> None:
     """Put a node into the list behind ``after`` (None: first)."""
     following = graph.head if after is None else after.next
-    if after is not None and following is not None and following.order - after.order < 2:
-        _renumber(graph)
-    if after is not None:
-        node.order = after.order + ORDER_GAP if following is None else (after.order + following.order) // 2
-    else:
+    if after is None:
         node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
+    elif following is None:
+        node.order = after.order + ORDER_GAP
+    else:
+        if following.order - after.order < 2:
+            _renumber(graph)
+        node.order = (after.order + following.order) // 2
     node.prev, node.next = after, following
     if after is None:
         graph.head = node
@@ -29,7 +31,10 @@ def link(graph: Graph, node: Node, after: Node | None) -> None:
         graph.tail = node
     else:
         following.prev = node
-    graph.by_op.setdefault(node.op, {})[node] = None
+    group = graph.by_op.get(node.op)
+    if group is None:
+        group = graph.by_op[node.op] = {}
+    group[node] = None
     graph.dirty = True
 
 
@@ -47,7 +52,9 @@ def unlink(graph: Graph, node: Node) -> None:
             graph.tail = before
     elif following.prev is node:
         following.prev = before
-    graph.by_op.get(node.op, {}).pop(node, None)
+    group = graph.by_op.get(node.op)
+    if group is not None and node in group:
+        del group[node]
 
 
 def _renumber(graph: Graph) -> None:

@@ -72,7 +72,9 @@ class Value:
     @property
     def shape(self) -> tuple[Dim, ...] | None:
         """Dimensions (number, symbol, or None where unknown); None where even the rank is unknown."""
-        known = self.type
+        known = self.stated
+        if type(known) is not TensorType:
+            known = self.type
         return known.shape if isinstance(known, TensorType) else None
 
     @property

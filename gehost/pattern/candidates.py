@@ -18,7 +18,7 @@ class _Way:
 
     output: int
     reader: OpPattern
-    slots: range
+    slots: slice
 
 
 class Candidates:
@@ -74,12 +74,9 @@ class Candidates:
                 if value is None:
                     continue
                 for reader in value.readers:
-                    if (
-                        isinstance(reader, Node)
-                        and reader.op in way.reader.ops
-                        and reader.graph is node.graph
-                        and any(reader.input(slot) is value for slot in way.slots)
-                    ):
+                    if not isinstance(reader, Node) or reader.op not in way.reader.ops or reader.graph is not node.graph:
+                        continue
+                    if value in reader.inputs[way.slots]:
                         reached[reader] = None
             nodes, op = reached, way.reader
         return nodes
@@ -94,7 +91,7 @@ def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
             if tensor is None or tensor is ANY or tensor.producer is None or tensor.producer == anchor.index:
                 continue
             if tensor.producer not in ways:
-                slots = range(len(reader.inputs)) if reader.commutative else range(slot, slot + 1)
+                slots = slice(len(reader.inputs)) if reader.commutative else slice(slot, slot + 1)
                 ways[tensor.producer] = _Way(tensor.slot, reader, slots)
                 waiting.append(source.ops[tensor.producer])
     return ways

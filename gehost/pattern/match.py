@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
@@ -101,12 +101,14 @@ class MatchResult:
     @property
     def inputs(self) -> list[Value]:
         """The tensors at the pattern's inputs, by index."""
-        return cast("list[Value]", [self._binding.values[index] for index in self._source.inputs])
+        values: list[Any] = self._binding.values
+        return [values[index] for index in self._source.inputs]
 
     @property
     def outputs(self) -> list[Value]:
         """The tensors at the pattern's outputs, by position."""
-        return cast("list[Value]", [self._binding.values[index] for index in self._source.outputs])
+        values: list[Any] = self._binding.values
+        return [values[index] for index in self._source.outputs]
 
     def _value(self, index: int) -> Value:
         value = self._binding.values[index]
@@ -157,11 +159,13 @@ class MatchResult:
 
     def region(self) -> Region:
         """What is matched, to be replaced."""
-        closed = True
+        closed, nodes = True, list[Node]()
         for op, node in zip(self._source.ops, self._binding.nodes, strict=True):
+            if node is not None:
+                nodes.append(node)
             if node is None or len(node.outputs) > len(op.outputs):
                 closed = False
-        nodes = sorted((node for node in self._binding.nodes if node is not None), key=by_order)  # rewrites may move nodes
+        nodes.sort(key=by_order)  # anew, as rewrites may move nodes
         return Region(self._binding.graph, self.inputs, self.outputs, nodes, closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:

@@ -115,7 +115,11 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
         if place is None:
             return None
         delivered.append((place, tensor.index))
-    entering = [_known(value, looks_into=looks_into) for value in region.inputs[: len(replacement.inputs)]]
+    inputs = region.inputs[: len(replacement.inputs)]
+    if looks_into:
+        entering = [_known(value) for value in inputs]
+    else:
+        entering = [None if value is None else value.type or _UNKNOWN for value in inputs]
     return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs]), len(region.nodes)
 
 
@@ -125,11 +129,11 @@ def _is_plain(given: object) -> bool:
     return type(given) in _PLAIN
 
 
-def _known(value: Value | None, *, looks_into: bool) -> Hashable:
-    """What may matter of a tensor that enters."""
+def _known(value: Value | None) -> Hashable:
+    """What may matter of a tensor that enters, into which an operator may look."""
     if value is None:
         return None
-    array = small_array(value) if looks_into else None
+    array = small_array(value)
     if array is None:
         return value.type or _UNKNOWN
     return value.type, array.dtype, array.shape, array.tobytes()

@@ -39,9 +39,6 @@ class Transaction:
         self.graph: Graph = region.graph
         self.replacement = replacement
         self.values: dict[_Key, Value] = {}
-        for tensor, value in zip(replacement.inputs, region.inputs, strict=False):
-            if value is not None:
-                self.values[tensor.producer, 0] = value
         self.taken: dict[_Key, int] = {}
         """Which replaced value a new tensor becomes, by its position."""
         self.new_types: dict[Value, ValueType | None] = {}
@@ -57,10 +54,7 @@ class Transaction:
         self._steps: list[Step] | None = None
         self.position: Node | None = None
         self.provenance = provenance(region.nodes)
-        self.generation = 1
-        for node in region.nodes:
-            if node.generation >= self.generation:
-                self.generation = node.generation + 1
+        self.generation = 1 + max([node.generation for node in region.nodes])
 
     def run(self) -> list[Node]:
         """Do it; returns the new nodes."""
@@ -68,33 +62,41 @@ class Transaction:
             last = self.region.last
             depth = f"{last.label} ({last.op}) is {self.generation} generations deep"
             raise PassError(f"rewrites feed each other without end: {depth}")
-        if self.kept or any(type(tensor.producer) is not EsNode for tensor in self.replacement.outputs):
-            self._old()  # what follows edits matched nodes
         self._make_room()
         plans, nodes = self.rewriter.plans, self.region.nodes
         key = None if self.kept else key_of(self.region, self.replacement)
         plan = None if key is None else plans.get(key)
-        if plan is not None and all(each.body is None or self.model.function(each.op) is each.body for each in plan):
+        if plan is not None and self._holds(plan):
             self._follow(plan)
         else:
             self._make_out()
             if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
                 plans[key] = [planned for _, planned in self.planned.values()]
+        if len(self.made) == len(nodes) and self._nothing_changed():
+            raise Refused("no change: the replacement equals what it replaces")
         self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
         return self.made
 
     def _make_out(self) -> None:
         """Build the replacement, comparing its types with what was there."""
+        if self.kept or any(type(tensor.producer) is not EsNode for tensor in self.replacement.outputs):
+            self._old()  # what follows edits matched nodes
+        for tensor, value in zip(self.replacement.inputs, self.region.inputs, strict=False):
+            if value is not None:
+                self.values[tensor.producer, 0] = value
         self._choose_outputs()
         for node in self.replacement.reachable():
             self._build(node)
         self._settle_outputs()
         if self.constants:
             self._drop_unread_constants()
-        if len(self.made) == len(self.region.nodes):
-            self.is_like_others = False
-            if self._nothing_changed():
-                raise Refused("no change: the replacement equals what it replaces")
+
+    def _holds(self, plan: Plan) -> bool:
+        """Whether the operators that a plan calls have the bodies that they had."""
+        for planned in plan:
+            if planned.body is not None and self.model.function(planned.op) is not planned.body:
+                return False
+        return True
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
@@ -108,8 +110,8 @@ class Transaction:
         """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
         last = behind = self.region.last
         self.position = last
-        if all(value.producer is last for value in self.region.outputs):
-            return  # whoever reads them stands behind it
+        if {value.producer for value in self.region.outputs} == {last}:
+            return  # whoever reads it stands behind it
         for reader in self.region.readers_before(last.order + 1):
             if reader in self.region.nodes:
                 raise Refused("cycle: the replacement would make one")
@@ -357,7 +359,7 @@ def _still_needed(region: Region) -> set[Node]:
     """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
     kept: set[Node] = set()
     inside, graph = set(region.nodes), region.graph
-    if region.closed and not any(value is not None and value.producer in inside for value in region.inputs):
+    if region.closed and inside.isdisjoint([None if value is None else value.producer for value in region.inputs]):
         return kept
     for node in reversed(region.nodes):
         for value in node.outputs:
