@@ -93,10 +93,7 @@ class Transaction:
 
     def _holds(self, plan: Plan) -> bool:
         """Whether the operators that a plan calls have the bodies that they had."""
-        for planned in plan:
-            if planned.body is not None and self.model.function(planned.op) is not planned.body:
-                return False
-        return True
+        return all(planned.body is None or self.model.function(planned.op) is planned.body for planned in plan)
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
