@@ -7,14 +7,14 @@ ends, and on nothing else in one compile.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
 
-from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
 from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
 from gehost.ir.graph import NodeTemplate, Value
 from gehost.ir.region import Region
@@ -29,9 +29,9 @@ _UNKNOWN: Final = "unknown"
 """The type of a tensor that is there, of which nothing is known; None is an absent one."""
 
 Key: TypeAlias = Hashable
-Read: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | EsTensor | None
-"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier planned node ``[0]``, a literal,
-a constant that others may read too, nothing."""
+Read: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | None
+"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier planned node ``[0]``, a constant,
+nothing."""
 
 
 @dataclass(slots=True)
@@ -79,6 +79,17 @@ Plan: TypeAlias = Sequence[PlannedNode]
 """The nodes of a replacement of which all outputs are made by them, with the types that were there."""
 
 
+def plan_of(planned: Iterable[PlannedNode]) -> Plan:
+    """A plan of nodes that were planned for one rewrite; its constants are its own, as an author may change his arrays."""
+    own: dict[int, np.ndarray[Any, Any]] = {}
+    plan = list(planned)
+    for node in plan:
+        for place, read in enumerate(node.reads):
+            if isinstance(read, np.ndarray):
+                node.reads[place] = own.setdefault(id(read), read.copy())
+    return plan
+
+
 def key_of(region: Region, replacement: EsGraph) -> Key | None:
     """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too much to be kept."""
     places: dict[object, int] = {}
@@ -105,7 +116,7 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
         for name, given in node.params.items():
             if not _is_plain(given):
                 return None
-            params.append((name, type(given).__name__, repr(given)))  # 1, 1.0 and True are equal, but not alike
+            params.append((name, repr(given)))  # 1, 1.0 and True are equal, but not alike
         looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
         nodes.append((node.ops, len(node.outputs), tuple(params), tuple(operands)))
         places[node] = len(places)
@@ -120,7 +131,7 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
         entering = [_known(value) for value in inputs]
     else:
         entering = [None if value is None else value.type or _UNKNOWN for value in inputs]
-    return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs]), len(region.nodes)
+    return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs])
 
 
 def _is_plain(given: object) -> bool:

@@ -19,7 +19,7 @@ from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
 from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.history import HISTORY
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
-from gehost.rewrite.plan import Plan, PlannedNode, Read, key_of
+from gehost.rewrite.plan import Plan, PlannedNode, Read, key_of, plan_of
 from gehost.rewrite.proof import Step, TypeProof, is_whole
 from gehost.rewrite.provenance import provenance
 
@@ -50,7 +50,8 @@ class Transaction:
         """Where each operator stands among ``made``, and how it is written."""
         self.is_like_others = not self.kept
         """Whether what was made out holds for every match that is alike, as ``key_of`` sees it."""
-        self.constants: list[Value] = []
+        self.constants: dict[int, Value] = {}
+        """By the identity of their arrays, which the replacement or the plan holds: one for all readers of one constant."""
         self._steps: list[Step] | None = None
         self.position: Node | None = None
         self.provenance = provenance(region.nodes)
@@ -71,7 +72,7 @@ class Transaction:
         else:
             self._make_out()
             if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
-                plans[key] = [planned for _, planned in self.planned.values()]
+                plans[key] = plan_of(planned for _, planned in self.planned.values())
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
@@ -148,10 +149,10 @@ class Transaction:
                 elif isinstance(read, tuple):
                     place, index = read
                     inputs.append(made[place].outputs[index])
-                elif isinstance(read, np.ndarray):
+                elif read is not None:
                     inputs.append(self._constant(read))
                 else:
-                    inputs.append(None if read is None else self._value(read))
+                    inputs.append(None)
             for value, known, place in zip(self._add(planned, inputs).outputs, planned.types, planned.replaces, strict=True):
                 if place is None and value is not None:
                     self.graph.set_type(value, known)
@@ -193,7 +194,8 @@ class Transaction:
         producer = operand.producer
         if isinstance(producer, EsInput):
             return producer.index
-        return (self.planned[producer][0], operand.index) if isinstance(producer, EsNode) else operand
+        assert isinstance(producer, EsNode)  # lowering makes arrays of constants
+        return self.planned[producer][0], operand.index
 
     def _add(self, planned: PlannedNode, inputs: Sequence[Value | None]) -> Node:
         """Put a new node into the graph; it takes over the replaced values that it is to make."""
@@ -272,10 +274,13 @@ class Transaction:
         return found
 
     def _constant(self, array: np.ndarray[Any, Any]) -> Value:
+        known = self.constants.get(id(array))
+        if known is not None:
+            return known
         if not self.graph.takes_constant(array.dtype):
             raise Refused(f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9")
-        made = self.graph.add_initializer(array, self.model.fresh_name(f"{self.rewriter.author.name}_Constant"))
-        self.constants.append(made)
+        name = self.model.fresh_name(f"{self.rewriter.author.name}_Constant")
+        made = self.constants[id(array)] = self.graph.add_initializer(array, name)
         return made
 
     def _value_type(self, value: Value) -> ValueType | None:
@@ -327,7 +332,7 @@ class Transaction:
 
     def _drop_unread_constants(self) -> None:
         """Take back constants that stand for a tensor which nobody read."""
-        for value in self.constants:
+        for value in self.constants.values():
             if value.readers:
                 continue
             self.is_like_others = False
