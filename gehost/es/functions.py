@@ -54,6 +54,12 @@ class OpFunction:
         """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
         self._known = [(op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None]
+        self._plain = range(0)
+        """How many inputs a call may give that says no more than these and wants one output."""
+        if len(self._known) == len(self.ops) == 1:
+            known = self._known[0][1]
+            if known.default_outputs == 1 and not known.variadic_outputs:
+                self._plain = range(known.min_inputs, known.max_inputs + 1)
 
     def __repr__(self) -> str:
         return f"es.{'|'.join(self.ops)}"
@@ -69,15 +75,7 @@ class OpFunction:
         Raises:
             PatternError: an input or parameter that no version of the operator has.
         """
-        known = self._known[0][1] if len(self._known) == len(self.ops) == 1 else None
-        if (
-            known is not None
-            and not params
-            and num_outputs is None
-            and known.default_outputs == 1
-            and not known.variadic_outputs
-            and known.min_inputs <= len(inputs) <= known.max_inputs
-        ):
+        if not params and num_outputs is None and len(inputs) in self._plain:
             return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, {})[0]
         call = _Call(list(inputs), params)
         count, names = 1, ()
@@ -152,7 +150,7 @@ class _Call:
 def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     for operand in operands:
         if isinstance(operand, EsTensor):
-            return operand.graph
+            return operand.producer.graph
         if isinstance(operand, list | tuple) and any(isinstance(element, EsTensor) for element in operand):
             given = type(operand).__name__
             raise PatternError(f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)")

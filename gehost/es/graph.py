@@ -241,9 +241,10 @@ class EsGraph:
         Raises:
             PatternError: there is one already.
         """
-        if producer.index in self._inputs:
-            raise PatternError(f"{producer.origin}: input {producer.index} of {self.name!r} exists already")
-        made = self._inputs[producer.index] = EsTensor(producer)
+        index = producer.index
+        if index in self._inputs:
+            raise PatternError(f"{producer.origin}: input {index} of {self.name!r} exists already")
+        made = self._inputs[index] = EsTensor(producer)
         self._in_order = None
         return made
 
