@@ -55,7 +55,7 @@ class OpFunction:
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
         self._known = [(op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None]
         self._plain = range(0)
-        """How many inputs a call may give that says no more than these and wants one output."""
+        """How many inputs a call may give that says no more than these and wants the one output."""
         if len(self._known) == len(self.ops) == 1:
             known = self._known[0][1]
             if known.default_outputs == 1 and not known.variadic_outputs:
@@ -75,7 +75,7 @@ class OpFunction:
         Raises:
             PatternError: an input or parameter that no version of the operator has.
         """
-        if not params and num_outputs is None and len(inputs) in self._plain:
+        if not params and num_outputs in (None, 1) and len(inputs) in self._plain:
             return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, {})[0]
         call = _Call(list(inputs), params)
         count, names = 1, ()
