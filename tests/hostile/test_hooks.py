@@ -376,7 +376,7 @@ PAST_THE_METHODS = {
     "a tensor renamed": "nodes[0].outputs[0].name = 'other'",
     "an operator changed": "nodes[0].proto.op_type = 'Abs'",
     "an input changed": "nodes[1].proto.input[0] = 'x'",
-    "inputs emptied": "nodes[1].inputs.clear()",
+    "inputs emptied": "nodes[1].inputs = ()",
     "values forgotten": "graph.values.clear()",
     "nodes forgotten": "graph.by_op.clear()",
 }
