@@ -21,10 +21,10 @@ from rich.table import Table
 from tests.benchmarks import tables
 from tests.benchmarks.commands import PEERS, CorpusModel, installed, measure_corpus, measure_external
 from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import FIGURES, OPTIMIZERS, QUICK_MODELS, QUICK_SIZES, SIZES
+from tests.benchmarks.figures import FIGURES, OPTIMIZERS, QUICK_MODELS, QUICK_SIZES, SIZES, STYLES_LARGEST
 from tests.benchmarks.processes import ROOT, Outcome, medians, run, run_task
 
-SECTIONS = ("graph", "memory", "optimizers", "corpus", "external")
+SECTIONS = ("graph", "memory", "styles", "optimizers", "corpus", "external")
 PACKAGES = ("onnx", "onnxruntime", "onnxscript", "onnx-ir", "onnxsim", "onnxslim", "onnxoptimizer", "numpy", "protobuf")
 _IMPORTED_AS = {"ort": "onnxruntime"}
 
@@ -51,11 +51,11 @@ _Tables = Iterator[tuple[Table, dict[str, Any]]]
 
 
 def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Tables:
-    if not {"graph", "memory", "optimizers"} & set(sections):
+    if not {"graph", "memory", "styles", "optimizers"} & set(sections):
         return
     graphs = bench.graphs(sections, sizes)
     measured = {"graphs": [{"kind": kind, "size": size, **asdict(graph)} for (kind, size), graph in graphs.items()]}
-    rows = [row for row in compared(graphs) if ("memory" if row.unit == "MiB" else "graph") in sections]
+    rows = compared(graphs, sections)
     if rows:
         yield tables.figures_table(rows), measured | {"figures": [asdict(row) for row in rows]}
     grown = growth(graphs)
@@ -94,14 +94,16 @@ class _Bench:
 
     def graphs(self, sections: Sequence[str], sizes: Sequence[int]) -> dict[tuple[str, int], Graph]:
         """Each kind of graph at each size, with the outcomes of the tasks that the sections want."""
-        chosen = [figure for figure in FIGURES if ("memory" if figure.memory else "graph") in sections]
+        chosen = [figure for figure in FIGURES if figure.section in sections]
         measured: dict[tuple[str, int], Graph] = {}
-        for kind in ("decoder", "siblings", "mirrored"):
+        for kind in ("decoder", "siblings", "mirrored", "styles"):
             tasks = dict.fromkeys(task for figure in chosen if figure.graph == kind for task in figure.tasks)
             if kind == "decoder" and "optimizers" in sections:
                 tasks |= dict.fromkeys(("gehost.compile", *OPTIMIZERS))
             wanted = [task for task in tasks if self._wants(task)]
             for size in sizes if wanted else ():
+                if kind == "styles" and size > STYLES_LARGEST:
+                    continue
                 model = self._generate(kind, size)
                 outcomes = medians(
                     wanted, lambda task, model=model, size=size, kind=kind: self._task(task, kind, size, model), self._repeat

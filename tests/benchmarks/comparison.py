@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +51,13 @@ class Row:
     met: bool | None = None
 
 
-def compared(graphs: Graphs) -> list[Row]:
-    """Each figure at each size that was measured."""
+def compared(graphs: Graphs, sections: Container[str]) -> list[Row]:
+    """Each figure of some sections at each size that was measured."""
     return [
         _row(figure, size, graph)
         for figure in FIGURES
         for (kind, size), graph in graphs.items()
-        if figure.graph == kind and figure.own in graph.tasks
+        if figure.section in sections and figure.graph == kind and figure.own in graph.tasks
     ]
 
 

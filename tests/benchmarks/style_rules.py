@@ -25,8 +25,6 @@ from gehost import (
 from gehost_drr import DrrRule, attr, drr
 from gehost_register_pass import MappedPattern, RegisteredPass, RegisterPass, native, op
 
-STYLES = ("ge", "drr", "traced")
-
 # -- x → Transpose p1 → Transpose p2   ==>   x → Transpose p1[p2] ------------------------------------------------------
 
 
@@ -243,7 +241,7 @@ class Styles:
     traced: RegisteredPass
 
     def spec(self, style: str) -> PassSpec:
-        """The rule as a pass, said in one of ``STYLES``."""
+        """The rule as a pass, said as ``ge``, ``drr`` or ``traced``."""
         if style == "ge":
             return PassSpec(self.traced.name, CustomPassStage.kAfterInferShape, __file__, "pattern", self.ge, trusted=True)
         return self.drr.spec() if style == "drr" else self.traced.spec()

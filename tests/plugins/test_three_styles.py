@@ -16,7 +16,8 @@ from gehost.pattern.build import build_source
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.rule import Kind
 from gehost.testing import assert_equal_numbers
-from tests.benchmarks.style_rules import RULES, STYLES
+from tests.benchmarks.figures import STYLED, STYLES
+from tests.benchmarks.style_rules import RULES
 
 from .drr.conftest import model_of
 
@@ -114,6 +115,10 @@ def compiled(rule: str, style: str, model: onnx.ModelProto) -> tuple[bytes, Pass
     host.passes.add(RULES[rule].spec(style))
     result, report = host.run(model)
     return result.SerializeToString(deterministic=True), report.passes[0]
+
+
+def test_what_is_measured_is_what_is_tested() -> None:
+    assert (set(STYLED), set(FIRES)) == (RULES.keys(), RULES.keys())
 
 
 @pytest.mark.parametrize("rule", RULES)
