@@ -49,6 +49,9 @@ class Tensor:
         """Its name by now: what an operator makes may be named later."""
         return self.graph.renamed.get(self.given_name, self.given_name)
 
+    def __repr__(self) -> str:
+        return f'tensor "{self.name}"'
+
     def Assign(self, source: Tensor) -> None:
         """Give what an operator makes this name; in a result, also forward a tensor under it."""
         self.graph.bind(self.name, source)
@@ -149,9 +152,11 @@ class PatternGraph:
         """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.
 
         Raises:
-            PatternError: it is of another pattern, has a name already, or the name is another's.
+            PatternError: it is none, is of another pattern, has a name already, or the name is another's.
         """
         origin = es.author_origin(HERE)
+        if not isinstance(source, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
+            raise PatternError(f'{origin}: "{name}" must be a tensor that an operator makes, got {source!r}')
         if source.graph is not self:
             raise PatternError(f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of another pattern')
         old = source.name

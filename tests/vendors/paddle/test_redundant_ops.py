@@ -222,6 +222,12 @@ def test_what_is_not_one_number_of_a_known_shape_stays(paddle: Paddle, text: str
     paddle.refuses(paddle.model(text), PASS, reason)
 
 
+def test_a_target_that_is_no_list_stays(paddle: Paddle) -> None:
+    """Expand takes a scalar for a list of one size, ConstantOfShape does not."""
+    text = "() => (float[?] y) <float one = {2.5}, int64 s = {3}> { y = Expand(one, s) }"
+    paddle.refuses(paddle.model(text), PASS, "target")
+
+
 def test_an_expanded_text_stays(paddle: Paddle) -> None:
     text = """() => (string[3] y) <string one = {"a"}, int64[1] s = {3}> { y = Expand(one, s) }"""
     paddle.refuses(paddle.model(text), PASS, "dtype")
