@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gehost_register_pass
-from gehost.testing import assert_fuses, assert_refuses, parse
+from gehost.testing import assert_fuses, assert_refuses, check_pass, parse
 
 PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
 PASS = "simplify_inference"
@@ -99,3 +99,7 @@ def test_a_mask_that_nobody_reads_goes_too(alone) -> None:
 )
 def test_near_misses(alone, changed: dict[str, Any], reason: str | None) -> None:
     assert_refuses(model(**changed), PASS, reason, **alone)
+
+
+def test_instances_and_changes_of_the_pattern_keep_their_numbers(alone) -> None:
+    check_pass(PASS, **alone)
