@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 
-from gehost import Value
+from gehost import DataType, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class TensorAttr:
-    """What is known of a matched tensor: its ``shape``, its ``dtype`` (numpy's name), or its ``value``, flat, if constant."""
+    """What is known of a matched tensor: one of ``TENSOR_ATTRIBUTES``; ``dtype`` is numpy's name, ``value`` flat."""
 
     tensor: Ref
     name: str
@@ -95,7 +96,10 @@ class Condition:
     right: Expression
 
 
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
+DTYPES: Final = {dtype.numpy.name: dtype for dtype in DataType if dtype}
+"""Element types by numpy's names."""
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -103,7 +107,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda left, right: left // right,
     "%": operator.mod,
 }
-RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -121,6 +125,35 @@ class DimName(str):
     """The name of a dimension: equal to itself, and nothing else is known of it."""
 
     __slots__ = ()
+
+
+class DtypeName(str):
+    """An element type by numpy's name; where ONNX has a number for it (``Cast``'s ``to``), equal to that."""
+
+    __slots__ = ()
+
+
+class Stored(float):
+    """A number as a model holds it, exactly; a number of Python's is rounded as it was before they are compared.
+
+    0.1 as float32 is 0.10000000149; what is computed from it is an ordinary number.
+    """
+
+    __slots__ = ("_dtype",)
+
+    def __new__(cls, value: float, dtype: Any) -> Self:
+        made = super().__new__(cls, value)
+        made._dtype = np.dtype(dtype)
+        return made
+
+    def rounded(self, other: float) -> float:
+        """Another number in the same element type, unless it is too large for it."""
+        try:
+            with np.errstate(all="ignore"):
+                found = float(np.asarray(float(other)).astype(self._dtype))
+        except OverflowError:
+            return other
+        return other if math.isinf(found) else found
 
 
 class Matched(Protocol):
@@ -155,7 +188,23 @@ def evaluate(expression: Expression, matched: Matched) -> Any:
         case Listed(items):
             return [evaluate(item, matched) for item in items]
         case Native(_, arguments, function):
-            return function(*[_known(evaluate(argument, matched)) for argument in arguments])
+            result = function(*[known(evaluate(argument, matched)) for argument in arguments])
+            if result is None:
+                raise Unknown(f"{function.__name__} returned None")
+            return result
+
+
+def known(value: Any) -> Any:
+    """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
+
+    Raises:
+        Unknown: sizes that are not known, in a list too.
+    """
+    if value is None:
+        raise Unknown("a size is not known")
+    if isinstance(value, DimName):
+        raise Unknown(f"the size {value} is not known")
+    return [known(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 def holds(condition: Condition, left: Any, right: Any) -> bool:
@@ -168,47 +217,66 @@ def holds(condition: Condition, left: Any, right: Any) -> bool:
         return _equal(left, right) is (condition.relation == "==")
     if isinstance(left, DimName) and left == right:
         return condition.relation in ("<=", ">=")
-    return RELATIONS[condition.relation](_number(left), _number(right))
-
-
-def _known(value: Any) -> Any:
-    """A value of which everything is known: what authors' functions are given."""
-    entries = cast("list[Any]", value) if isinstance(value, list) else [value]
-    for entry in entries:
-        if entry is None or isinstance(entry, DimName):
-            raise Unknown("a size is not known" if entry is None else f"the size {entry} is not known")
-    return cast("Any", value)
+    return RELATIONS[condition.relation](*_alike(_number(left), _number(right)))
 
 
 def _equal(left: Any, right: Any) -> bool:
     if _is_list(left) or _is_list(right):
-        left, right = _as_list(left), _as_list(right)
-        if len(left) != len(right):
-            return False
-        unknown: Unknown | None = None
-        for one, other in zip(left, right, strict=True):
-            try:
-                if not _equal(one, other):
-                    return False
-            except Unknown as reason:
-                unknown = unknown or reason
-        if unknown is not None:
-            raise unknown
-        return True
+        return _equal_lists(_as_list(left), _as_list(right))
     if left is None or right is None:
         raise Unknown("a size is not known")
     if isinstance(left, DimName) or isinstance(right, DimName):
         if type(left) is type(right) and left == right:
             return True
         raise Unknown(f"whether {left} is {right} is not known")
+    if isinstance(left, DtypeName) or isinstance(right, DtypeName):
+        left, right = (DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right))
+    left, right = _alike(left, right)
     return bool(left == right)
+
+
+def _equal_lists(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    arrays = [cast("Any", side) for side in (left, right) if isinstance(side, np.ndarray)]
+    if len(arrays) == 2 and arrays[0].dtype == arrays[1].dtype:
+        return np.array_equal(*arrays)
+    unknown: Unknown | None = None
+    for one, other in zip(left, right, strict=True):
+        try:
+            if not _equal(one, other):
+                return False
+        except Unknown as reason:
+            unknown = unknown or reason
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both as a model would hold them."""
+    left, right = _python(left), _python(right)
+    if isinstance(left, Stored) and type(right) in (int, float):
+        return left, left.rounded(right)
+    if isinstance(right, Stored) and type(left) in (int, float):
+        return right.rounded(left), right
+    return left, right
+
+
+def _python(value: Any) -> Any:
+    """An element of a constant as Python's number."""
+    if not isinstance(value, np.generic):
+        return value
+    stored = cast("Any", value)
+    found = stored.item()
+    return Stored(found, stored.dtype) if type(found) is float else found
 
 
 def _tensor_attribute(value: Value, name: str) -> Any:
     if name == "dtype":
         if not value.dtype:
             raise Unknown(f'the dtype of "{value.name}" is not known')
-        return value.dtype.numpy.name
+        return DtypeName(value.dtype.numpy.name)
     if name == "value":
         array = value.array
         if array is None:
@@ -223,8 +291,7 @@ def _item(of: Any, index: int) -> Any:
     listed = _as_list(of)
     if not -len(listed) <= index < len(listed):
         raise Unknown(f"there is no element {index} among {len(listed)}")
-    found = listed[index]
-    return cast("Any", found.item()) if isinstance(found, np.generic) else found
+    return _python(listed[index])
 
 
 def _is_list(value: Any) -> bool:
@@ -238,13 +305,10 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def _number(value: Any) -> Any:
-    if value is None:
-        raise Unknown("a size is not known")
-    if isinstance(value, DimName):
-        raise Unknown(f"the size {value} is not known")
-    if not isinstance(value, int | float | np.number):
-        raise Unknown(f"{value!r} is no number")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    number = _python(known(value))
+    if not isinstance(number, int | float):
+        raise Unknown(f"{number!r} is no number")
+    return number
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, cast
+
+import numpy as np
 
 from gehost import (
     DataType,
@@ -18,10 +20,12 @@ from gehost import (
     es,
 )
 
-from .expressions import Condition, Constant, Expression, OpAttr, Ref, Unknown, evaluate, holds
+from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, evaluate, holds, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
+
+_MOST_SHOWN: Final = 8
 
 
 class TracedPass(PatternFusionPass):
@@ -90,7 +94,7 @@ class LoweredPair:
         for asked, text in self._asked:
             try:
                 if not isinstance(asked, Condition):
-                    evaluate(asked, matched)
+                    known(evaluate(asked, matched))
                     continue
                 left, right = evaluate(asked.left, matched), evaluate(asked.right, matched)
                 if not holds(asked, left, right):
@@ -136,7 +140,7 @@ class _Matched:
         found = self._match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
-        return found
+        return _stored(found)
 
 
 def _variable(op: int, name: str) -> str:
@@ -196,8 +200,25 @@ def _stand_in(expression: Expression) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return list(map(_plain, value)) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    """A value as operators take it: lists, and ONNX's number of an element type."""
+    if isinstance(value, list | tuple):
+        return list(map(_plain, cast("Sequence[Any]", value)))
+    return int(DTYPES[value]) if isinstance(value, DtypeName) else value
+
+
+def _stored(attribute: Any) -> Any:
+    """ONNX keeps floats among attributes as float32."""
+    if isinstance(attribute, list):
+        return list(map(_stored, cast("list[Any]", attribute)))
+    return Stored(attribute, np.float32) if type(attribute) is float else attribute
 
 
 def _shown(value: Any) -> str:
-    return "?" if value is None else str(_plain(value))
+    """A value in a reason, on one line."""
+    if value is None:
+        return "?"
+    if not isinstance(value, list | tuple | np.ndarray):
+        return str(value)
+    listed = cast("Sequence[Any]", value)
+    more = [f"… {len(listed)} in all"] if len(listed) > _MOST_SHOWN else []
+    return f"[{', '.join([*map(_shown, listed[:_MOST_SHOWN]), *more])}]"

@@ -37,7 +37,7 @@ def author_code(where: es.Origin) -> Generator[None]:
         yield
     except GehostError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where.path]
         at = es.Origin(where.path, lines[-1] or where.line) if lines else where
         told = " ".join(str(error).split())
@@ -59,6 +59,11 @@ class Scope:
     ops: list[OpDesc] = field(default_factory=list["OpDesc"])
     conditions: list[Condition] = field(default_factory=list[Condition])
     pattern: Scope | None = None
+
+    @property
+    def matched(self) -> Scope:
+        """The pattern function's: what is computed from a match is so in its numbers."""
+        return self.pattern or self
 
 
 tracing: ContextVar[Scope | None] = ContextVar("gehost_register_pass_tracing", default=None)

@@ -112,6 +112,83 @@ def refused(run, monkeypatch):
     return of
 
 
+LEAKY = (
+    '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) {{ t = LeakyRelu<alpha = {}>(x) y = Mul(t, c) }}'
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(
+    ("name", "passes"), [("EQ", True), ("NE", False), ("LT", False), ("LE", True), ("GT", False), ("GE", True)]
+)
+def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: bool, dtype: Any) -> None:
+    """Attributes are float32, and 0.1 as float32 is 0.10000000149."""
+
+    def pattern(x, c):
+        leaky = op.LeakyRelu(x)
+        getattr(leaky.Attr("alpha"), name)(0.1)
+        getattr(c.Attr("value")[0], name)(0.1)
+        getattr(c.Attr("value")[0] * 1, name)(c.Attr("value")[0])
+        return op.Mul(leaky, c)
+
+    kind = {np.float32: "float", np.float16: "float16", np.float64: "double"}[dtype]
+    before = parse(LEAKY.format(0.1).replace("float[", f"{kind}["), {"c": np.array([0.1], dtype)})
+    assert run(before, (pattern, lambda x, c: op.Mul(c, op.Abs(x))))[1].replaced == passes
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(0.1 + 1e-9, 0.1), (np.inf, 1e300)])
+def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: float, asked: float) -> None:
+    def pattern(x, c):
+        c.Attr("value").EQ([asked])
+        return op.Mul(op.LeakyRelu(x), c)
+
+    before = parse(LEAKY.format(0.5).replace("float[", "double["), {"c": np.array([stored])})
+    assert run(before, (pattern, lambda x, c: op.Abs(x)))[1].replaced == 0
+
+
+CAST = '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float16[2] y) { t = Abs(x) y = Cast<to = 10>(t) }'
+
+
+@pytest.mark.parametrize("of", ["attribute", "tensor"])
+@pytest.mark.parametrize("other", [DataType.FLOAT16, 10])
+def test_an_element_type_is_the_number_that_onnx_has_for_it(run, of: str, other: int) -> None:
+    def where(name: str, wanted: int):
+        def pattern(x):
+            cast = op.Cast(op.Abs(x))
+            getattr(cast.Attr("to") if of == "attribute" else cast.Output().dtype, name)(wanted)
+            return cast
+
+        return pattern, lambda x: op.Abs(op.Cast(x, to=DataType.FLOAT16))
+
+    found = [run(CAST, where(*asked))[1].replaced for asked in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))]
+    assert found == [1, 0, 0, 1]
+
+
+def test_an_attribute_is_compared_with_the_dtype_of_a_tensor(run) -> None:
+    def where(name: str):
+        def pattern(x):
+            cast = op.Cast(op.Abs(x))
+            getattr(cast.Attr("to"), name)(x.dtype)
+            return cast
+
+        return pattern, lambda x: op.Abs(op.Cast(x, to=10))
+
+    assert [run(CAST, where(name))[1].rejected for name in ("EQ", "NE")] == [{"condition": 1}, {}]
+
+
+@pytest.mark.parametrize("number", [np.int64(6), np.float32(6)])
+def test_numbers_of_numpy_on_either_side(run, number: Any) -> None:
+    for condition in (lambda x, _: number == x.shape[0], lambda x, _: number * x.shape[0] == 36):
+        assert run(model(), where(condition))[1].replaced == 1
+    assert run(model(), where(lambda x, _: np.array([6, 4]) == x.shape))[1].replaced == 1
+
+
+def test_a_reason_stays_on_one_line(refused) -> None:
+    before = parse(MODEL.format(x="200", y="200", z="200"), {"y": np.arange(200, dtype=np.float32)})
+    (reason,) = refused(before, where(lambda x, y: y.Attr("value").EQ([1])))
+    assert reason.endswith("does not hold: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 200 in all] == [1]")
+
+
 NAMED = {"x": "N, M", "y": "N, M"}
 
 
@@ -144,6 +221,7 @@ def test_names_of_sizes_are_equal_to_themselves_and_nothing_else_is_known(run, c
         lambda x, y: shape(x).EQ(shape(y)),
         lambda x, y: shape(x)[0] > 0,
         lambda x, y: native(bool)(shape(x)[0]).Holds(),
+        lambda x, y: native(lambda shapes: True)([[shape(x)]]).Holds(),
     ],
 )
 def test_an_unknown_size_satisfies_nothing(run, condition: Any) -> None:
