@@ -167,7 +167,11 @@ class Field(Expression):
 
 
 def _shape(value: Value) -> tuple[Any, ...] | None:
-    return None if value.shape is None else tuple(Symbol(dim) if isinstance(dim, str) else dim for dim in value.shape)
+    return None if value.shape is None else tuple(map(_size, value.shape))
+
+
+def _size(dim: Any) -> Any:
+    return Symbol(dim) if isinstance(dim, str) else dim
 
 
 FIELDS: MappingProxyType[str, Callable[[Value], Any]] = MappingProxyType(
@@ -198,10 +202,16 @@ class Item(Expression):
         return f"{self.of}[{self.index}]"
 
     def evaluate(self, match: Matched) -> Any:
-        found, index = self.of.evaluate(match), self.index.evaluate(match)
-        if found is None or not isinstance(index, int) or not -len(found) <= index < len(found):
-            return None
-        return found[index]
+        of, index = self.of, self.index.evaluate(match)
+        if isinstance(of, Field) and of.field == "shape":  # one size; the others need no symbols
+            return _size(_entry(match.value(of.tensor).shape, index))
+        return _entry(of.evaluate(match), index)
+
+
+def _entry(found: Any, index: Any) -> Any:
+    if found is None or not isinstance(index, int) or not -len(found) <= index < len(found):
+        return None
+    return found[index]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gehost import PatternError, es
@@ -65,7 +66,7 @@ class Tensor:
 Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Application:
     """An operator with what it reads and makes; an input that is neither tensor, constant nor None is a literal."""
 
@@ -81,6 +82,11 @@ class Application:
         read = ", ".join(given.name if isinstance(given, Tensor) else _text(given) for given in self.inputs)
         attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
         return f"{', '.join(self.outputs)} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}"
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Builds it."""
+        return es.AnyOf(*self.ops)
 
     @property
     def reads(self) -> list[str]:

@@ -26,7 +26,7 @@ def is_known(value: Any) -> bool:
 
 
 def all_of(answers: Iterable[bool | None]) -> bool | None:
-    listed = list(answers)
+    listed = answers if isinstance(answers, tuple) else list(answers)
     return False if False in listed else None if None in listed else True
 
 
@@ -36,6 +36,8 @@ def any_of(answers: Iterable[bool | None]) -> bool | None:
 
 
 def equal(left: Any, right: Any) -> bool | None:
+    if type(left) is type(right) and isinstance(left, int):  # most are two sizes, ranks or dtypes
+        return left == right
     left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
     if left is None or right is None:
         return None

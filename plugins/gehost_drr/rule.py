@@ -60,6 +60,10 @@ class DrrRule:
         values = (value for each in self.result.applications for value in each.attributes.values())
         return tuple(value for value in values if isinstance(value, Expression) and not isinstance(value, Variable))
 
+    @cached_property
+    def _in_order(self) -> Sequence[Application]:
+        return self.result.in_order()
+
     @classmethod
     def defined(cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any) -> DrrRule:
         """The rule that an author wrote into ``context``.
@@ -138,9 +142,10 @@ class DrrRule:
 
     def replacement(self, matched: MatchContext) -> EsGraph:
         """What stands in place of a match."""
-        builder = EsGraphBuilder(self.name)
-        made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
-        for application in self.result.in_order():
+        with es.written_at(self.origin):
+            builder = EsGraphBuilder(self.name)
+            made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
+        for application in self._in_order:
             params = {name: _value(value, matched) for name, value in application.attributes.items()}
             _apply(application, builder, made, params, lambda const: const.compute(matched))
         for target, (tensor, _) in self.result.forwards.items():
@@ -256,8 +261,7 @@ def _apply(
                 operands.append(value if bare else builder.CreateConst(value))
             else:
                 operands.append(None if isinstance(given, NoneTensor) else given)
-        function = es.AnyOf(*application.ops)
-        returned = function(*operands, num_outputs=len(application.outputs), **params)
+        returned = application.function(*operands, num_outputs=len(application.outputs), **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
     made.update({name: tensor for name, tensor in zip(application.outputs, tensors, strict=True) if name})
     return tensors

@@ -166,32 +166,46 @@ class Matched(Protocol):
         ...
 
 
-def evaluate(expression: Expression, matched: Matched) -> Any:
-    """The value of an expression at a match.
+Evaluator: TypeAlias = Callable[[Matched], Any]
+"""Gives the value of an expression at a match; raises ``Unknown`` where it depends on what is not known."""
 
-    Raises:
-        Unknown: it depends on what is not known.
-    """
+
+def evaluator(expression: Expression) -> Evaluator:
+    """What computes an expression; it is made once, and called for each match."""
     match expression:
         case Constant(value):
-            return value
+            return lambda _: value
         case TensorAttr(tensor, name):
-            return _tensor_attribute(matched.tensor(tensor), name)
+            read = _READ[name]
+            return lambda matched: read(matched.tensor(tensor))
         case OpAttr(op, name):
-            return matched.attribute(op, name)
+            return lambda matched: matched.attribute(op, name)
+        case Item(TensorAttr(tensor, "shape"), index):  # one size; the others need no names
+            return lambda matched: _size(_item(_dims(matched.tensor(tensor)), index))
         case Item(of, index):
-            return _item(evaluate(of, matched), index)
+            listed = evaluator(of)
+            return lambda matched: _item(listed(matched), index)
+        case Size(TensorAttr(tensor, "shape")):
+            return lambda matched: len(_dims(matched.tensor(tensor)))
         case Size(of):
-            return len(_as_list(evaluate(of, matched)))
+            listed = evaluator(of)
+            return lambda matched: len(_as_list(listed(matched)))
         case Binary(sign, left, right):
-            return _arithmetic(sign, evaluate(left, matched), evaluate(right, matched))
+            one, other = evaluator(left), evaluator(right)
+            return lambda matched: _arithmetic(sign, one(matched), other(matched))
         case Listed(items):
-            return [evaluate(item, matched) for item in items]
+            entries = [evaluator(item) for item in items]
+            return lambda matched: [entry(matched) for entry in entries]
         case Native(_, arguments, function):
-            result = function(*[known(evaluate(argument, matched)) for argument in arguments])
-            if result is None:
-                raise Unknown(f"{function.__name__} returned None")
-            return result
+            given = [evaluator(argument) for argument in arguments]
+            return lambda matched: _called(function, [known(argument(matched)) for argument in given])
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    result = function(*arguments)
+    if result is None:
+        raise Unknown(f"{function.__name__} returned None")
+    return result
 
 
 def known(value: Any) -> Any:
@@ -200,6 +214,8 @@ def known(value: Any) -> Any:
     Raises:
         Unknown: sizes that are not known, in a list too.
     """
+    if type(value) is int:
+        return value
     if value is None:
         raise Unknown("a size is not known")
     if isinstance(value, DimName):
@@ -221,6 +237,8 @@ def holds(condition: Condition, left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
+    if type(left) is type(right) and type(left) in (int, DtypeName):  # most are two sizes, ranks or dtypes
+        return left == right
     if _is_list(left) or _is_list(right):
         return _equal_lists(_as_list(left), _as_list(right))
     if left is None or right is None:
@@ -272,19 +290,37 @@ def _python(value: Any) -> Any:
     return Stored(found, stored.dtype) if type(found) is float else found
 
 
-def _tensor_attribute(value: Value, name: str) -> Any:
-    if name == "dtype":
-        if not value.dtype:
-            raise Unknown(f'the dtype of "{value.name}" is not known')
-        return DtypeName(value.dtype.numpy.name)
-    if name == "value":
-        array = value.array
-        if array is None:
-            raise Unknown(f'"{value.name}" is no constant')
-        return array.reshape(-1)
-    if value.shape is None:
+def _dtype(value: Value) -> DtypeName:
+    dtype = value.dtype
+    if not dtype:
+        raise Unknown(f'the dtype of "{value.name}" is not known')
+    return _DTYPE_NAMES[dtype]
+
+
+def _dims(value: Value) -> tuple[Any, ...]:
+    shape = value.shape
+    if shape is None:
         raise Unknown(f'the rank of "{value.name}" is not known')
-    return [DimName(dim) if isinstance(dim, str) else dim for dim in value.shape]
+    return shape
+
+
+def _size(dim: Any) -> Any:
+    return DimName(dim) if isinstance(dim, str) else dim
+
+
+def _shape(value: Value) -> list[Any]:
+    return [_size(dim) for dim in _dims(value)]
+
+
+def _elements(value: Value) -> Any:
+    array = value.array
+    if array is None:
+        raise Unknown(f'"{value.name}" is no constant')
+    return array.reshape(-1)
+
+
+_DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
+_READ: Final[dict[str, Callable[[Value], Any]]] = {"shape": _shape, "dtype": _dtype, "value": _elements}
 
 
 def _item(of: Any, index: int) -> Any:

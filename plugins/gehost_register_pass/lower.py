@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from gehost import (
     es,
 )
 
-from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, evaluate, holds, known
+from .expressions import DTYPES, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, evaluator, holds, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
@@ -48,6 +49,8 @@ class TracedPass(PatternFusionPass):
         return self._pair_of(match).replacement(match)
 
     def _pair_of(self, match: MatchResult) -> LoweredPair:
+        if len(self._pairs) == 1:
+            return self._pairs[0]
         return next(pair for pair in self._pairs if match.has(pair.pattern.graph.nodes[0]))
 
 
@@ -57,19 +60,21 @@ class LoweredPair:
     def __init__(self, name: str, pair: Pair) -> None:
         self._name = name
         self._pair = pair
-        self._names = Names(pair)
-        self._asked = [
-            *[(condition, text_of(condition, self._names)) for condition in pair.conditions],
-            *[(value, text_of(value, self._names)) for op in pair.replace.ops for value in _computed(op)],
+        names = Names(pair)
+        self._conditions = [
+            (condition, evaluator(condition.left), evaluator(condition.right), text_of(condition, names))
+            for condition in pair.conditions
         ]
+        self._computed = [(evaluator(value), text_of(value, names)) for op in pair.replace.ops for value in _computed(op)]
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-            made = self._made = _build(pair.pattern, inputs, _stand_in)
+            made = self._made = _build(_steps(pair.pattern, _stood_in), inputs, None)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
         self._constrain()
-        self._replaced(_stand_in)  # proves operators, inputs and names of attributes
+        self._steps = _steps(pair.replace, _computing)
+        self._replaced(_steps(pair.replace, _stood_in), None)  # proves operators, inputs and names of attributes
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
@@ -87,48 +92,49 @@ class LoweredPair:
 
     def problem(self, match: MatchResult) -> str:
         """Why a match is refused, "" when it is not."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        for given, value in zip(self._pair.inputs, match.inputs, strict=True):
+        matched = _Matched(match, self._pair)
+        for given, value in zip(self._pair.inputs, matched.inputs, strict=True):
             if given.constant and not value.is_constant:
                 return f'weight: {given.name} is "{value.name}", which is no constant'
-        for asked, text in self._asked:
+        for condition, one, other, text in self._conditions:
             try:
-                if not isinstance(asked, Condition):
-                    known(evaluate(asked, matched))
-                    continue
-                left, right = evaluate(asked.left, matched), evaluate(asked.right, matched)
-                if not holds(asked, left, right):
-                    return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
+                left, right = one(matched), other(matched)
+                if not holds(condition, left, right):
+                    return f"condition: {text} does not hold: {_shown(left)} {condition.relation} {_shown(right)}"
+            except Unknown as reason:
+                return f"unknown: {text}: {reason}"
+        for value_of, text in self._computed:
+            try:
+                known(value_of(matched))
             except Unknown as reason:
                 return f"unknown: {text}: {reason}"
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
         """The graph of the replace function, its attributes computed from a match that has no problem."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        return self._replaced(lambda expression: _plain(evaluate(expression, matched)))
+        return self._replaced(self._steps, _Matched(match, self._pair))
 
-    def _replaced(self, value_of: Callable[[Expression], Any]) -> EsGraph:
+    def _replaced(self, steps: Sequence[_Step], matched: _Matched | None) -> EsGraph:
         program = self._pair.replace
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
             inputs = builder.CreateInputs(len(self._pair.inputs))
-            made = _build(program, inputs, value_of)
+            made = _build(steps, inputs, matched)
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
 class _Matched:
     """What a match bound, by the numbers of the pair."""
 
-    def __init__(self, match: MatchResult, pair: Pair, graph: EsGraph) -> None:
+    def __init__(self, match: MatchResult, pair: Pair) -> None:
         self._match = match
         self._pair = pair
-        self._graph = graph
+        self.inputs = match.inputs
 
     def tensor(self, ref: Ref) -> Value:
         if ref.op is None:
-            return self._match.inputs[ref.index]
-        node = self._match.GetMatchedNode(self._graph.nodes[ref.op])
+            return self.inputs[ref.index]
+        node = self._match.GetMatchedNode(ref.op)
         value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
         if value is None:
             raise Unknown(f"{node.op} has no output {ref.index} here")
@@ -158,29 +164,54 @@ def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
     return builder.CreateInput(index, given.name, dtype, given.shape)
 
 
-def _build(
-    program: Program,
-    inputs: Sequence[EsTensor],
-    value_of: Callable[[Expression], Any],
-) -> list[tuple[EsTensor, ...]]:
-    """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
+_Given: TypeAlias = Ref | Callable[[Any], Any] | None
+"""An operand or attribute of an operator: a tensor, what computes a value, or nothing."""
 
-    ``value_of`` computes attributes, and operands that are no tensors.
-    """
-    made: list[tuple[EsTensor, ...]] = []
 
-    def operand(given: Operand) -> Any:
-        if given is None:
-            return None
-        return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An operator of a program, ready to be built as often as there are matches."""
 
+    function: Callable[..., Any]
+    inputs: list[_Given]
+    named: list[tuple[str, _Given]]
+    attributes: list[tuple[str, _Given]]
+    outputs: int | None
+    origin: es.Origin
+
+
+def _steps(program: Program, value_of: Callable[[Expression], Callable[[Any], Any]]) -> list[_Step]:
+    """A program's operators; ``value_of`` gives what computes attributes, and operands that are no tensors."""
+
+    def operand(given: Operand) -> _Given:
+        return given if given is None or isinstance(given, Ref) else value_of(given)
+
+    steps: list[_Step] = []
     for op in program.ops:
         with es.written_at(op.origin):
-            operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
-            if named and "::" in op.type:
-                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
-            attributes = {name: value_of(value) for name, value in op.attributes}
-            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
+            if op.named and "::" in op.type:
+                listed = ", ".join(name for name, _ in op.named)
+                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {listed} by position")
+            operands, named = [operand(given) for given in op.inputs], [(name, operand(given)) for name, given in op.named]
+            attributes: list[tuple[str, _Given]] = [(name, value_of(value)) for name, value in op.attributes]
+            steps.append(_Step(es.op(op.type), operands, named, attributes, op.outputs, op.origin))
+    return steps
+
+
+def _build(steps: Sequence[_Step], inputs: Sequence[EsTensor], matched: _Matched | None) -> list[tuple[EsTensor, ...]]:
+    """Add operators to the graph of ``inputs``; returns the outputs of each."""
+    made: list[tuple[EsTensor, ...]] = []
+
+    def operand(given: _Given) -> Any:
+        if isinstance(given, Ref):
+            return _tensor(given, inputs, made)
+        return None if given is None else given(matched)
+
+    for step in steps:
+        with es.written_at(step.origin):
+            operands, named = [operand(given) for given in step.inputs], {name: operand(given) for name, given in step.named}
+            attributes = {name: operand(given) for name, given in step.attributes}
+            result: Any = step.function(*operands, num_outputs=step.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 
@@ -197,6 +228,15 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
 def _stand_in(expression: Expression) -> Any:
     """A constant's value, and None for what only a match can compute."""
     return _plain(expression.value) if isinstance(expression, Constant) else None
+
+
+def _stood_in(expression: Expression) -> Callable[[Any], Any]:
+    return lambda _: _stand_in(expression)
+
+
+def _computing(expression: Expression) -> Callable[[Any], Any]:
+    value_of = evaluator(expression)
+    return lambda matched: _plain(value_of(matched))
 
 
 def _plain(value: Any) -> Any:
