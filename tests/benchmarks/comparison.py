@@ -49,6 +49,8 @@ class Row:
     """gehost's cost in the peer's; only where both did all that was wanted."""
     goal: str = ""
     met: bool | None = None
+    is_style: bool = False
+    """It compares styles of one rule, and no tools."""
 
 
 def compared(graphs: Graphs, sections: Container[str]) -> list[Row]:
@@ -63,7 +65,15 @@ def compared(graphs: Graphs, sections: Container[str]) -> list[Row]:
 
 def _row(figure: Figure, size: int, graph: Graph) -> Row:
     own, other = _side(figure, [figure.own], graph), _side(figure, figure.peers, graph)
-    row = Row(figure.title, size, "MiB" if figure.memory else "µs/node", own, " + ".join(figure.peers), other)
+    row = Row(
+        figure.title,
+        size,
+        "MiB" if figure.memory else "µs/node",
+        own,
+        " + ".join(figure.peers),
+        other,
+        is_style=figure.section == "styles",
+    )
     goal = figure.goal if figure.goal is not None and figure.goal.size == size else None
     row.goal = str(goal or "")
     if own.cost is not None and other.cost and not (own.problem or other.problem):

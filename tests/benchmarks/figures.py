@@ -56,7 +56,8 @@ _THREE = ("matmul_add", "layer_norm", "gelu")
 _FLOOR = ("onnx.load", "onnx.infer", "onnx.save")
 _FIVE = Goal(5, faster=True)
 _IDLE = Goal(50, faster=True)
-_EQUAL = Goal(1.1)
+EQUAL = Goal(1.15)
+"""Of a rule's cost in another style to that of GE's class; two runs of one task differ by as much."""
 
 FIGURES = (
     Figure("load + index", "gehost.load", ("onnx.load",), Goal(3)),
@@ -87,9 +88,9 @@ FIGURES = (
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnx.load",), Goal(3), sites=_THREE, memory=True),
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE, memory=True),
     Figure("memory: whole compile", "gehost.compile", ("onnx.load",), Goal(5), sites=_THREE, memory=True),
-    *(Figure(f"{rule}, GE class", f"gehost.{rule}.ge", graph="styles", sites=(rule,)) for rule in STYLED),
+    *(Figure(f"{rule}, ge", f"gehost.{rule}.ge", graph="styles", sites=(rule,)) for rule in STYLED),
     *(
-        Figure(f"{rule}, {style}", f"gehost.{rule}.{style}", (f"gehost.{rule}.ge",), _EQUAL, "styles", (rule,))
+        Figure(f"{rule}, {style}", f"gehost.{rule}.{style}", (f"gehost.{rule}.ge",), EQUAL, "styles", (rule,))
         for rule in STYLED
         for style in STYLES[1:]
     ),

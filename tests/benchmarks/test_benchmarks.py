@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from tests.benchmarks.gehost_tasks import TASKS
 from tests.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
 from tests.benchmarks.near_misses import chains
 from tests.benchmarks.processes import Outcome, medians, run
+from tests.benchmarks.style_models import EXPORTS, agreement
+from tests.benchmarks.style_rules import RULES
 
 NODES = 200
 OWN = {figure.own.removeprefix("gehost."): figure for figure in FIGURES}
@@ -100,6 +103,18 @@ def test_a_ratio_is_given_only_where_both_rewrote_every_site(other: Outcome, rat
     tasks = {figure.own: Outcome(1.0, rewrites=5), figure.peers[0]: other}
     (row,) = compared({("decoder", 100_000): Graph(100, {"matmul_add": 5}, tasks)}, ["graph"])
     assert (row.ratio, row.met) == (ratio, met)
+
+
+@pytest.mark.parametrize(
+    ("rule", "file"), [("transposes", "bert.raw18"), ("add_zero", "bert.raw18"), ("casts", "llama.ts17"), ("linear", "if")]
+)
+def test_styles_are_told_apart_where_they_do_not_do_the_same(rule: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx.load(EXPORTS / f"{file}.onnx")
+    found = agreement(rule, model)
+    assert found.equal
+    assert found.replaced == found.matched > 0
+    monkeypatch.setitem(RULES, rule, replace(RULES[rule], drr=RULES["layer_norm"].drr))
+    assert agreement(rule, model) == replace(found, equal=False)
 
 
 def test_a_sum_of_peers_wants_all_of_them() -> None:
