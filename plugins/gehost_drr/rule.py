@@ -128,9 +128,10 @@ class DrrRule:
                 raise PassError(
                     f"the native call at {condition.origin} must return True, False or m.reject(reason), got {answer!r}"
                 )
+            if answer is None:
+                return matched.reject(f"native call: the one at {condition.origin} returned None")
             if not answer:
-                told = f"native call: the one at {condition.origin} returned {answer}"
-                return matched.reject(told if answer is None else condition.reason or told)
+                return matched.reject(condition.reason)
         for expression in self.computed:
             if not is_known(expression.evaluate(matched)):
                 return matched.reject(f"result: {expression} is not known")
