@@ -163,7 +163,7 @@ class PatternGraph:
         if old == name and old in self.makers:
             return
         self._refuse_second_maker(name, origin)
-        if old.startswith("%"):
+        if old.startswith("%") and old in self.makers:
             maker = self.makers[name] = self.makers.pop(old)
             maker.outputs[maker.outputs.index(old)] = name
             self.renamed[old] = name
