@@ -82,7 +82,10 @@ class DrrRule:
 
     def __str__(self) -> str:
         """The rule as one may read it: source, conditions, result."""
-        lines = [f"{self.name} (benefit {self.benefit}{''.join(f', {label}' for label in sorted(self.labels))}) at {self.origin}"]
+        told = [f"benefit {self.benefit}", *sorted(self.labels)]
+        if self.min_opset is not None or self.max_opset is not None:
+            told.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
+        lines = [f"{self.name} ({', '.join(told)}) at {self.origin}"]
         lines += [f"  match    {each}" for each in self.source.applications]
         lines += [f"  where    {each}" for each in self.source.conditions]
         lines += [f"  replace  {each}" for each in self.result.applications]

@@ -330,6 +330,7 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
         ({"name": 3}, "name must be a text, got 3"),
         ({"min_opset": "13"}, "min_opset must be a number or None, got '13'"),
         ({"max_opset": 13.5}, "max_opset must be a number or None, got 13.5"),
+        ({"min_opset": 18, "max_opset": 13}, "no opset is 18 or newer and 13 or older"),
         ({"shape_proven": "no"}, "shape_proven must be True or False, got 'no'"),
     ],
 )
