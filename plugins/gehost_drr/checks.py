@@ -49,6 +49,9 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
     for option, (given, wanted, right) in said.items():
         if not right:
             raise PatternError(f"{origin}: {name}: {option} must be {wanted}, got {given!r}")
+    least, most = options["min_opset"], options["max_opset"]
+    if least is not None and most is not None and least > most:
+        raise PatternError(f"{origin}: {name}: no opset is {least} or newer and {most} or older")
 
 
 def _check_operators(application: Application) -> None:

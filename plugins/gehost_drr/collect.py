@@ -6,6 +6,7 @@ import traceback
 from types import ModuleType
 
 from gehost import GehostError, PassRegistry, PatternError
+from gehost_drr.drr import DEFINED
 from gehost_drr.passes import Pass, PatternRewritePass, registered_name, spec_of
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
@@ -17,9 +18,13 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
     file's own. The others run by benefit, then as they were written.
 
     Raises:
-        PatternError: a rule is not well-formed.
+        PatternError: a rule is not well-formed, or hidden by another.
         VendorError: a pass of the name is registered already.
     """
+    for name, rule in vars(module).get(DEFINED, ()):
+        other = vars(module).get(name)
+        if isinstance(other, DrrRule) and other is not rule:
+            raise PatternError(f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one")
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
     passes = [each for each in found if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)]

@@ -79,9 +79,11 @@ class Application:
     commutative: bool = False
 
     def __str__(self) -> str:
-        read = ", ".join(given.name if isinstance(given, Tensor) else _text(given) for given in self.inputs)
+        read = ", ".join(map(_text, self.inputs))
         attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
-        return f"{', '.join(self.outputs)} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}"
+        made = ", ".join(name or "none" for name in self.outputs)
+        order = " in any order" if self.commutative else ""
+        return f"{made} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}{order}"
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -95,6 +97,10 @@ class Application:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return value.name
+    if isinstance(value, NoneTensor) or value is None:
+        return "none"
     if isinstance(value, Native | Const) or callable(value):
         code = getattr(value.compute if isinstance(value, Native | Const) else value, "__code__", None)
         return f"<function at line {code.co_firstlineno}>" if code is not None else "<function>"
@@ -169,7 +175,7 @@ class PatternGraph:
         if old == name and old in self.makers:
             return
         self._refuse_second_maker(name, origin)
-        if old.startswith("%"):
+        if old.startswith("%") and old in self.makers:
             maker = self.makers[name] = self.makers.pop(old)
             maker.outputs[maker.outputs.index(old)] = name
             self.renamed[old] = name

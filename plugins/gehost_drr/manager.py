@@ -85,7 +85,8 @@ class PassManager:
             raise UsageError(f"AddPass wants an object of a subclass of gehost_drr.Pass, got {pass_!r}")
         if pass_.pass_name() in self.passes():
             raise UsageError(
-                f"AddPass: a pass called {pass_.pass_name()} was added already; a greedy pass runs to its end at once"
+                f"AddPass: a pass called {pass_.pass_name()} was added already; a second one takes a name: "
+                f'{type(pass_).__name__}("…")'
             )
         self._passes.append(pass_)
         return self

@@ -77,8 +77,8 @@ class Pass:
         self.context.record.replaced += count
 
     def pass_name(self) -> str:
-        """The name of its registration if it has one, else its own, else that of the class."""
-        return registered_name(type(self)) or self.name or type(self).__name__
+        """The name given to its constructor, else that of its registration, else its class's."""
+        return vars(self).get("name") or registered_name(type(self)) or self.name or type(self).__name__
 
 
 class PatternRewritePass(Pass):

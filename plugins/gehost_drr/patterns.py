@@ -184,7 +184,9 @@ class SourcePattern(DrrPattern):
             PatternError: it is no function.
         """
         _function(test, "RequireNativeCall", "an expression is asked by where")
-        self._graph.conditions.append(Condition(test, es.author_origin(HERE), _reason(reason)))
+        origin = es.author_origin(HERE)
+        told = _reason(reason) or f"native call: the one at {origin} returned False"
+        self._graph.conditions.append(Condition(test, origin, told))
 
     def where(self, test: Expression, reason: str = "") -> None:
         """Ask what an expression says, which must be known to be true.

@@ -86,7 +86,10 @@ class DrrRule:
 
     def __str__(self) -> str:
         """The rule as one may read it: source, conditions, result."""
-        lines = [f"{self.name} (benefit {self.benefit}{''.join(f', {label}' for label in sorted(self.labels))}) at {self.origin}"]
+        told = [f"benefit {self.benefit}", *sorted(self.labels)]
+        if self.min_opset is not None or self.max_opset is not None:
+            told.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
+        lines = [f"{self.name} ({', '.join(told)}) at {self.origin}"]
         lines += [f"  match    {each}" for each in self.source.applications]
         lines += [f"  where    {each}" for each in self.source.conditions]
         lines += [f"  replace  {each}" for each in self.result.applications]
@@ -132,9 +135,10 @@ class DrrRule:
                 raise PassError(
                     f"the native call at {condition.origin} must return True, False or m.reject(reason), got {answer!r}"
                 )
+            if answer is None:
+                return matched.reject(f"native call: the one at {condition.origin} returned None")
             if not answer:
-                told = f"native call: the one at {condition.origin} returned {answer}"
-                return matched.reject(told if answer is None else condition.reason or told)
+                return matched.reject(condition.reason)
         for expression in self.computed:
             if not is_known(expression.evaluate(matched)):
                 return matched.reject(f"result: {expression} is not known")

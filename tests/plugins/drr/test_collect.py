@@ -94,6 +94,16 @@ class NotRegistered(PatternRewritePass):
     ]
 
 
+def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
+    file = f"{vendors.root}/acme/custom_fusion_passes/a.py"
+    with pytest.raises(VendorError) as hidden:
+        host(rule("r") + rule("r", "Neg", options="name='other'"))
+    assert str(hidden.value) == f"{file}:9: the function r hides the rule at {file}:4; rename one"
+    with pytest.raises(VendorError) as named:
+        host(rule("r") + rule("s", "Neg", options="name='r'"))
+    assert str(named.value) == f"{file}:9: a pass called r is registered already at {file}:4; rename one"
+
+
 PARAMETERS = """
 class Chosen(DrrPatternBase):
     def __init__(self, new):

@@ -208,6 +208,10 @@ def two_names(pat: Any, res: Any) -> None:
     pat.z = pat.y
 
 
+def a_name_like_ours(pat: Any, res: Any) -> None:
+    pat.y = pat.Tensor("%x")
+
+
 def no_tensor(pat: Any, res: Any) -> None:
     pat.y = pat.Relu
     res.y = res.x
@@ -290,6 +294,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (swapped_in_the_other_pattern, 'no operator makes tensor "y", so that none can commute', "pat.Commutative"),
         (made_twice, '"y" is made by Relu at', "pat.Neg"),
         (two_names, '"z" is "y" already', "pat.z"),
+        (a_name_like_ours, '"y" is "%x" already', "pat.y"),
         (no_tensor, '"y" must be a tensor that an operator makes', "pat.y"),
         (other_pattern, '"x" of Neg is a tensor of another pattern', "res.Neg"),
         (name_of_a_method, 'a tensor cannot be called "where" so', "pat.where"),
@@ -325,6 +330,7 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
         ({"name": 3}, "name must be a text, got 3"),
         ({"min_opset": "13"}, "min_opset must be a number or None, got '13'"),
         ({"max_opset": 13.5}, "max_opset must be a number or None, got 13.5"),
+        ({"min_opset": 18, "max_opset": 13}, "no opset is 18 or newer and 13 or older"),
         ({"shape_proven": "no"}, "shape_proven must be True or False, got 'no'"),
     ],
 )

@@ -92,8 +92,9 @@ def test_a_rule_that_fails_is_told_at_its_own_line() -> None:
         res.y = res.Elu(alpha=lambda m: "much")(res.x)
 
     class OfAnotherFile(Greedy):
-        origin = es.Origin("/other.py", 1)
+        pass
 
+    OfAnotherFile.origin = es.Origin("/other.py", 1)
     with pytest.raises(PassError, match=rf"^OfAnotherFile \({__file__}:\d+\): Replacement at node .*Elu: alpha must be float"):
         PassManager().AddPass(OfAnotherFile(broken)).Run(model_of(CHAIN))
 

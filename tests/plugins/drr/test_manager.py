@@ -10,6 +10,7 @@ import pytest
 
 from gehost import CustomPassStage, Graph, HostOptions, PassError, PatternError, UsageError, ops
 from gehost_drr import (
+    REG_IR_PASS,
     DeadCodeEliminationPass,
     PassManager,
     PatternRewritePass,
@@ -42,6 +43,15 @@ def test_name_and_level_may_be_said_to_the_constructor() -> None:
 
     (done,) = PassManager(opt_level=3).AddPass(Published()).Run(model_of(CHAIN)).passes
     assert (done.name, done.reason) == ("published_pass", "opt level 4 is above the manager's 3")
+
+
+def test_one_pass_may_run_twice_under_two_names() -> None:
+    @REG_IR_PASS("registered")
+    class Registered(Costly):
+        opt_level = 1
+
+    result = PassManager().AddPass(Registered()).AddPass(Registered("again")).Run(model_of(CHAIN))
+    assert [(each.name, each.count) for each in result.passes] == [("registered", 1), ("again", 0)]
 
 
 def test_a_pass_may_decline_a_graph() -> None:

@@ -64,6 +64,24 @@ def test_a_rule_is_read_as_text() -> None:
     ]
 
 
+def test_all_that_a_rule_asks_is_read() -> None:
+    @drr.rule(min_opset=13)
+    def rule(pat: Any, res: Any) -> None:
+        pat.t = pat.Commutative(pat.Add(pat.Clip(pat.x, None, pat.NoneTensor()), 2.0))
+        pat.Op(["TopK"], {"axis": -1})([pat.t, pat.k], [pat.Tensor("y"), pat.NoneTensor()])
+        pat.where((pat.x.rank == 2) & pat.k.is_constant)
+        res.y = res.x
+
+    assert str(rule).splitlines() == [
+        f"rule (benefit 1, opsets 13 to any) at {rule.origin}",
+        "  match    %0 = Clip(x, none, none)",
+        "  match    t = Add(%0, 2.0) in any order",
+        "  match    y, none = TopK(t, k) {axis: -1}",
+        "  where    (x.rank == 2) & k.is_constant",
+        "  replace  y = x",
+    ]
+
+
 # -- attributes -----------------------------------------------------------------------------------------------------
 
 
