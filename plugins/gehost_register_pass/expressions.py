@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
@@ -20,6 +20,10 @@ class Ref:
     op: int | None
     index: int
 
+    def __post_init__(self) -> None:
+        if self.index < 0 or (self.op is not None and self.op < 0):
+            raise ValueError(f"there is no tensor {self.index} of operator {self.op}")
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -34,6 +38,9 @@ class TensorAttr:
 
     tensor: Ref
     name: str
+
+    def __post_init__(self) -> None:
+        _one_of(self.name, TENSOR_ATTRIBUTES, "attribute of a tensor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,9 @@ class Binary:
     left: Expression
     right: Expression
 
+    def __post_init__(self) -> None:
+        _one_of(self.sign, ARITHMETIC, "arithmetic")
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -94,6 +104,14 @@ class Condition:
     left: Expression
     relation: str
     right: Expression
+
+    def __post_init__(self) -> None:
+        _one_of(self.relation, RELATIONS, "relation")
+
+
+def _one_of(given: str, known: Container[str], what: str) -> None:
+    if given not in known:
+        raise ValueError(f"there is no {what} {given!r}")
 
 
 TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")

@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 import numpy as np
 
 from gehost import (
-    DataType,
     EsGraph,
     EsGraphBuilder,
     EsTensor,
@@ -149,13 +148,12 @@ def _variable(op: int, name: str) -> str:
 
 def _computed(op: Op) -> list[Expression]:
     """The expressions of a replacement's operator that only a match gives a value."""
-    operands = (*op.inputs, *(operand for _, operand in op.named), *(value for _, value in op.attributes))
-    return [value for value in operands if value is not None and not isinstance(value, Ref | Constant)]
+    given = (*op.operands, *(value for _, value in op.attributes))
+    return [value for value in given if value is not None and not isinstance(value, Ref | Constant)]
 
 
 def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
-    dtype = None if given.dtype is None else next(known for known in DataType if known and known.numpy.name == given.dtype)
-    return builder.CreateInput(index, given.name, dtype, given.shape)
+    return builder.CreateInput(index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape)
 
 
 def _build(
