@@ -31,6 +31,9 @@ class Constant:
 
     value: Any
 
+    def at(self, _matched: Matched) -> Any:
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class TensorAttr:
@@ -42,6 +45,9 @@ class TensorAttr:
     def __post_init__(self) -> None:
         _one_of(self.name, TENSOR_ATTRIBUTES, "attribute of a tensor")
 
+    def at(self, matched: Matched) -> Any:
+        return _tensor_attribute(matched.tensor(self.tensor), self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class OpAttr:
@@ -49,6 +55,9 @@ class OpAttr:
 
     op: int
     name: str
+
+    def at(self, matched: Matched) -> Any:
+        return matched.attribute(self.op, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +67,18 @@ class Item:
     of: Expression
     index: int
 
+    def at(self, matched: Matched) -> Any:
+        return _item(self.of.at(matched), self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many elements a list has."""
 
     of: Expression
+
+    def at(self, matched: Matched) -> Any:
+        return len(_as_list(self.of.at(matched)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +92,18 @@ class Binary:
     def __post_init__(self) -> None:
         _one_of(self.sign, ARITHMETIC, "arithmetic")
 
+    def at(self, matched: Matched) -> Any:
+        return _arithmetic(self.sign, self.left.at(matched), self.right.at(matched))
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A list of which not every element is a constant."""
 
     items: tuple[Expression, ...]
+
+    def at(self, matched: Matched) -> Any:
+        return [item.at(matched) for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +114,15 @@ class Native:
     arguments: tuple[Expression, ...]
     function: Callable[..., Any] = field(compare=False, repr=False)
 
+    def at(self, matched: Matched) -> Any:
+        result = self.function(*[known(argument.at(matched)) for argument in self.arguments])
+        if result is None:
+            raise Unknown(f"{self.function.__name__} returned None")
+        return result
+
 
 Expression: TypeAlias = Constant | TensorAttr | OpAttr | Item | Size | Binary | Listed | Native
+"""``at`` gives the value at a match, or raises ``Unknown``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +135,18 @@ class Condition:
 
     def __post_init__(self) -> None:
         _one_of(self.relation, RELATIONS, "relation")
+
+    def holds(self, left: Any, right: Any) -> bool:
+        """Whether two values are as the condition wants them.
+
+        Raises:
+            Unknown: sizes that are not known, or names of them that may be equal or not.
+        """
+        if self.relation in ("==", "!="):
+            return _equal(left, right) is (self.relation == "==")
+        if isinstance(left, DimName) and left == right:
+            return self.relation in ("<=", ">=")
+        return RELATIONS[self.relation](*_alike(_number(left), _number(right)))
 
 
 def _one_of(given: str, known: Container[str], what: str) -> None:
@@ -184,34 +224,6 @@ class Matched(Protocol):
         ...
 
 
-def evaluate(expression: Expression, matched: Matched) -> Any:
-    """The value of an expression at a match.
-
-    Raises:
-        Unknown: it depends on what is not known.
-    """
-    match expression:
-        case Constant(value):
-            return value
-        case TensorAttr(tensor, name):
-            return _tensor_attribute(matched.tensor(tensor), name)
-        case OpAttr(op, name):
-            return matched.attribute(op, name)
-        case Item(of, index):
-            return _item(evaluate(of, matched), index)
-        case Size(of):
-            return len(_as_list(evaluate(of, matched)))
-        case Binary(sign, left, right):
-            return _arithmetic(sign, evaluate(left, matched), evaluate(right, matched))
-        case Listed(items):
-            return [evaluate(item, matched) for item in items]
-        case Native(_, arguments, function):
-            result = function(*[known(evaluate(argument, matched)) for argument in arguments])
-            if result is None:
-                raise Unknown(f"{function.__name__} returned None")
-            return result
-
-
 def known(value: Any) -> Any:
     """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
 
@@ -223,19 +235,6 @@ def known(value: Any) -> Any:
     if isinstance(value, DimName):
         raise Unknown(f"the size {value} is not known")
     return [known(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
-
-
-def holds(condition: Condition, left: Any, right: Any) -> bool:
-    """Whether two values are as a condition wants them.
-
-    Raises:
-        Unknown: sizes that are not known, or names of them that may be equal or not.
-    """
-    if condition.relation in ("==", "!="):
-        return _equal(left, right) is (condition.relation == "==")
-    if isinstance(left, DimName) and left == right:
-        return condition.relation in ("<=", ">=")
-    return RELATIONS[condition.relation](*_alike(_number(left), _number(right)))
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -19,7 +19,7 @@ from gehost import (
     es,
 )
 
-from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, evaluate, holds, known
+from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
@@ -93,10 +93,10 @@ class LoweredPair:
         for asked, text in self._asked:
             try:
                 if not isinstance(asked, Condition):
-                    known(evaluate(asked, matched))
+                    known(asked.at(matched))
                     continue
-                left, right = evaluate(asked.left, matched), evaluate(asked.right, matched)
-                if not holds(asked, left, right):
+                left, right = asked.left.at(matched), asked.right.at(matched)
+                if not asked.holds(left, right):
                     return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
             except Unknown as reason:
                 return f"unknown: {text}: {reason}"
@@ -105,7 +105,7 @@ class LoweredPair:
     def replacement(self, match: MatchResult) -> EsGraph:
         """The graph of the replace function, its attributes computed from a match that has no problem."""
         matched = _Matched(match, self._pair, self.pattern.graph)
-        return self._replaced(lambda expression: _plain(evaluate(expression, matched)))
+        return self._replaced(lambda expression: _plain(expression.at(matched)))
 
     def _replaced(self, value_of: Callable[[Expression], Any]) -> EsGraph:
         program = self._pair.replace
