@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
@@ -24,6 +25,7 @@ from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
 
+_MOST_ORDERS: Final = 64
 _MOST_SHOWN: Final = 8
 
 
@@ -67,8 +69,10 @@ class LoweredPair:
             made = self._made = _build(pair.pattern, inputs, _stand_in)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
+        self._orders = _orders(pair)
+        self._settled: _Matched | None = None
         self._constrain()
-        self._replaced(_stand_in)  # proves operators, inputs and names of attributes
+        self._replaced(_stand_in, self._orders[0])  # proves operators, inputs and names of attributes
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
@@ -86,14 +90,24 @@ class LoweredPair:
 
     def problem(self, match: MatchResult) -> str:
         """Why a match is refused, "" when it is not."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        for given, value in zip(self._pair.inputs, match.inputs, strict=True):
+        problems: list[str] = []
+        for order in self._orders:
+            matched = _Matched(match, self._pair, self.pattern.graph, order)
+            problem = self._problem(matched)
+            if not problem:
+                self._settled = matched
+                return ""
+            problems.append(problem)
+        return problems[0]
+
+    def _problem(self, matched: _Matched) -> str:
+        for given, value in zip(self._pair.inputs, matched.inputs, strict=True):
             if given.constant and not value.is_constant:
                 return f'weight: {given.name} is "{value.name}", which is no constant'
         for asked, text in self._asked:
             try:
                 if not isinstance(asked, Condition):
-                    known(asked.at(matched))
+                    matched.value(asked)
                     continue
                 left, right = asked.left.at(matched), asked.right.at(matched)
                 if not asked.holds(left, right):
@@ -103,31 +117,43 @@ class LoweredPair:
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """The graph of the replace function, its attributes computed from a match that has no problem."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        return self._replaced(lambda expression: _plain(expression.at(matched)))
+        """The graph of the replace function, with what it takes from a match of which ``problem`` found none."""
+        settled = self._settled
+        assert settled is not None
+        assert settled.match is match
+        return self._replaced(settled.value, settled.order)
 
-    def _replaced(self, value_of: Callable[[Expression], Any]) -> EsGraph:
+    def _replaced(self, value_of: Callable[[Expression], Any], order: Sequence[int]) -> EsGraph:
         program = self._pair.replace
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
-            inputs = builder.CreateInputs(len(self._pair.inputs))
+            placeholders = builder.CreateInputs(len(order))
+            inputs = [placeholders[index] for index in order]
             made = _build(program, inputs, value_of)
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
 class _Matched:
-    """What a match bound, by the numbers of the pair."""
+    """What a match bound, by the numbers of the pair; its ``inputs`` in an order of ``_orders``."""
 
-    def __init__(self, match: MatchResult, pair: Pair, graph: EsGraph) -> None:
-        self._match = match
+    def __init__(self, match: MatchResult, pair: Pair, graph: EsGraph, order: Sequence[int]) -> None:
+        self.match = match
+        self.order = order
+        self.inputs = [match.inputs[index] for index in order]
+        self._values: dict[int, Any] = {}
         self._pair = pair
         self._graph = graph
 
+    def value(self, expression: Expression) -> Any:
+        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is not known."""
+        if id(expression) not in self._values:
+            self._values[id(expression)] = _plain(known(expression.at(self)))
+        return self._values[id(expression)]
+
     def tensor(self, ref: Ref) -> Value:
         if ref.op is None:
-            return self._match.inputs[ref.index]
-        node = self._match.GetMatchedNode(self._graph.nodes[ref.op])
+            return self.inputs[ref.index]
+        node = self.match.GetMatchedNode(self._graph.nodes[ref.op])
         value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
         if value is None:
             raise Unknown(f"{node.op} has no output {ref.index} here")
@@ -136,10 +162,31 @@ class _Matched:
     def attribute(self, op: int, name: str) -> Any:
         operator = self._pair.pattern.ops[op]
         said = dict(operator.attributes).get(name)
-        found = self._match.attributes[_variable(op, name)] if said is None else _stand_in(said)
+        found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
         return _stored(found)
+
+
+def _orders(pair: Pair) -> list[Sequence[int]]:
+    """Which placeholder each argument may be: its own, or the other operand's of an operator that commutes.
+
+    The matcher tells operands apart by what makes and reads them. Two arguments that only this operator reads match in either
+    order; the conditions tell which is meant.
+    """
+    reads = Counter(operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref))
+    orders: list[Sequence[int]] = [range(len(pair.inputs))]
+    for op in pair.pattern.ops:
+        ends = [
+            operand.index for operand in op.operands if isinstance(operand, Ref) and operand.op is None and reads[operand] == 1
+        ]
+        if not op.commutative or len(ends) != 2 or len(op.operands) != 2 or len(orders) > _MOST_ORDERS // 2:
+            continue
+        one, other = ends
+        if (pair.inputs[one].dtype, pair.inputs[one].shape) == (pair.inputs[other].dtype, pair.inputs[other].shape):
+            exchanged = {one: other, other: one}
+            orders += [[order[exchanged.get(index, index)] for index in range(len(order))] for order in orders]
+    return orders
 
 
 def _variable(op: int, name: str) -> str:
