@@ -249,6 +249,8 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, DtypeName) or isinstance(right, DtypeName):
         left, right = (DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right))
     left, right = _alike(left, right)
+    if isinstance(left, str) is not isinstance(right, str):
+        raise Unknown(f"{left!r} is not of the kind of {right!r}")
     return bool(left == right)
 
 
