@@ -14,7 +14,7 @@ from .desc import InputSpec, ParamAttr
 from .lower import TracedPass
 from .program import Rule
 from .readable import readable
-from .scope import author_code, mistake, origin
+from .scope import author_code, calling_module, mistake, origin
 from .trace import origin_of, trace_pairs
 
 Specs = Mapping[str, InputSpec | ParamAttr]
@@ -98,7 +98,7 @@ def RegisterPass(
     Raises:
         PatternError: it is no function, or takes parameters; or what is said of it is of the wrong kind.
     """
-    where = origin()
+    where, module = origin(), calling_module()
     for what, given, kinds in (
         ("stage", stage, (CustomPassStage,)),
         ("name", name, (str,)),
@@ -125,6 +125,6 @@ def RegisterPass(
                 returned = function()
             return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset, shape_proven)
 
-        return RegisteredPass(called, function.__module__, at, trace)
+        return RegisteredPass(called, module, at, trace)
 
     return register if function is None else register(function)

@@ -15,7 +15,7 @@ from gehost import CustomPassStage, es
 from .expressions import Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
 from .program import Input, Op, Pair, Program, Rule
 from .register import RegisteredPass
-from .scope import mistake, origin
+from .scope import calling_module, mistake, origin
 
 FORMAT: Final = "gehost_register_pass/1"
 
@@ -64,7 +64,7 @@ def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") ->
         rule = _Decoder(allow_native, source, where).decoded(read["rule"])
         if not isinstance(rule, Rule) or not rule.name or not rule.pairs:
             raise mistake(f"{source}: it holds no rule with a name and a pair", where)
-        registered = RegisteredPass(rule.name, _module_of_caller(), rule.origin, lambda: rule)
+        registered = RegisteredPass(rule.name, calling_module(), rule.origin, lambda: rule)
         _ = registered.rule
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, AssertionError) as error:
         raise mistake(f"{source}: not a rule: {type(error).__name__}: {error}", where) from error
@@ -136,12 +136,3 @@ def _is(value: Any, wanted: Any) -> bool:
     entries = cast("tuple[Any, ...]", value)
     kinds = [wanted if wanted is Any else parts[0]] * len(entries) if wanted is Any or parts[-1] is ... else parts
     return len(entries) == len(kinds) and all(map(_is, entries, kinds))
-
-
-def _module_of_caller() -> str:
-    import inspect
-
-    frame = inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
-        frame = frame.f_back
-    return "" if frame is None else str(frame.f_globals.get("__name__", ""))

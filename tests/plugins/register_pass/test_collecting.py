@@ -47,6 +47,15 @@ def test_what_is_imported_is_registered_where_it_was_written_alone(vendors: Any)
     assert vendors.host(plugins=PLUGINS).passes.names() == ["to_abs"]
 
 
+def test_a_function_of_a_helper_is_registered_by_the_file_that_registers_it(vendors: Any) -> None:
+    vendors.write("acme/_rules.py", RULE.replace("@RegisterPass\n", ""))
+    vendors.write(
+        "acme/b.py", "from gehost_register_pass import RegisterPass\nfrom ._rules import to_abs\nb = RegisterPass(to_abs)\n"
+    )
+    vendors.write("acme/c.py", "from .b import b\n")
+    assert vendors.host(plugins=PLUGINS).passes.names() == ["to_abs"]
+
+
 def test_switches_hold_for_it(vendors: Any) -> None:
     vendors.write("acme/a.py", RULE)
     _, report = vendors.host(plugins=PLUGINS, disable=["to_abs"]).run(parse(MODEL))
