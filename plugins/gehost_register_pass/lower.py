@@ -13,6 +13,7 @@ from gehost import (
     EsGraphBuilder,
     EsTensor,
     MatchResult,
+    Node,
     Pattern,
     PatternFusionPass,
     Rejection,
@@ -165,7 +166,8 @@ class _Matched:
         found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
-        return _stored(found)
+        node = self.match.GetMatchedNode(self._graph.nodes[op])
+        return _stored(found, _dtype_of(node, name, found))
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
@@ -251,11 +253,20 @@ def _plain(value: Any) -> Any:
     return int(DTYPES[value]) if isinstance(value, DtypeName) else value
 
 
-def _stored(attribute: Any) -> Any:
-    """ONNX keeps floats among attributes as float32."""
-    if isinstance(attribute, list):
-        return list(map(_stored, cast("list[Any]", attribute)))
-    return Stored(attribute, np.float32) if type(attribute) is float else attribute
+def _dtype_of(node: Node, name: str, found: Any) -> Any:
+    """In which element type a node holds the numbers of a parameter: its attribute's, or that of the constant at an input."""
+    for value in () if name in node.attrs else node.inputs:
+        array = value.array if value is not None else None
+        if array is not None and array.size == np.size(found) and array.tolist() == found:
+            return array.dtype
+    return np.float32
+
+
+def _stored(parameter: Any, dtype: Any) -> Any:
+    """A parameter with its floats as the model stores them."""
+    if isinstance(parameter, list):
+        return [_stored(entry, dtype) for entry in cast("list[Any]", parameter)]
+    return Stored(parameter, dtype) if type(parameter) is float else parameter
 
 
 def _shown(value: Any) -> str:

@@ -136,6 +136,20 @@ def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: boo
     assert run(before, (pattern, lambda x, c: op.Mul(c, op.Abs(x))))[1].replaced == passes
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(("name", "passes"), [("EQ", True), ("NE", False)])
+def test_a_parameter_that_is_an_input_is_compared_as_the_constant_there(run, name: str, passes: bool, dtype: Any) -> None:
+    def pattern(x):
+        clip = op.Clip(x)
+        getattr(clip.Attr("max"), name)(0.1)
+        return op.Neg(clip)
+
+    kind = {np.float32: "float", np.float16: "float16", np.float64: "double"}[dtype]
+    text = f'<ir_version: 8, opset_import: ["" : 17]> main ({kind}[2] x) => ({kind}[2] y) {{ t = Clip(x, , most) y = Neg(t) }}'
+    before = parse(text, {"most": np.array(0.1, dtype)})
+    assert run(before, (pattern, lambda x: op.Abs(x)))[1].replaced == passes
+
+
 @pytest.mark.parametrize(("stored", "asked"), [(0.1 + 1e-9, 0.1), (np.inf, 1e300)])
 def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: float, asked: float) -> None:
     def pattern(x, c):
