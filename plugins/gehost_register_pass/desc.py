@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import onnx
 
-from gehost import DataType, es
+from gehost import DataType
 
 from .expressions import TENSOR_ATTRIBUTES, OpAttr, Ref, TensorAttr
-from .program import Input
+from .program import Input, operator_problem
 from .scope import Scope, current, mistake, origin
 from .symbols import Symbol, Untold, dtype_name, expression_of
-
-_MOST_OUTPUTS: Final = 1024
 
 
 class InputSpec:
@@ -108,10 +105,8 @@ class OpDesc(Traced):
 
     def __init__(self, type_: str) -> None:
         """Raises ``PatternError`` for an operator that ONNX has not, and that names no domain."""
-        if "::" not in type_ and type_ not in es.operator_names():
-            near = difflib.get_close_matches(type_, es.operator_names(), 1)
-            hint = f"; did you mean {near[0]}?" if near else f'; one of another domain is op("domain::{type_}")'
-            raise mistake(f"ONNX has no operator {type_}{hint}")
+        if problem := operator_problem(type_):
+            raise mistake(problem)
         self.type = type_
         self.inputs: tuple[Given, ...] = ()
         self.named: dict[str, Given] = {}
@@ -135,8 +130,8 @@ class OpDesc(Traced):
         """
         if self.scope is not None:
             raise mistake(f"this {self.type} was applied at {self.origin} already; PassDesc.OP.{self.type} makes another one")
-        if num_outputs is not None and (type(num_outputs) is not int or not 0 < num_outputs <= _MOST_OUTPUTS):
-            raise mistake(f"num_outputs of {self.type} is a number from 1 to {_MOST_OUTPUTS}, got {num_outputs!r}")
+        if problem := operator_problem(self.type, num_outputs):
+            raise mistake(problem)
         self.scope = current(self.type)
         self.origin = origin()
         self.inputs, self.outputs = inputs, num_outputs

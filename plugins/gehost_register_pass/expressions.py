@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
@@ -20,12 +20,19 @@ class Ref:
     op: int | None
     index: int
 
+    def __post_init__(self) -> None:
+        if self.index < 0 or (self.op is not None and self.op < 0):
+            raise ValueError(f"there is no tensor {self.index} of operator {self.op}")
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A number, a text, or (nested) tuples of them."""
 
     value: Any
+
+    def at(self, _matched: Matched) -> Any:
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,12 @@ class TensorAttr:
     tensor: Ref
     name: str
 
+    def __post_init__(self) -> None:
+        _one_of(self.name, TENSOR_ATTRIBUTES, "attribute of a tensor")
+
+    def at(self, matched: Matched) -> Any:
+        return _tensor_attribute(matched.tensor(self.tensor), self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class OpAttr:
@@ -42,6 +55,9 @@ class OpAttr:
 
     op: int
     name: str
+
+    def at(self, matched: Matched) -> Any:
+        return matched.attribute(self.op, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +67,24 @@ class Item:
     of: Expression
     index: int
 
+    def at(self, matched: Matched) -> Any:
+        of = self.of
+        if isinstance(of, TensorAttr) and of.name == "shape":  # one size; the others need no names
+            return _size(_item(_dims(matched.tensor(of.tensor)), self.index))
+        return _item(of.at(matched), self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many elements a list has."""
 
     of: Expression
+
+    def at(self, matched: Matched) -> Any:
+        of = self.of
+        if isinstance(of, TensorAttr) and of.name == "shape":
+            return len(_dims(matched.tensor(of.tensor)))
+        return len(_as_list(of.at(matched)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +95,21 @@ class Binary:
     left: Expression
     right: Expression
 
+    def __post_init__(self) -> None:
+        _one_of(self.sign, ARITHMETIC, "arithmetic")
+
+    def at(self, matched: Matched) -> Any:
+        return _arithmetic(self.sign, self.left.at(matched), self.right.at(matched))
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A list of which not every element is a constant."""
 
     items: tuple[Expression, ...]
+
+    def at(self, matched: Matched) -> Any:
+        return [item.at(matched) for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +120,15 @@ class Native:
     arguments: tuple[Expression, ...]
     function: Callable[..., Any] = field(compare=False, repr=False)
 
+    def at(self, matched: Matched) -> Any:
+        result = self.function(*[known(argument.at(matched)) for argument in self.arguments])
+        if result is None:
+            raise Unknown(f"{self.function.__name__} returned None")
+        return result
+
 
 Expression: TypeAlias = Constant | TensorAttr | OpAttr | Item | Size | Binary | Listed | Native
+"""``at`` gives the value at a match, or raises ``Unknown``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +138,26 @@ class Condition:
     left: Expression
     relation: str
     right: Expression
+
+    def __post_init__(self) -> None:
+        _one_of(self.relation, RELATIONS, "relation")
+
+    def holds(self, left: Any, right: Any) -> bool:
+        """Whether two values are as the condition wants them.
+
+        Raises:
+            Unknown: sizes that are not known, or names of them that may be equal or not.
+        """
+        if self.relation in ("==", "!="):
+            return _equal(left, right) is (self.relation == "==")
+        if isinstance(left, DimName) and left == right:
+            return self.relation in ("<=", ">=")
+        return RELATIONS[self.relation](*_alike(_number(left), _number(right)))
+
+
+def _one_of(given: str, known: Container[str], what: str) -> None:
+    if given not in known:
+        raise ValueError(f"there is no {what} {given!r}")
 
 
 TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
@@ -166,74 +230,17 @@ class Matched(Protocol):
         ...
 
 
-Evaluator: TypeAlias = Callable[[Matched], Any]
-"""Gives the value of an expression at a match; raises ``Unknown`` where it depends on what is not known."""
-
-
-def evaluator(expression: Expression) -> Evaluator:
-    """What computes an expression; it is made once, and called for each match."""
-    match expression:
-        case Constant(value):
-            return lambda _: value
-        case TensorAttr(tensor, name):
-            read = _READ[name]
-            return lambda matched: read(matched.tensor(tensor))
-        case OpAttr(op, name):
-            return lambda matched: matched.attribute(op, name)
-        case Item(TensorAttr(tensor, "shape"), index):  # one size; the others need no names
-            return lambda matched: _size(_item(_dims(matched.tensor(tensor)), index))
-        case Item(of, index):
-            listed = evaluator(of)
-            return lambda matched: _item(listed(matched), index)
-        case Size(TensorAttr(tensor, "shape")):
-            return lambda matched: len(_dims(matched.tensor(tensor)))
-        case Size(of):
-            listed = evaluator(of)
-            return lambda matched: len(_as_list(listed(matched)))
-        case Binary(sign, left, right):
-            one, other = evaluator(left), evaluator(right)
-            return lambda matched: _arithmetic(sign, one(matched), other(matched))
-        case Listed(items):
-            entries = [evaluator(item) for item in items]
-            return lambda matched: [entry(matched) for entry in entries]
-        case Native(_, arguments, function):
-            given = [evaluator(argument) for argument in arguments]
-            return lambda matched: _called(function, [known(argument(matched)) for argument in given])
-
-
-def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    result = function(*arguments)
-    if result is None:
-        raise Unknown(f"{function.__name__} returned None")
-    return result
-
-
 def known(value: Any) -> Any:
     """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
 
     Raises:
         Unknown: sizes that are not known, in a list too.
     """
-    if type(value) is int:
-        return value
     if value is None:
         raise Unknown("a size is not known")
     if isinstance(value, DimName):
         raise Unknown(f"the size {value} is not known")
     return [known(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
-
-
-def holds(condition: Condition, left: Any, right: Any) -> bool:
-    """Whether two values are as a condition wants them.
-
-    Raises:
-        Unknown: sizes that are not known, or names of them that may be equal or not.
-    """
-    if condition.relation in ("==", "!="):
-        return _equal(left, right) is (condition.relation == "==")
-    if isinstance(left, DimName) and left == right:
-        return condition.relation in ("<=", ">=")
-    return RELATIONS[condition.relation](*_alike(_number(left), _number(right)))
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -250,6 +257,8 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, DtypeName) or isinstance(right, DtypeName):
         left, right = (DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right))
     left, right = _alike(left, right)
+    if isinstance(left, str) is not isinstance(right, str):
+        raise Unknown(f"{left!r} is not of the kind of {right!r}")
     return bool(left == right)
 
 
@@ -290,11 +299,21 @@ def _python(value: Any) -> Any:
     return Stored(found, stored.dtype) if type(found) is float else found
 
 
-def _dtype(value: Value) -> DtypeName:
-    dtype = value.dtype
-    if not dtype:
-        raise Unknown(f'the dtype of "{value.name}" is not known')
-    return _DTYPE_NAMES[dtype]
+def _tensor_attribute(value: Value, name: str) -> Any:
+    if name == "dtype":
+        dtype = value.dtype
+        if not dtype:
+            raise Unknown(f'the dtype of "{value.name}" is not known')
+        return _DTYPE_NAMES[dtype]
+    if name == "value":
+        array = value.array
+        if array is None:
+            raise Unknown(f'"{value.name}" is no constant')
+        return array.reshape(-1)
+    return [_size(dim) for dim in _dims(value)]
+
+
+_DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
 
 
 def _dims(value: Value) -> tuple[Any, ...]:
@@ -306,21 +325,6 @@ def _dims(value: Value) -> tuple[Any, ...]:
 
 def _size(dim: Any) -> Any:
     return DimName(dim) if isinstance(dim, str) else dim
-
-
-def _shape(value: Value) -> list[Any]:
-    return [_size(dim) for dim in _dims(value)]
-
-
-def _elements(value: Value) -> Any:
-    array = value.array
-    if array is None:
-        raise Unknown(f'"{value.name}" is no constant')
-    return array.reshape(-1)
-
-
-_DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
-_READ: Final[dict[str, Callable[[Value], Any]]] = {"shape": _shape, "dtype": _dtype, "value": _elements}
 
 
 def _item(of: Any, index: int) -> Any:

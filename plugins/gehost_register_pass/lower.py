@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
 from gehost import (
-    DataType,
     EsGraph,
     EsGraphBuilder,
     EsTensor,
     MatchResult,
+    Node,
     Pattern,
     PatternFusionPass,
     Rejection,
@@ -21,11 +21,12 @@ from gehost import (
     es,
 )
 
-from .expressions import DTYPES, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, evaluator, holds, known
+from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
 
+_MOST_ORDERS: Final = 64
 _MOST_SHOWN: Final = 8
 
 
@@ -60,21 +61,22 @@ class LoweredPair:
     def __init__(self, name: str, pair: Pair) -> None:
         self._name = name
         self._pair = pair
-        names = Names(pair)
-        self._conditions = [
-            (condition, evaluator(condition.left), evaluator(condition.right), text_of(condition, names))
-            for condition in pair.conditions
+        self._names = Names(pair)
+        self._asked = [
+            *[(condition, text_of(condition, self._names)) for condition in pair.conditions],
+            *[(value, text_of(value, self._names)) for op in pair.replace.ops for value in _computed(op)],
         ]
-        self._computed = [(evaluator(value), text_of(value, names)) for op in pair.replace.ops for value in _computed(op)]
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-            made = self._made = _build(_steps(pair.pattern, _stood_in), inputs, None)
+            made = self._made = _build(pair.pattern, _functions(pair.pattern), inputs, _stand_in)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
+        self._orders = _orders(pair)
+        self._settled: _Matched | None = None
+        self._functions = _functions(pair.replace)
         self._constrain()
-        self._steps = _steps(pair.replace, _computing)
-        self._replaced(_steps(pair.replace, _stood_in), None)  # proves operators, inputs and names of attributes
+        self._replaced(_stand_in, self._orders[0])  # proves operators, inputs and names of attributes
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
@@ -92,49 +94,70 @@ class LoweredPair:
 
     def problem(self, match: MatchResult) -> str:
         """Why a match is refused, "" when it is not."""
-        matched = _Matched(match, self._pair)
+        problems: list[str] = []
+        for order in self._orders:
+            matched = _Matched(match, self._pair, order)
+            problem = self._problem(matched)
+            if not problem:
+                self._settled = matched
+                return ""
+            problems.append(problem)
+        return problems[0]
+
+    def _problem(self, matched: _Matched) -> str:
         for given, value in zip(self._pair.inputs, matched.inputs, strict=True):
             if given.constant and not value.is_constant:
                 return f'weight: {given.name} is "{value.name}", which is no constant'
-        for condition, one, other, text in self._conditions:
+        for asked, text in self._asked:
             try:
-                left, right = one(matched), other(matched)
-                if not holds(condition, left, right):
-                    return f"condition: {text} does not hold: {_shown(left)} {condition.relation} {_shown(right)}"
-            except Unknown as reason:
-                return f"unknown: {text}: {reason}"
-        for value_of, text in self._computed:
-            try:
-                known(value_of(matched))
+                if not isinstance(asked, Condition):
+                    matched.value(asked)
+                    continue
+                left, right = asked.left.at(matched), asked.right.at(matched)
+                if not asked.holds(left, right):
+                    return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
             except Unknown as reason:
                 return f"unknown: {text}: {reason}"
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """The graph of the replace function, its attributes computed from a match that has no problem."""
-        return self._replaced(self._steps, _Matched(match, self._pair))
+        """The graph of the replace function, with what it takes from a match of which ``problem`` found none."""
+        settled = self._settled
+        assert settled is not None
+        assert settled.match is match
+        return self._replaced(settled.value, settled.order)
 
-    def _replaced(self, steps: Sequence[_Step], matched: _Matched | None) -> EsGraph:
+    def _replaced(self, value_of: Callable[[Expression], Any], order: Sequence[int]) -> EsGraph:
         program = self._pair.replace
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
-            inputs = builder.CreateInputs(len(self._pair.inputs))
-            made = _build(steps, inputs, matched)
+            placeholders = builder.CreateInputs(len(order))
+            inputs = [placeholders[index] for index in order]
+            made = _build(program, self._functions, inputs, value_of)
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
 class _Matched:
-    """What a match bound, by the numbers of the pair."""
+    """What a match bound, by the numbers of the pair; its ``inputs`` in an order of ``_orders``."""
 
-    def __init__(self, match: MatchResult, pair: Pair) -> None:
-        self._match = match
+    def __init__(self, match: MatchResult, pair: Pair, order: Sequence[int]) -> None:
+        self.match = match
+        self.order = order
+        inputs = match.inputs
+        self.inputs = [inputs[index] for index in order]
+        self._values: dict[int, Any] = {}
         self._pair = pair
-        self.inputs = match.inputs
+
+    def value(self, expression: Expression) -> Any:
+        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is not known."""
+        if id(expression) not in self._values:
+            self._values[id(expression)] = _plain(known(expression.at(self)))
+        return self._values[id(expression)]
 
     def tensor(self, ref: Ref) -> Value:
         if ref.op is None:
             return self.inputs[ref.index]
-        node = self._match.GetMatchedNode(ref.op)
+        node = self.match.GetMatchedNode(ref.op)
         value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
         if value is None:
             raise Unknown(f"{node.op} has no output {ref.index} here")
@@ -143,10 +166,32 @@ class _Matched:
     def attribute(self, op: int, name: str) -> Any:
         operator = self._pair.pattern.ops[op]
         said = dict(operator.attributes).get(name)
-        found = self._match.attributes[_variable(op, name)] if said is None else _stand_in(said)
+        found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
-        return _stored(found)
+        node = self.match.GetMatchedNode(op)
+        return _stored(found, _dtype_of(node, name, found))
+
+
+def _orders(pair: Pair) -> list[Sequence[int]]:
+    """Which placeholder each argument may be: its own, or the other operand's of an operator that commutes.
+
+    The matcher tells operands apart by what makes and reads them. Two arguments that only this operator reads match in either
+    order; the conditions tell which is meant.
+    """
+    reads = Counter(operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref))
+    orders: list[Sequence[int]] = [range(len(pair.inputs))]
+    for op in pair.pattern.ops:
+        ends = [
+            operand.index for operand in op.operands if isinstance(operand, Ref) and operand.op is None and reads[operand] == 1
+        ]
+        if not op.commutative or len(ends) != 2 or len(op.operands) != 2 or len(orders) > _MOST_ORDERS // 2:
+            continue
+        one, other = ends
+        if (pair.inputs[one].dtype, pair.inputs[one].shape) == (pair.inputs[other].dtype, pair.inputs[other].shape):
+            exchanged = {one: other, other: one}
+            orders += [[order[exchanged.get(index, index)] for index in range(len(order))] for order in orders]
+    return orders
 
 
 def _variable(op: int, name: str) -> str:
@@ -155,63 +200,43 @@ def _variable(op: int, name: str) -> str:
 
 def _computed(op: Op) -> list[Expression]:
     """The expressions of a replacement's operator that only a match gives a value."""
-    operands = (*op.inputs, *(operand for _, operand in op.named), *(value for _, value in op.attributes))
-    return [value for value in operands if value is not None and not isinstance(value, Ref | Constant)]
+    given = (*op.operands, *(value for _, value in op.attributes))
+    return [value for value in given if value is not None and not isinstance(value, Ref | Constant)]
 
 
 def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
-    dtype = None if given.dtype is None else next(known for known in DataType if known and known.numpy.name == given.dtype)
-    return builder.CreateInput(index, given.name, dtype, given.shape)
+    return builder.CreateInput(index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape)
 
 
-_Given: TypeAlias = Ref | Callable[[Any], Any] | None
-"""An operand or attribute of an operator: a tensor, what computes a value, or nothing."""
+def _functions(program: Program) -> list[Callable[..., Any]]:
+    """What builds a program's operators; looked up once, and called at each match."""
+    return [es.op(op.type) for op in program.ops]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """An operator of a program, ready to be built as often as there are matches."""
+def _build(
+    program: Program,
+    functions: Sequence[Callable[..., Any]],
+    inputs: Sequence[EsTensor],
+    value_of: Callable[[Expression], Any],
+) -> list[tuple[EsTensor, ...]]:
+    """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
 
-    function: Callable[..., Any]
-    inputs: list[_Given]
-    named: list[tuple[str, _Given]]
-    attributes: list[tuple[str, _Given]]
-    outputs: int | None
-    origin: es.Origin
-
-
-def _steps(program: Program, value_of: Callable[[Expression], Callable[[Any], Any]]) -> list[_Step]:
-    """A program's operators; ``value_of`` gives what computes attributes, and operands that are no tensors."""
-
-    def operand(given: Operand) -> _Given:
-        return given if given is None or isinstance(given, Ref) else value_of(given)
-
-    steps: list[_Step] = []
-    for op in program.ops:
-        with es.written_at(op.origin):
-            if op.named and "::" in op.type:
-                listed = ", ".join(name for name, _ in op.named)
-                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {listed} by position")
-            operands, named = [operand(given) for given in op.inputs], [(name, operand(given)) for name, given in op.named]
-            attributes: list[tuple[str, _Given]] = [(name, value_of(value)) for name, value in op.attributes]
-            steps.append(_Step(es.op(op.type), operands, named, attributes, op.outputs, op.origin))
-    return steps
-
-
-def _build(steps: Sequence[_Step], inputs: Sequence[EsTensor], matched: _Matched | None) -> list[tuple[EsTensor, ...]]:
-    """Add operators to the graph of ``inputs``; returns the outputs of each."""
+    ``value_of`` computes attributes, and operands that are no tensors.
+    """
     made: list[tuple[EsTensor, ...]] = []
 
-    def operand(given: _Given) -> Any:
-        if isinstance(given, Ref):
-            return _tensor(given, inputs, made)
-        return None if given is None else given(matched)
+    def operand(given: Operand) -> Any:
+        if given is None:
+            return None
+        return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
 
-    for step in steps:
-        with es.written_at(step.origin):
-            operands, named = [operand(given) for given in step.inputs], {name: operand(given) for name, given in step.named}
-            attributes = {name: operand(given) for name, given in step.attributes}
-            result: Any = step.function(*operands, num_outputs=step.outputs, **named, **attributes)
+    for op, function in zip(program.ops, functions, strict=True):
+        with es.written_at(op.origin):
+            operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
+            if named and "::" in op.type:
+                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
+            attributes = {name: value_of(value) for name, value in op.attributes}
+            result: Any = function(*operands, num_outputs=op.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 
@@ -230,15 +255,6 @@ def _stand_in(expression: Expression) -> Any:
     return _plain(expression.value) if isinstance(expression, Constant) else None
 
 
-def _stood_in(expression: Expression) -> Callable[[Any], Any]:
-    return lambda _: _stand_in(expression)
-
-
-def _computing(expression: Expression) -> Callable[[Any], Any]:
-    value_of = evaluator(expression)
-    return lambda matched: _plain(value_of(matched))
-
-
 def _plain(value: Any) -> Any:
     """A value as operators take it: lists, and ONNX's number of an element type."""
     if isinstance(value, list | tuple):
@@ -246,11 +262,20 @@ def _plain(value: Any) -> Any:
     return int(DTYPES[value]) if isinstance(value, DtypeName) else value
 
 
-def _stored(attribute: Any) -> Any:
-    """ONNX keeps floats among attributes as float32."""
-    if isinstance(attribute, list):
-        return list(map(_stored, cast("list[Any]", attribute)))
-    return Stored(attribute, np.float32) if type(attribute) is float else attribute
+def _dtype_of(node: Node, name: str, found: Any) -> Any:
+    """In which element type a node holds the numbers of a parameter: its attribute's, or that of the constant at an input."""
+    for value in () if name in node.attrs else node.inputs:
+        array = value.array if value is not None else None
+        if array is not None and array.size == np.size(found) and array.tolist() == found:
+            return array.dtype
+    return np.float32
+
+
+def _stored(parameter: Any, dtype: Any) -> Any:
+    """A parameter with its floats as the model stores them."""
+    if isinstance(parameter, list):
+        return [_stored(entry, dtype) for entry in cast("list[Any]", parameter)]
+    return Stored(parameter, dtype) if type(parameter) is float else parameter
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import traceback
 from collections.abc import Generator
@@ -23,6 +24,14 @@ _OURS = os.path.dirname(__file__) + os.sep
 def origin() -> es.Origin:
     """File and line of the author's call at hand."""
     return es.author_origin(_OURS)
+
+
+def calling_module() -> str:
+    """Name of the module of the author's call at hand: the one that registers what the call makes."""
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
 
 
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:

@@ -66,6 +66,16 @@ def test_input_specs_are_a_dict(specs: Any) -> None:
     rejects(pair(relu), "input_specs must be a dict", specs=specs)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"stage": "kAfterInferShape"}, {"name": 5}, {"min_opset": "13"}, {"max_opset": 13.0}, {"shape_proven": "no"}],
+)
+def test_what_is_said_of_a_rule_is_of_its_kind(said: Any) -> None:
+    (name,) = said
+    with pytest.raises(PatternError, match=f"{HERE}:.*{name} must be .*, got {said[name]!r}"):
+        RegisterPass(**said)
+
+
 def test_input_specs_name_arguments() -> None:
     def rule():  # here
         return relu, lambda x: x
