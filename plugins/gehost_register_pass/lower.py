@@ -169,8 +169,10 @@ class _Matched:
         found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
-        node = self.match.GetMatchedNode(op)
-        return _stored(found, _dtype_of(node, name, found))
+        entries = cast("list[Any]", found) if isinstance(found, list) else [found]
+        if set(map(type, entries)) <= {int}:  # floats alone are rounded
+            return cast("Any", found)
+        return _stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
