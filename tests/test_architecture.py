@@ -1,8 +1,9 @@
-"""Imports go down the layers of DESIGN.md, also those inside functions; no cycle, no oversized file."""
+"""Imports go down the layers of DESIGN.md, also those inside functions; no cycle, no oversized file; no style in the core."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -105,6 +106,40 @@ def test_a_file_is_about_four_hundred_lines_at_most(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 420
 
 
+STYLES = ("gehost_drr", "gehost_register_pass", "drr", "paddle", "register_pass", "registerpass")
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Every name, and every word of a text, that the code of a tree holds; docstrings are not code."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        for _, held in ast.iter_fields(node):
+            for text in held if isinstance(held, list) else [held]:
+                if isinstance(text, str):
+                    yield from re.findall(r"[a-z0-9_]+", text.lower())
+        yield from names_in(node)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_knows_in_which_style_a_rule_was_said(module):
+    named = set(names_in(ast.parse(MODULES[module].read_text(encoding="utf-8"))))
+    assert not named & set(STYLES)
+
+
+SAYINGS = [*(ROOT.parent / "plugins").glob("gehost_*/*.py"), ROOT.parent / "tests" / "plugins" / "text_style.py"]
+
+
+@pytest.mark.parametrize("file", SAYINGS, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_style_takes_only_what_gehost_exports(file):
+    own = file.parent.name
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        found = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        found += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in found:
+            assert not name.startswith("gehost") or name == "gehost" or name.split(".")[0] == own
+
+
 def test_the_finder_finds():
     tree = ast.parse(
         "import gehost.ir.graph\n"
@@ -121,3 +156,5 @@ def test_the_finder_finds():
     assert set(imports(tree, "gehost.ir.made_up", is_package=False, typing=False)) == always
     assert set(imports(tree, "gehost.ir.made_up", is_package=False)) == {*always, "gehost.host.host"}
     assert set(imports(ast.parse("from .graph import Graph"), "gehost.ir", is_package=True)) == {"gehost.ir.graph"}
+    named = ast.parse('"""one"""\nfrom two import three\nx.four = f(five=f"six {seven}")\nif k == "eight-Nine": pass')
+    assert set(names_in(named)) == {"two", "three", "x", "four", "f", "five", "six", "seven", "k", "eight", "nine"}

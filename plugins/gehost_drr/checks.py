@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from gehost import PatternError, es
 from gehost_drr.expressions import Expression, Variable, parts
@@ -27,6 +28,30 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
     tensors, variables = _bound(source)
     _check_conditions(source, tensors, variables)
     _check_result(name, origin, source, result, variables)
+
+
+def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> None:
+    """Check what a rule says of itself.
+
+    Raises:
+        PatternError: an option of another kind; names the rule's file and line.
+    """
+    labels: Any = options["labels"]
+    listed = list(cast("Iterable[Any]", labels)) if isinstance(labels, Iterable) and not isinstance(labels, str) else [None]
+    said: dict[str, tuple[Any, str, bool]] = {
+        "name": (name, "a text", isinstance(name, str) and bool(name)),  # pyright: ignore[reportUnnecessaryIsInstance]
+        "labels": (labels, "a list of texts", all(isinstance(each, str) for each in listed)),
+        "benefit": (options["benefit"], "a number", type(options["benefit"]) is int),
+        "min_opset": (options["min_opset"], "a number or None", isinstance(options["min_opset"], int | None)),
+        "max_opset": (options["max_opset"], "a number or None", isinstance(options["max_opset"], int | None)),
+        "shape_proven": (options["shape_proven"], "True or False", isinstance(options["shape_proven"], bool)),
+    }
+    for option, (given, wanted, right) in said.items():
+        if not right:
+            raise PatternError(f"{origin}: {name}: {option} must be {wanted}, got {given!r}")
+    least, most = options["min_opset"], options["max_opset"]
+    if least is not None and most is not None and least > most:
+        raise PatternError(f"{origin}: {name}: no opset is {least} or newer and {most} or older")
 
 
 def _check_operators(application: Application) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from types import ModuleType
 
-from gehost import PassRegistry
+from gehost import GehostError, PassRegistry, PatternError
+from gehost_drr.drr import DEFINED
 from gehost_drr.passes import Pass, PatternRewritePass, registered_name, spec_of
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
@@ -16,14 +18,19 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
     file's own. The others run by benefit, then as they were written.
 
     Raises:
-        PatternError: a rule is not well-formed.
+        PatternError: a rule is not well-formed, or hidden by another.
         VendorError: a pass of the name is registered already.
     """
+    for name, rule in vars(module).get(DEFINED, ()):
+        other = vars(module).get(name)
+        if isinstance(other, DrrRule) and other is not rule:
+            raise PatternError(f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one")
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
     passes = [each for each in found if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)]
     registered = [(each, name) for each in passes if (name := registered_name(each)) is not None]
-    listed = {rule for each, _ in registered if issubclass(each, PatternRewritePass) for rule in each.patterns}
+    patterns = [rule for each, _ in registered if issubclass(each, PatternRewritePass) for rule in each.patterns]
+    listed = {type(rule) if isinstance(rule, DrrPatternBase) else rule for rule in patterns}
     rules: list[DrrRule] = []
     for each in found:
         if each in listed:
@@ -31,11 +38,23 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
         if isinstance(each, DrrRule) and _is_of(each.module, module):
             rules.append(each)
         elif isinstance(each, type) and issubclass(each, DrrPatternBase) and _is_of(each.__module__, module):
-            rules.append(each().rule())
+            rules.append(_defined(each))
     for rule in sorted(rules, key=lambda rule: -rule.benefit):
         registry.add(rule.spec())
     for each, name in registered:
         registry.add(spec_of(each, name))
+
+
+def _defined(cls: type[DrrPatternBase]) -> DrrRule:
+    """The rule of a class; what its own code raises is told at its line."""
+    try:
+        return cls().rule()
+    except GehostError:
+        raise
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == cls.origin.path]
+        where = f"{cls.origin.path}:{frames[-1].lineno}" if frames else cls.origin
+        raise PatternError(f"{where}: {cls.__name__}: {type(error).__name__}: {error}") from error
 
 
 def _is_of(defined_in: str, module: ModuleType) -> bool:

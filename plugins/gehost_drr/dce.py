@@ -17,14 +17,20 @@ class DeadCodeEliminationPass(Pass):
     name = "dead_code_elimination_pass"
 
     def Run(self, graph: Graph) -> None:
+        self.AddStatistics(self._sweep(graph))
+
+    def _sweep(self, graph: Graph) -> int:
+        """Remove what is dead in a graph, in its bodies before what they capture; returns the number of nodes."""
         if graph.proto.quantization_annotation:
-            return
+            return 0
         dead = 0
         for node in reversed(list(graph.nodes)):
             if _is_unread(node) and not has_side_effect(node, self.context):
                 graph.remove_node(node)
                 dead += 1
-        self.AddStatistics(dead)
+            else:
+                dead += sum(map(self._sweep, node.bodies))
+        return dead
 
 
 def _is_unread(node: Node) -> bool:

@@ -11,6 +11,9 @@ from gehost_drr.rule import DrrRule
 
 __all__ = ["attr", "rule"]
 
+DEFINED = "__gehost_drr_rules__"
+"""Under which a module keeps the rules of its functions, with their names: a second function of a name hides the first."""
+
 
 def rule(
     *,
@@ -42,7 +45,7 @@ def rule(
         pattern = context.SourcePattern()
         function(pattern, pattern.ResultPattern())
         code = function.__code__
-        return DrrRule.defined(
+        made = DrrRule.defined(
             name or function.__name__,
             es.Origin(code.co_filename, code.co_firstlineno),
             function.__module__,
@@ -54,5 +57,8 @@ def rule(
             max_opset=max_opset,
             shape_proven=shape_proven,
         )
+        if function.__qualname__ == function.__name__:
+            function.__globals__.setdefault(DEFINED, []).append((function.__name__, made))
+        return made
 
     return define

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gehost import PatternError, es
@@ -49,6 +50,9 @@ class Tensor:
         """Its name by now: what an operator makes may be named later."""
         return self.graph.renamed.get(self.given_name, self.given_name)
 
+    def __repr__(self) -> str:
+        return f'tensor "{self.name}"'
+
     def Assign(self, source: Tensor) -> None:
         """Give what an operator makes this name; in a result, also forward a tensor under it."""
         self.graph.bind(self.name, source)
@@ -62,7 +66,7 @@ class Tensor:
 Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Application:
     """An operator with what it reads and makes; an input that is neither tensor, constant nor None is a literal."""
 
@@ -75,9 +79,16 @@ class Application:
     commutative: bool = False
 
     def __str__(self) -> str:
-        read = ", ".join(given.name if isinstance(given, Tensor) else _text(given) for given in self.inputs)
+        read = ", ".join(map(_text, self.inputs))
         attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
-        return f"{', '.join(self.outputs)} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}"
+        made = ", ".join(name or "none" for name in self.outputs)
+        order = " in any order" if self.commutative else ""
+        return f"{made} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}{order}"
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Builds it."""
+        return es.AnyOf(*self.ops)
 
     @property
     def reads(self) -> list[str]:
@@ -86,6 +97,10 @@ class Application:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return value.name
+    if isinstance(value, NoneTensor) or value is None:
+        return "none"
     if isinstance(value, Native | Const) or callable(value):
         code = getattr(value.compute if isinstance(value, Native | Const) else value, "__code__", None)
         return f"<function at line {code.co_firstlineno}>" if code is not None else "<function>"
@@ -149,16 +164,18 @@ class PatternGraph:
         """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.
 
         Raises:
-            PatternError: it is of another pattern, has a name already, or the name is another's.
+            PatternError: it is none, is of another pattern, has a name already, or the name is another's.
         """
         origin = es.author_origin(HERE)
+        if not isinstance(source, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
+            raise PatternError(f'{origin}: "{name}" must be a tensor that an operator makes, got {source!r}')
         if source.graph is not self:
             raise PatternError(f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of another pattern')
         old = source.name
         if old == name and old in self.makers:
             return
         self._refuse_second_maker(name, origin)
-        if old.startswith("%"):
+        if old.startswith("%") and old in self.makers:
             maker = self.makers[name] = self.makers.pop(old)
             maker.outputs[maker.outputs.index(old)] = name
             self.renamed[old] = name

@@ -7,9 +7,10 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gehost import CustomPassContext, Graph, PassError
+from gehost import CustomPassContext, Graph, PassError, PatternError, UsageError, es
+from gehost_drr.expressions import HERE
 from gehost_drr.rule import DrrPass, DrrPatternBase, DrrRule
 
 
@@ -26,10 +27,21 @@ class RewritePatternSet:
         return self
 
 
+def is_rule(given: Any) -> bool:
+    """Whether it is a decorated function, a class of a rule, or an object of one."""
+    return isinstance(given, DrrRule | DrrPatternBase) or (isinstance(given, type) and issubclass(given, DrrPatternBase))
+
+
 def as_rule(given: DrrRule | DrrPatternBase | type[DrrPatternBase]) -> DrrRule:
-    """The rule that a class, an object of it, or a decorated function defines."""
+    """The rule that a class, an object of it, or a decorated function defines.
+
+    Raises:
+        PatternError: it is none of these, or not well-formed.
+    """
     if isinstance(given, DrrRule):
         return given
+    if not is_rule(given):
+        raise PatternError(f"{es.author_origin(HERE)}: wanted a rule, got {given!r}")
     return (given() if isinstance(given, type) else given).rule()
 
 
@@ -79,6 +91,11 @@ class GreedyRewriteConfig:
     use_top_down_traversal: bool = True
     max_iterations: int = 10
 
+    def __post_init__(self) -> None:
+        """Raises ``UsageError`` where nothing would be tried."""
+        if type(self.max_iterations) is not int or self.max_iterations < 1:
+            raise UsageError(f"max_iterations must be 1 or more, got {self.max_iterations!r}")
+
 
 class GreedyResult(NamedTuple):
     """What the driver did: whether nothing was left to do, and the number of rewrites."""
@@ -125,20 +142,33 @@ def ApplyPatternsGreedily(
         raise PassError("ApplyPatternsGreedily works inside the Run of a gehost_drr.Pass")
     if isinstance(patterns, RewritePatternSet):
         patterns = FrozenRewritePatternSet(patterns)
+    if not isinstance(patterns, FrozenRewritePatternSet):  # pyright: ignore[reportUnnecessaryIsInstance] - a list is given easily
+        raise PassError(f"ApplyPatternsGreedily wants a FrozenRewritePatternSet or RewritePatternSet, got {patterns!r}")
     count, record = 0, driven.context.record
-    status, message = record.status, record.message
+    opset = driven.context.model.opset() or 0
     for _ in range(config.max_iterations):
         before = record.replaced
         for each in patterns.passes(driven.context, bottom_up=not config.use_top_down_traversal):
             done = record.replaced
-            each.Run(region, driven.context)
+            unfit = each.rule.unfit_for(opset) or _run(each, region, driven.context)
             driven.rewrites[each.rule.name] += record.replaced - done
-            if record.message != message:  # a rule says that the opset cannot express it
-                driven.notes[f"{each.rule.name}: {record.message}" if record.message else ""] = None
-            record.status, record.message = status, message
+            if unfit:
+                driven.notes[f"{each.rule.name}: {unfit}"] = None
         count += record.replaced - before
         if record.replaced == before:
             return GreedyResult(converged=True, count=count)
     driven.converged = False
     driven.notes[f"not converged after {config.max_iterations} iterations"] = None
     return GreedyResult(converged=False, count=count)
+
+
+def _run(pass_: DrrPass, graph: Graph, context: CustomPassContext) -> str:
+    """Run one rule, whose own place is told where it fails; returns why the opset cannot express it, else ""."""
+    record = context.record
+    status, message, origin = record.status, record.message, record.origin
+    record.message, record.origin = "", str(pass_.rule.origin)
+    try:
+        pass_.Run(graph, context)
+        return record.message
+    finally:
+        record.status, record.message, record.origin = status, message, origin

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TextIO
 
 import onnx
 
-from gehost import Graph, Host, HostOptions, PassRecord, PassSpec, Report, UsageError, hookimpl
+from gehost import CustomPassStage, Graph, Host, HostOptions, PassRecord, PassSpec, Report, UsageError, hookimpl
 from gehost_drr.greedy import Driven
-from gehost_drr.passes import Pass, RunningPass
+from gehost_drr.passes import Pass, PatternRewritePass, RunningPass
 from gehost_drr.printing import print_graph
+from gehost_drr.rule import DrrRule
 
 _Wanted = Callable[[str], bool]
 
@@ -55,13 +56,13 @@ class ManagerResult:
 
 def _told(each: PassResult) -> str:
     rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
-    how = f"{each.count} rewrites{f' ({rules})' if rules else ''}" if each.status != "skipped" else "skipped"
+    how = each.status if each.status in ("skipped", "failed") else f"{each.count} rewrites{f' ({rules})' if rules else ''}"
     end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
     return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
 
 
 class PassManager:
-    """Runs passes in the order in which they were added.
+    """Runs passes in the order in which they were added, whatever stage they have in a vendor file.
 
     Args:
         opt_level: passes of a higher level are skipped.
@@ -84,7 +85,8 @@ class PassManager:
             raise UsageError(f"AddPass wants an object of a subclass of gehost_drr.Pass, got {pass_!r}")
         if pass_.pass_name() in self.passes():
             raise UsageError(
-                f"AddPass: a pass called {pass_.pass_name()} was added already; a greedy pass runs to its end at once"
+                f"AddPass: a pass called {pass_.pass_name()} was added already; a second one takes a name: "
+                f'{type(pass_).__name__}("…")'
             )
         self._passes.append(pass_)
         return self
@@ -125,8 +127,9 @@ class PassManager:
             if each.opt_level > self.opt_level:
                 skipped[name] = f"opt level {each.opt_level} is above the manager's {self.opt_level}"
                 continue
-            host.passes.add(PassSpec(name, each.stage, str(each.origin), "drr", _factory(each, driven)))
-        for module in dict.fromkeys(type(each).__module__ for each in self._passes):
+            # One stage for all: the order is that of AddPass.
+            host.passes.add(PassSpec(name, CustomPassStage.kAfterInferShape, str(each.origin), "drr", _factory(each, driven)))
+        for module in dict.fromkeys(name for each in self._passes for name in _modules(each)):
             _add_operators(host, sys.modules.get(module))
         result, report = host.run(model)
         records = {record.name: record for record in report.passes}
@@ -144,6 +147,14 @@ def _factory(each: Pass, driven: dict[str, Driven]) -> Callable[[], RunningPass]
     return lambda: RunningPass(each, driven)
 
 
+def _modules(pass_: Pass) -> Iterator[str]:
+    """The modules of a pass and its rules, whose operators may stand in the result."""
+    yield type(pass_).__module__
+    if isinstance(pass_, PatternRewritePass):
+        for rule in pass_.patterns:
+            yield rule.module if isinstance(rule, DrrRule) else rule.__module__
+
+
 def _add_operators(host: Host, module: ModuleType | None) -> None:
     if module is not None:
         host.ops.add_marked(vars(module))
@@ -151,7 +162,7 @@ def _add_operators(host: Host, module: ModuleType | None) -> None:
 
 def _result(record: PassRecord, driven: Driven | None) -> PassResult:
     done = PassResult(record.name, record.status, record.message, count=record.replaced, seconds=record.seconds)
-    if driven is None:
+    if driven is None or record.status == "failed":
         return done
     return replace(done, rewrites=dict(driven.rewrites), converged=driven.converged)
 

@@ -44,8 +44,9 @@ class MatchContext:
     """A match by the names of its rule. ``m.p1`` is attribute variable ``p1`` if there is one, else tensor ``p1``."""
 
     def __init__(self, match: MatchResult, tensors: Mapping[str, int]) -> None:
-        """``tensors``: under which index each name was captured."""
+        """``tensors``: under which index each name was captured; the inputs first, as they are numbered."""
         self._match = match
+        self._inputs: list[Value] | None = None
         self._tensors = tensors
 
     def Attr(self, name: str) -> Any:
@@ -66,9 +67,12 @@ class MatchContext:
 
     def value(self, name: str) -> Value:
         """The same as gehost's own object."""
-        if name not in self._tensors:
+        index = self._tensors.get(name)
+        if index is None:
             raise GehostError(f"the rule has no tensor {name!r}; it has {', '.join(self._tensors)}")
-        return self._match.GetCapturedTensor(self._tensors[name]).value
+        if self._inputs is None:
+            self._inputs = self._match.inputs
+        return self._inputs[index] if index < len(self._inputs) else self._match.GetCapturedTensor(index).value
 
     @property
     def graph(self) -> Graph:

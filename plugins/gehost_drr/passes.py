@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
-from gehost import CustomPassContext, CustomPassStage, Graph, PassError, PassSpec, VendorError, es
+from gehost import (
+    CustomPassContext,
+    CustomPassStage,
+    Graph,
+    PassError,
+    PassSpec,
+    Pattern,
+    PatternError,
+    PatternFusionPass,
+    Status,
+    VendorError,
+    es,
+)
 from gehost_drr.expressions import HERE
 from gehost_drr.greedy import (
     ApplyPatternsGreedily,
@@ -14,6 +26,7 @@ from gehost_drr.greedy import (
     GreedyRewriteConfig,
     RewritePatternSet,
     driving,
+    is_rule,
 )
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
@@ -54,23 +67,32 @@ class Pass:
         del graph
         return True
 
-    def Run(self, graph: Graph) -> None:
-        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods."""
-        raise NotImplementedError
+    def Run(self, graph: Graph) -> Status | bool | None:
+        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods; False fails the pass."""
+        del graph
+        raise PassError(f"{type(self).__name__} does not define Run(self, graph)")
 
     def AddStatistics(self, count: int) -> None:
         """Note how much was done, for passes that do it by themselves."""
         self.context.record.replaced += count
 
     def pass_name(self) -> str:
-        """The name of its registration if it has one, else its own, else that of the class."""
-        return registered_name(type(self)) or self.name or type(self).__name__
+        """The name given to its constructor, else that of its registration, else its class's."""
+        return vars(self).get("name") or registered_name(type(self)) or self.name or type(self).__name__
 
 
 class PatternRewritePass(Pass):
     """A pass that applies a set of rules greedily: give ``patterns``, or override ``InitializePatterns``."""
 
-    patterns: ClassVar[Sequence[DrrRule | type[DrrPatternBase]]] = ()
+    patterns: ClassVar[Sequence[DrrRule | DrrPatternBase | type[DrrPatternBase]]] = ()
+    _frozen: FrozenRewritePatternSet | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raises ``PatternError`` where ``patterns`` is no list of rules."""
+        super().__init_subclass__(**options)
+        listed: Any = cls.patterns
+        if not isinstance(listed, list | tuple) or not all(map(is_rule, cast("Iterable[Any]", listed))):
+            raise PatternError(f"{cls.origin}: {cls.__name__}: patterns must be a list of rules, got {listed!r}")
 
     def InitializePatterns(self, context: CustomPassContext) -> RewritePatternSet:
         del context
@@ -80,9 +102,19 @@ class PatternRewritePass(Pass):
         return GreedyRewriteConfig()
 
     def Initialize(self, context: CustomPassContext) -> bool | None:
-        self._frozen = FrozenRewritePatternSet(self.InitializePatterns(context))
+        """Freeze the rules; one that overrides it calls it.
 
-    def Run(self, graph: Graph) -> None:
+        Raises:
+            PassError: there are no rules.
+        """
+        patterns = self.InitializePatterns(context)
+        if not patterns.rules:
+            raise PassError("it has no rules: say them as patterns, or override InitializePatterns")
+        self._frozen = FrozenRewritePatternSet(patterns)
+
+    def Run(self, graph: Graph) -> Status | bool | None:
+        if self._frozen is None:
+            raise PassError("its Initialize does not call super().Initialize(context)")
         ApplyPatternsGreedily(graph, self._frozen, self.InitializeConfig())
 
 
@@ -95,8 +127,8 @@ class RunningPass:
         self._noted = {} if driven is None else driven
         self._driven: Driven | None = None
 
-    def Run(self, graph: Graph, context: CustomPassContext) -> None:
-        pass_ = self.subject
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        pass_, returned = self.subject, None
         if self._driven is None:
             pass_.context = context
             if pass_.Initialize(context) is False:
@@ -106,8 +138,20 @@ class RunningPass:
             self._driven.notes[f'CanApplyOn refused graph "{graph.name}"'] = None
         else:
             with driving(self._driven):
-                pass_.Run(graph)
-        context.record.message = "; ".join(filter(None, self._driven.notes))
+                returned = pass_.Run(graph)
+        context.record.message = "; ".join(self._driven.notes)
+        return returned
+
+
+class RunningRules(RunningPass, PatternFusionPass):
+    """A ``PatternRewritePass`` as the host runs it; that it has patterns lets ``check-pass`` build instances of them."""
+
+    def __init__(self, pass_: PatternRewritePass) -> None:
+        super().__init__(pass_)
+        self._listed = RewritePatternSet(*pass_.patterns).rules
+
+    def Patterns(self) -> Sequence[Pattern]:
+        return [rule.pattern for rule in self._listed]
 
 
 _Pass = TypeVar("_Pass", bound=type[Pass])
@@ -139,4 +183,9 @@ def registered_name(cls: type[Pass]) -> str | None:
 
 def spec_of(cls: type[Pass], name: str) -> PassSpec:
     """The registration of a pass class."""
-    return PassSpec(name, cls.stage, str(cls.origin), "drr", lambda: RunningPass(cls()), labels=frozenset(cls.labels))
+
+    def factory() -> RunningPass:
+        made = cls()
+        return RunningRules(made) if isinstance(made, PatternRewritePass) and made.patterns else RunningPass(made)
+
+    return PassSpec(name, cls.stage, str(cls.origin), "drr", factory, labels=frozenset(cls.labels))

@@ -6,12 +6,14 @@ operator, a small letter a tensor, and ``pat.y = …`` names what an operator ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from gehost import PatternError, es
-from gehost_drr.expressions import HERE, Expression, Variable
+from gehost_drr.expressions import HERE, Expression, Variable, as_condition
 from gehost_drr.graph import Condition, Const, Native, NativeCall, NoneTensor, Operand, PatternGraph, Tensor
 
 
@@ -28,7 +30,7 @@ class Op:
         """Returns the first tensor that it makes.
 
         Raises:
-            PatternError: an operand of another pattern, or a name that another operator makes already.
+            PatternError: what is no operand; an operand of another pattern; a name that another operator makes already.
         """
         outputs: Sequence[Tensor | NoneTensor] = ()
         inputs: Sequence[Operand] = arguments
@@ -36,7 +38,28 @@ class Op:
             first, second = arguments
             if second and all(isinstance(entry, Tensor | NoneTensor) for entry in second):
                 inputs, outputs = first, second
+        for position, given in enumerate(inputs):
+            if not _is_operand(given, in_result=self.graph.is_result):
+                told = f"input {position} of {self.ops[0]}: wanted a tensor, a number or a list of numbers, got {given!r}"
+                hint = "; outputs by name are a second list: op([x], [y])" if isinstance(given, list | tuple) else ""
+                raise PatternError(f"{self.origin}: {told}{hint}")
         return self.graph.apply(self.ops, self.attributes, inputs, outputs, self.origin)
+
+    def __repr__(self) -> str:
+        return f"operator {self.ops[0]}, which is applied to nothing"
+
+
+def _is_operand(given: Any, *, in_result: bool) -> bool:
+    if given is None or isinstance(given, Tensor | NoneTensor) or (in_result and isinstance(given, Const)):
+        return True
+    return not isinstance(given, str | bytes) and _is_plain(given)
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether it is a number, a text, an array, or a list of them."""
+    if isinstance(given, list | tuple):
+        return all(map(_is_plain, cast("Iterable[Any]", given)))
+    return isinstance(given, int | float | str | bytes | np.generic | np.ndarray)
 
 
 class _Capital:
@@ -52,6 +75,38 @@ class _Capital:
         op = self._pattern.Op(self._op, attributes)
         return op(*inputs) if inputs else op
 
+    def __repr__(self) -> str:
+        return f"operator {self._op}, which is applied to nothing (a tensor's name does not begin with a capital)"
+
+
+def _attribute(value: Any, what: str) -> Any:
+    """What an attribute may be: plain, an expression, or computed; texts as they are written, as bytes too."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if value is None or isinstance(value, Expression | Native) or _is_plain(value):
+        return value
+    if isinstance(value, Tensor | NoneTensor | Const | Op | _Capital) or not callable(value):
+        raise PatternError(f"{what}: wanted a value, a variable or a function, got {value!r}")
+    return value
+
+
+def _name(given: Any, what: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise PatternError(f"{es.author_origin(HERE)}: {what} wants a name, got {given!r}")
+    return given
+
+
+def _reason(given: Any) -> str:
+    if not isinstance(given, str):
+        raise PatternError(f"{es.author_origin(HERE)}: a reason is a text, got {given!r}")
+    return given
+
+
+def _function(given: Any, what: str, instead: str) -> Any:
+    if isinstance(given, Expression) or not callable(given):
+        raise PatternError(f"{es.author_origin(HERE)}: {what} wants a function of the match, got {given!r}; {instead}")
+    return given
+
 
 class DrrPattern:
     """What source and result patterns have in common."""
@@ -63,12 +118,25 @@ class DrrPattern:
         object.__setattr__(self, "_graph", graph)
 
     def Op(self, op: str | Sequence[str], attributes: Mapping[str, Any] | None = None) -> Op:
-        """An operator, or several of which a source pattern takes any; ``domain::Type`` outside ONNX's own domain."""
-        ops = (op,) if isinstance(op, str) else tuple(op)
-        return Op(self._graph, ops, dict(attributes or {}), es.author_origin(HERE))
+        """An operator, or several of which a source pattern takes any; ``domain::Type`` outside ONNX's own domain.
+
+        Raises:
+            PatternError: no name of an operator, or what can be no attribute.
+        """
+        origin = es.author_origin(HERE)
+        ops = (op,) if isinstance(op, str) else tuple(op) if isinstance(op, list | tuple) else ()
+        if not ops or not all(name and isinstance(name, str) for name in ops):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PatternError(f"{origin}: Op wants the name of an operator, or a list of names, got {op!r}")
+        if not isinstance(attributes, Mapping | None) or not all(isinstance(name, str) for name in attributes or ()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PatternError(f"{origin}: the attributes of {ops[0]} must be a mapping by name, got {attributes!r}")
+        read = {
+            name: _attribute(value, f'{origin}: attribute "{name}" of {ops[0]}') for name, value in (attributes or {}).items()
+        }
+        return Op(self._graph, ops, read, origin)
 
     def Tensor(self, name: str) -> Tensor:
-        return Tensor(self._graph, name)
+        """A tensor by name; raises ``PatternError`` where that is no text."""
+        return Tensor(self._graph, _name(name, "Tensor"))
 
     def NoneTensor(self) -> NoneTensor:
         return NoneTensor()
@@ -88,8 +156,6 @@ class DrrPattern:
         origin = es.author_origin(HERE)
         if name.startswith("_") or name[0].isupper() or hasattr(type(self), name):
             raise PatternError(f'{origin}: a tensor cannot be called "{name}" so; write Tensor("{name}").Assign(…)')
-        if not isinstance(given, Tensor):
-            raise PatternError(f'{origin}: "{name}" must be a tensor that an operator makes, got {given!r}')
         self._graph.bind(name, given)
 
 
@@ -105,7 +171,7 @@ class SourcePattern(DrrPattern):
 
     def Attr(self, name: str) -> Variable:
         """A variable for an attribute's value, which must be equal wherever the variable stands."""
-        return Variable(name)
+        return Variable(_name(name, "Attr"))
 
     def RequireNativeCall(self, test: NativeCall, reason: str = "") -> None:
         """Ask a function of the match; it returns whether the match may be replaced, or ``m.reject("key: text")``.
@@ -113,8 +179,14 @@ class SourcePattern(DrrPattern):
         Args:
             test: the function.
             reason: ``key: text`` for the report, where it returns False.
+
+        Raises:
+            PatternError: it is no function.
         """
-        self._graph.conditions.append(Condition(test, es.author_origin(HERE), reason))
+        _function(test, "RequireNativeCall", "an expression is asked by where")
+        origin = es.author_origin(HERE)
+        told = _reason(reason) or f"native call: the one at {origin} returned False"
+        self._graph.conditions.append(Condition(test, origin, told))
 
     def where(self, test: Expression, reason: str = "") -> None:
         """Ask what an expression says, which must be known to be true.
@@ -124,22 +196,23 @@ class SourcePattern(DrrPattern):
             reason: ``key: text`` for the report, where it is not; the expression itself unless said.
 
         Raises:
-            PatternError: it is no expression.
+            PatternError: it is no expression, or one that is neither true nor false.
         """
         origin = es.author_origin(HERE)
         if not isinstance(test, Expression):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
             raise PatternError(f"{origin}: where wants an expression over tensors of the pattern, got {test!r}")
-        self._graph.conditions.append(Condition(test, origin, reason))
+        self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
     def Commutative(self, made: Tensor) -> Tensor:
         """Let the operator that makes a tensor match with its operands in any order; returns the tensor.
 
         Raises:
-            PatternError: no operator makes it.
+            PatternError: no operator of this pattern makes it.
         """
-        maker = self._graph.makers.get(made.name)
+        mine = isinstance(made, Tensor) and made.graph is self._graph  # pyright: ignore[reportUnnecessaryIsInstance]
+        maker = self._graph.makers.get(made.name) if mine else None
         if maker is None:
-            raise PatternError(f'{es.author_origin(HERE)}: no operator makes "{made.name}", so that none can commute')
+            raise PatternError(f"{es.author_origin(HERE)}: no operator makes {made!r}, so that none can commute")
         maker.commutative = True
         return made
 
@@ -154,12 +227,20 @@ class ResultPattern(DrrPattern):
     __slots__ = ()
 
     def Attr(self, compute: NativeCall) -> Native:
-        """A value for an attribute, computed from the match; None leaves the attribute out."""
-        return Native(compute)
+        """A value for an attribute, computed from the match; None leaves the attribute out.
+
+        Raises:
+            PatternError: it is no function.
+        """
+        return Native(_function(compute, "Attr of a result", "a value or variable stands as it is"))
 
     def Const(self, compute: NativeCall) -> Const:
-        """A constant that is computed from the match: a number, list or array."""
-        return Const(compute)
+        """A constant that is computed from the match: an array, or a number or list in its partner's dtype.
+
+        Raises:
+            PatternError: it is no function.
+        """
+        return Const(_function(compute, "Const", "a number or array stands as it is"))
 
 
 class DrrPatternContext:

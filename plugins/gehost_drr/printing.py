@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, cast
@@ -50,10 +51,11 @@ class _Numbers:
 
 def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
     for value in graph.inputs:
-        yield f'{indent}({numbers.of(value)}) = "builtin.input" () {{name: "{value.name}"}} : () -> {type_text(value)}'
+        yield f'{indent}({numbers.of(value)}) = "builtin.input" () {{name: {_quoted(value.name)}}} : () -> {type_text(value)}'
     for value in graph.values.values():
         if value.initializer is not None and not value.is_input:
-            yield f'{indent}({numbers.of(value)}) = "builtin.parameter" () {{name: "{value.name}"}} : () -> {type_text(value)}'
+            name = _quoted(value.name)
+            yield f'{indent}({numbers.of(value)}) = "builtin.parameter" () {{name: {name}}} : () -> {type_text(value)}'
     for node in graph.nodes:
         yield f"{indent}{_operation(node, numbers)}"
         for body in node.bodies:
@@ -67,7 +69,7 @@ def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
 def _operation(node: Node, numbers: _Numbers) -> str:
     made, read = numbers.all(node.outputs), numbers.all(node.inputs)
     attributes = ", ".join(f"{name}: {_attribute(value)}" for name, value in sorted(node.attrs.items()))
-    return f'{made} = "{node.op}" {read} {{{attributes}}} : {_types(node.inputs, always=True)} -> {_types(node.outputs)}'
+    return f"{made} = {_quoted(node.op)} {read} {{{attributes}}} : {_types(node.inputs, always=True)} -> {_types(node.outputs)}"
 
 
 def _types(values: Sequence[Value | None], *, always: bool = False) -> str:
@@ -83,6 +85,11 @@ def type_text(value: Value) -> str:
     return f"tensor<{''.join(f'{dim if isinstance(dim, int) else -1}x' for dim in value.shape)}{dtype}>"
 
 
+def _quoted(text: str) -> str:
+    """A text of the model, which may hold anything, on one line."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _attribute(value: Any) -> str:
     if isinstance(value, Graph):
         return f"region {value.name}"
@@ -91,5 +98,5 @@ def _attribute(value: Any) -> str:
         text = np.array2string(array, separator=",", threshold=8).replace("\n", "")
         return f"{text} : {array.dtype.name}"
     if isinstance(value, str):
-        return f'"{value}"'
+        return _quoted(value)
     return str(value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
+
+import numpy as np
 
 from gehost import (
     CustomPassStage,
@@ -13,6 +15,7 @@ from gehost import (
     EsGraphBuilder,
     EsTensor,
     MatchResult,
+    PassError,
     PassSpec,
     Pattern,
     PatternError,
@@ -20,9 +23,10 @@ from gehost import (
     Rejection,
     es,
 )
-from gehost_drr.checks import check
+from gehost_drr.checks import check, check_options
 from gehost_drr.expressions import HERE, Expression, Variable
 from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph, Tensor
+from gehost_drr.known import is_known
 from gehost_drr.matched import MatchContext
 from gehost_drr.patterns import DrrPatternContext
 
@@ -50,6 +54,16 @@ class DrrRule:
     max_opset: int | None = None
     shape_proven: bool = False
 
+    @cached_property
+    def computed(self) -> tuple[Expression, ...]:
+        """What attributes of the result are computed from and has to be known; a variable's value may be absent."""
+        values = (value for each in self.result.applications for value in each.attributes.values())
+        return tuple(value for value in values if isinstance(value, Expression) and not isinstance(value, Variable))
+
+    @cached_property
+    def _in_order(self) -> Sequence[Application]:
+        return self.result.in_order()
+
     @classmethod
     def defined(cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any) -> DrrRule:
         """The rule that an author wrote into ``context``.
@@ -57,25 +71,38 @@ class DrrRule:
         Raises:
             PatternError: it is not well-formed; names the file and line at fault.
         """
-        source, result, labels = context.source, context.result, options.pop("labels", ())
-        if isinstance(labels, str):
-            raise PatternError(f"{origin}: {name}: labels must be a list of them, got {labels!r}")
+        source, result = context.source, context.result
+        check_options(name, origin, options)
         check(name, origin, source, result)
         outputs = tuple(made for made in dict.fromkeys((*result.makers, *result.forwards)) if made in source.makers)
         with es.written_at(origin):
             pattern, inputs, tensors = _as_pattern(name, source, outputs)
             _dry_run(name, result, inputs)
-        labels = frozenset(labels)
-        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, labels=labels, **options)
+        options["labels"] = frozenset(options["labels"])
+        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, **options)
+
+    def __repr__(self) -> str:
+        return f"<DrrRule {self.name} at {self.origin}>"
 
     def __str__(self) -> str:
         """The rule as one may read it: source, conditions, result."""
-        lines = [f"{self.name} (benefit {self.benefit}{''.join(f', {label}' for label in sorted(self.labels))}) at {self.origin}"]
+        told = [f"benefit {self.benefit}", *sorted(self.labels)]
+        if self.min_opset is not None or self.max_opset is not None:
+            told.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
+        lines = [f"{self.name} ({', '.join(told)}) at {self.origin}"]
         lines += [f"  match    {each}" for each in self.source.applications]
         lines += [f"  where    {each}" for each in self.source.conditions]
         lines += [f"  replace  {each}" for each in self.result.applications]
         lines += [f"  replace  {target} = {tensor}" for target, (tensor, _) in self.result.forwards.items()]
         return "\n".join(lines)
+
+    def unfit_for(self, opset: int) -> str:
+        """Why the rule is not for an opset; "" where it is."""
+        if self.min_opset is not None and opset < self.min_opset:
+            return f"needs opset {self.min_opset} or newer, the model has {opset}"
+        if self.max_opset is not None and opset > self.max_opset:
+            return f"is for opsets up to {self.max_opset}, the model has {opset}"
+        return ""
 
     def spec(self) -> PassSpec:
         """The rule as a pass of its own."""
@@ -104,16 +131,25 @@ class DrrRule:
             answer = test(matched)
             if isinstance(answer, Rejection):
                 return answer
+            if not isinstance(answer, int | np.bool_ | None):
+                raise PassError(
+                    f"the native call at {condition.origin} must return True, False or m.reject(reason), got {answer!r}"
+                )
+            if answer is None:
+                return matched.reject(f"native call: the one at {condition.origin} returned None")
             if not answer:
-                told = f"native call: the one at {condition.origin} returned {answer}"
-                return matched.reject(told if answer is None else condition.reason or told)
+                return matched.reject(condition.reason)
+        for expression in self.computed:
+            if not is_known(expression.evaluate(matched)):
+                return matched.reject(f"result: {expression} is not known")
         return None
 
     def replacement(self, matched: MatchContext) -> EsGraph:
         """What stands in place of a match."""
-        builder = EsGraphBuilder(self.name)
-        made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
-        for application in self.result.in_order():
+        with es.written_at(self.origin):
+            builder = EsGraphBuilder(self.name)
+            made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
+        for application in self._in_order:
             params = {name: _value(value, matched) for name, value in application.attributes.items()}
             _apply(application, builder, made, params, lambda const: const.compute(matched))
         for target, (tensor, _) in self.result.forwards.items():
@@ -224,11 +260,12 @@ def _apply(
             if isinstance(given, Tensor):
                 operands.append(made[given.name])
             elif isinstance(given, Const):
-                operands.append(builder.CreateConst(constant(given)))
+                value = constant(given)  # a bare number takes its partner's dtype
+                bare = isinstance(value, int | float | list | tuple) and bool(application.reads)
+                operands.append(value if bare else builder.CreateConst(value))
             else:
                 operands.append(None if isinstance(given, NoneTensor) else given)
-        function = es.AnyOf(*application.ops)
-        returned = function(*operands, num_outputs=len(application.outputs), **params)
+        returned = application.function(*operands, num_outputs=len(application.outputs), **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
     made.update({name: tensor for name, tensor in zip(application.outputs, tensors, strict=True) if name})
     return tensors

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import onnx
 
-from gehost import DataType, es
+from gehost import DataType
 
-from .expressions import Item, OpAttr, Ref, TensorAttr
-from .program import Input
+from .expressions import TENSOR_ATTRIBUTES, OpAttr, Ref, TensorAttr
+from .program import Input, operator_problem
 from .scope import Scope, current, mistake, origin
-from .symbols import Symbol, expression_of
+from .symbols import Symbol, Untold, dtype_name, expression_of
 
 
 class InputSpec:
@@ -22,22 +21,37 @@ class InputSpec:
 
     def __init__(self, shape: Sequence[int | None] | None = None, dtype: str | DataType | None = None, name: str = "") -> None:
         """Raises ``PatternError`` for a shape or dtype that no tensor has."""
-        self.shape = None if shape is None else tuple(None if dim in (None, -1) else dim for dim in shape)
-        if self.shape is not None and not all(dim is None or (type(dim) is int and dim >= 0) for dim in self.shape):
-            raise mistake(f"InputSpec: a shape holds sizes, or None for any, got {shape!r}")
-        names = {known.numpy.name: known for known in DataType if known}
-        self.dtype = dtype.numpy.name if isinstance(dtype, DataType) else dtype
-        if self.dtype is not None and self.dtype not in names:
-            raise mistake(f"InputSpec: no dtype {dtype!r}; give a DataType or numpy's name, as in float32")
+        self.shape = None if shape is None else _sizes(shape)
+        self.dtype = None if dtype is None else dtype_name(dtype)
         self.name = name
+
+
+def _sizes(shape: Any) -> tuple[int | None, ...]:
+    """A shape that an author gave."""
+    sizes: list[Any] = list(cast("Sequence[Any]", shape)) if isinstance(shape, Sequence) else ["no size"]
+    known = [None if size in (None, -1) else size for size in sizes]
+    if not all(size is None or (type(size) is int and size >= 0) for size in known):
+        raise mistake(f"InputSpec: a shape holds sizes, or None for any, got {shape!r}")
+    return tuple(known)
 
 
 class ParamAttr:
     """Says that an argument of a pattern is a weight: a constant that no caller of the model can override."""
 
 
+class Traced(Untold):
+    """A tensor, or an operator that stands for its first output; one is not compared with another."""
+
+    _advice = "a tensor has no value while it is traced; ask for what is known of it: x.shape, x.dtype, add.Attr(…)"
+
+    def __eq__(self, other: object) -> bool:
+        raise mistake(self._advice)
+
+    __hash__ = object.__hash__
+
+
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(Traced):
     """An argument of a traced function, or an output of an operator in it."""
 
     ref: Ref
@@ -45,10 +59,12 @@ class Tensor:
 
     def Attr(self, name: str) -> Symbol:
         """What a match knows of the tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a flat list) of a constant."""
-        if name not in ("shape", "dtype", "value"):
+        if name not in TENSOR_ATTRIBUTES:
             raise mistake(f'a tensor has no attribute "{name}"; it has shape, dtype and, if it is constant, value')
         if self.scope.role == "replace" and self.ref.op is not None:
             raise mistake("what the replacement makes is not there when it is built; ask the arguments")
+        if self.scope.matched is not current("Attr").matched:
+            raise mistake("what another pattern matches is not known here")
         return Symbol(TensorAttr(self.ref, name))
 
     @property
@@ -73,23 +89,24 @@ class OpAttribute(Symbol):
 
     @property
     def expression(self) -> OpAttr:
-        """Raises ``PatternError`` when the operator is not applied yet; a replacement's may be given attributes before."""
-        return OpAttr(self._op.number, self._name)
+        """Raises ``PatternError`` unless the operator is one of the pattern at hand, and applied."""
+        number = self._op.number
+        if self._op.scope is not current("Attr").matched:
+            raise mistake(f"{self._op.type} is no operator of the pattern; MappedPattern(…) asks those that are")
+        return OpAttr(number, self._name)
 
     def MappedPattern(self, op: str = "", index: int = 0, name: str = "", element_index: int | None = None) -> None:
         """Give the attribute the value that the pattern's operator has; see the function ``MappedPattern``."""
         self._op.SetAttr(self._name, MappedPattern(op or self._op.type, index, name or self._name, element_index))
 
 
-class OpDesc:
+class OpDesc(Traced):
     """An operator of a traced function. As an operand it means its first output."""
 
     def __init__(self, type_: str) -> None:
         """Raises ``PatternError`` for an operator that ONNX has not, and that names no domain."""
-        if "::" not in type_ and type_ not in es.operator_names():
-            near = difflib.get_close_matches(type_, es.operator_names(), 1)
-            hint = f"; did you mean {near[0]}?" if near else f'; one of another domain is op("domain::{type_}")'
-            raise mistake(f"ONNX has no operator {type_}{hint}")
+        if problem := operator_problem(type_):
+            raise mistake(problem)
         self.type = type_
         self.inputs: tuple[Given, ...] = ()
         self.named: dict[str, Given] = {}
@@ -113,6 +130,8 @@ class OpDesc:
         """
         if self.scope is not None:
             raise mistake(f"this {self.type} was applied at {self.origin} already; PassDesc.OP.{self.type} makes another one")
+        if problem := operator_problem(self.type, num_outputs):
+            raise mistake(problem)
         self.scope = current(self.type)
         self.origin = origin()
         self.inputs, self.outputs = inputs, num_outputs
@@ -133,6 +152,7 @@ class OpDesc:
 
     def SetAttr(self, name: str, value: Any) -> OpDesc:
         """In a pattern: ask for a value, which a symbol may compute. In a replacement: give it. Returns the operator."""
+        self._may_change("SetAttr")
         self.attributes[name] = expression_of(value)
         return self
 
@@ -144,7 +164,7 @@ class OpDesc:
         """An output, by position or by ONNX's name.
 
         Raises:
-            PatternError: ONNX knows no output of that name.
+            PatternError: ONNX knows no output of that name, or it is no position.
         """
         number = self.number
         assert self.scope is not None
@@ -153,12 +173,22 @@ class OpDesc:
             if which not in names:
                 raise mistake(f'{self.type} has no output "{which}"; it has {", ".join(names) or "none that ONNX names"}')
             which = names.index(which)
+        if type(which) is not int or which < 0:
+            raise mistake(f"an output of {self.type} is told by its position from 0 or its name, got {which!r}")
         return Tensor(Ref(number, which), self.scope)
 
     def Commutative(self) -> OpDesc:
         """Let the operands match in any order; returns the operator."""
+        self._may_change("Commutative")
         self.commutative = True
         return self
+
+    def _may_change(self, call: str) -> None:
+        scope = current(call)
+        if self.scope not in (None, scope):
+            raise mistake(f"{call}: this {self.type} was applied in another function, at {self.origin}")
+        if call == "Commutative" and scope.role == "replace":
+            raise mistake("Commutative belongs into the pattern function: a replacement has one order")
 
 
 def _output_names(type_: str) -> list[str]:
@@ -179,7 +209,7 @@ def MappedPattern(op: str, index: int = 0, name: str = "", element_index: int | 
         element_index: an element of it, if it is a list.
 
     Raises:
-        PatternError: the pattern has no such operator.
+        PatternError: the pattern has no such operator, or ``element_index`` is no number.
     """
     scope = current("MappedPattern")
     if scope.pattern is None:
@@ -188,8 +218,8 @@ def MappedPattern(op: str, index: int = 0, name: str = "", element_index: int | 
     if not 0 <= index < len(found):
         known = ", ".join(other.type for other in scope.pattern.ops)
         raise mistake(f"the pattern has no {op} number {index}; its operators are {known}")
-    expression = OpAttr(found[index], name)
-    return Symbol(expression if element_index is None else Item(expression, element_index))
+    attribute = Symbol(OpAttr(found[index], name))
+    return attribute if element_index is None else attribute[element_index]
 
 
 class Operators:

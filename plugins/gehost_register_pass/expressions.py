@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 
-from gehost import Value
+from gehost import DataType, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Ref:
     op: int | None
     index: int
 
+    def __post_init__(self) -> None:
+        if self.index < 0 or (self.op is not None and self.op < 0):
+            raise ValueError(f"there is no tensor {self.index} of operator {self.op}")
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -26,13 +31,22 @@ class Constant:
 
     value: Any
 
+    def at(self, _matched: Matched) -> Any:
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class TensorAttr:
-    """What is known of a matched tensor: its ``shape``, its ``dtype`` (numpy's name), or its ``value``, flat, if constant."""
+    """What is known of a matched tensor: one of ``TENSOR_ATTRIBUTES``; ``dtype`` is numpy's name, ``value`` flat."""
 
     tensor: Ref
     name: str
+
+    def __post_init__(self) -> None:
+        _one_of(self.name, TENSOR_ATTRIBUTES, "attribute of a tensor")
+
+    def at(self, matched: Matched) -> Any:
+        return _tensor_attribute(matched.tensor(self.tensor), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,9 @@ class OpAttr:
     op: int
     name: str
 
+    def at(self, matched: Matched) -> Any:
+        return matched.attribute(self.op, self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -50,12 +67,24 @@ class Item:
     of: Expression
     index: int
 
+    def at(self, matched: Matched) -> Any:
+        of = self.of
+        if isinstance(of, TensorAttr) and of.name == "shape":  # one size; the others need no names
+            return _size(_item(_dims(matched.tensor(of.tensor)), self.index))
+        return _item(of.at(matched), self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many elements a list has."""
 
     of: Expression
+
+    def at(self, matched: Matched) -> Any:
+        of = self.of
+        if isinstance(of, TensorAttr) and of.name == "shape":
+            return len(_dims(matched.tensor(of.tensor)))
+        return len(_as_list(of.at(matched)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +95,21 @@ class Binary:
     left: Expression
     right: Expression
 
+    def __post_init__(self) -> None:
+        _one_of(self.sign, ARITHMETIC, "arithmetic")
+
+    def at(self, matched: Matched) -> Any:
+        return _arithmetic(self.sign, self.left.at(matched), self.right.at(matched))
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A list of which not every element is a constant."""
 
     items: tuple[Expression, ...]
+
+    def at(self, matched: Matched) -> Any:
+        return [item.at(matched) for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +120,15 @@ class Native:
     arguments: tuple[Expression, ...]
     function: Callable[..., Any] = field(compare=False, repr=False)
 
+    def at(self, matched: Matched) -> Any:
+        result = self.function(*[known(argument.at(matched)) for argument in self.arguments])
+        if result is None:
+            raise Unknown(f"{self.function.__name__} returned None")
+        return result
+
 
 Expression: TypeAlias = Constant | TensorAttr | OpAttr | Item | Size | Binary | Listed | Native
+"""``at`` gives the value at a match, or raises ``Unknown``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +139,31 @@ class Condition:
     relation: str
     right: Expression
 
+    def __post_init__(self) -> None:
+        _one_of(self.relation, RELATIONS, "relation")
 
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    def holds(self, left: Any, right: Any) -> bool:
+        """Whether two values are as the condition wants them.
+
+        Raises:
+            Unknown: sizes that are not known, or names of them that may be equal or not.
+        """
+        if self.relation in ("==", "!="):
+            return _equal(left, right) is (self.relation == "==")
+        if isinstance(left, DimName) and left == right:
+            return self.relation in ("<=", ">=")
+        return RELATIONS[self.relation](*_alike(_number(left), _number(right)))
+
+
+def _one_of(given: str, known: Container[str], what: str) -> None:
+    if given not in known:
+        raise ValueError(f"there is no {what} {given!r}")
+
+
+TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
+DTYPES: Final = {dtype.numpy.name: dtype for dtype in DataType if dtype}
+"""Element types by numpy's names."""
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -103,7 +171,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda left, right: left // right,
     "%": operator.mod,
 }
-RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -123,6 +191,35 @@ class DimName(str):
     __slots__ = ()
 
 
+class DtypeName(str):
+    """An element type by numpy's name; where ONNX has a number for it (``Cast``'s ``to``), equal to that."""
+
+    __slots__ = ()
+
+
+class Stored(float):
+    """A number as a model holds it, exactly; a number of Python's is rounded as it was before they are compared.
+
+    0.1 as float32 is 0.10000000149; what is computed from it is an ordinary number.
+    """
+
+    __slots__ = ("_dtype",)
+
+    def __new__(cls, value: float, dtype: Any) -> Self:
+        made = super().__new__(cls, value)
+        made._dtype = np.dtype(dtype)
+        return made
+
+    def rounded(self, other: float) -> float:
+        """Another number in the same element type, unless it is too large for it."""
+        try:
+            with np.errstate(all="ignore"):
+                found = float(np.asarray(float(other)).astype(self._dtype))
+        except OverflowError:
+            return other
+        return other if math.isinf(found) else found
+
+
 class Matched(Protocol):
     """What a match bound."""
 
@@ -133,98 +230,108 @@ class Matched(Protocol):
         ...
 
 
-def evaluate(expression: Expression, matched: Matched) -> Any:
-    """The value of an expression at a match.
+def known(value: Any) -> Any:
+    """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
 
     Raises:
-        Unknown: it depends on what is not known.
+        Unknown: sizes that are not known, in a list too.
     """
-    match expression:
-        case Constant(value):
-            return value
-        case TensorAttr(tensor, name):
-            return _tensor_attribute(matched.tensor(tensor), name)
-        case OpAttr(op, name):
-            return matched.attribute(op, name)
-        case Item(of, index):
-            return _item(evaluate(of, matched), index)
-        case Size(of):
-            return len(_as_list(evaluate(of, matched)))
-        case Binary(sign, left, right):
-            return _arithmetic(sign, evaluate(left, matched), evaluate(right, matched))
-        case Listed(items):
-            return [evaluate(item, matched) for item in items]
-        case Native(_, arguments, function):
-            return function(*[_known(evaluate(argument, matched)) for argument in arguments])
-
-
-def holds(condition: Condition, left: Any, right: Any) -> bool:
-    """Whether two values are as a condition wants them.
-
-    Raises:
-        Unknown: sizes that are not known, or names of them that may be equal or not.
-    """
-    if condition.relation in ("==", "!="):
-        return _equal(left, right) is (condition.relation == "==")
-    if isinstance(left, DimName) and left == right:
-        return condition.relation in ("<=", ">=")
-    return RELATIONS[condition.relation](_number(left), _number(right))
-
-
-def _known(value: Any) -> Any:
-    """A value of which everything is known: what authors' functions are given."""
-    entries = cast("list[Any]", value) if isinstance(value, list) else [value]
-    for entry in entries:
-        if entry is None or isinstance(entry, DimName):
-            raise Unknown("a size is not known" if entry is None else f"the size {entry} is not known")
-    return cast("Any", value)
+    if value is None:
+        raise Unknown("a size is not known")
+    if isinstance(value, DimName):
+        raise Unknown(f"the size {value} is not known")
+    return [known(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 def _equal(left: Any, right: Any) -> bool:
+    if type(left) is type(right) and type(left) in (int, DtypeName):  # most are two sizes, ranks or dtypes
+        return left == right
     if _is_list(left) or _is_list(right):
-        left, right = _as_list(left), _as_list(right)
-        if len(left) != len(right):
-            return False
-        unknown: Unknown | None = None
-        for one, other in zip(left, right, strict=True):
-            try:
-                if not _equal(one, other):
-                    return False
-            except Unknown as reason:
-                unknown = unknown or reason
-        if unknown is not None:
-            raise unknown
-        return True
+        return _equal_lists(_as_list(left), _as_list(right))
     if left is None or right is None:
         raise Unknown("a size is not known")
     if isinstance(left, DimName) or isinstance(right, DimName):
         if type(left) is type(right) and left == right:
             return True
         raise Unknown(f"whether {left} is {right} is not known")
+    if isinstance(left, DtypeName) or isinstance(right, DtypeName):
+        left, right = (DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right))
+    left, right = _alike(left, right)
+    if isinstance(left, str) is not isinstance(right, str):
+        raise Unknown(f"{left!r} is not of the kind of {right!r}")
     return bool(left == right)
+
+
+def _equal_lists(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    arrays = [cast("Any", side) for side in (left, right) if isinstance(side, np.ndarray)]
+    if len(arrays) == 2 and arrays[0].dtype == arrays[1].dtype:
+        return np.array_equal(*arrays)
+    unknown: Unknown | None = None
+    for one, other in zip(left, right, strict=True):
+        try:
+            if not _equal(one, other):
+                return False
+        except Unknown as reason:
+            unknown = unknown or reason
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both as a model would hold them."""
+    left, right = _python(left), _python(right)
+    if isinstance(left, Stored) and type(right) in (int, float):
+        return left, left.rounded(right)
+    if isinstance(right, Stored) and type(left) in (int, float):
+        return right.rounded(left), right
+    return left, right
+
+
+def _python(value: Any) -> Any:
+    """An element of a constant as Python's number."""
+    if not isinstance(value, np.generic):
+        return value
+    stored = cast("Any", value)
+    found = stored.item()
+    return Stored(found, stored.dtype) if type(found) is float else found
 
 
 def _tensor_attribute(value: Value, name: str) -> Any:
     if name == "dtype":
-        if not value.dtype:
+        dtype = value.dtype
+        if not dtype:
             raise Unknown(f'the dtype of "{value.name}" is not known')
-        return value.dtype.numpy.name
+        return _DTYPE_NAMES[dtype]
     if name == "value":
         array = value.array
         if array is None:
             raise Unknown(f'"{value.name}" is no constant')
         return array.reshape(-1)
-    if value.shape is None:
+    return [_size(dim) for dim in _dims(value)]
+
+
+_DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
+
+
+def _dims(value: Value) -> tuple[Any, ...]:
+    shape = value.shape
+    if shape is None:
         raise Unknown(f'the rank of "{value.name}" is not known')
-    return [DimName(dim) if isinstance(dim, str) else dim for dim in value.shape]
+    return shape
+
+
+def _size(dim: Any) -> Any:
+    return DimName(dim) if isinstance(dim, str) else dim
 
 
 def _item(of: Any, index: int) -> Any:
     listed = _as_list(of)
     if not -len(listed) <= index < len(listed):
         raise Unknown(f"there is no element {index} among {len(listed)}")
-    found = listed[index]
-    return cast("Any", found.item()) if isinstance(found, np.generic) else found
+    return _python(listed[index])
 
 
 def _is_list(value: Any) -> bool:
@@ -238,13 +345,10 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def _number(value: Any) -> Any:
-    if value is None:
-        raise Unknown("a size is not known")
-    if isinstance(value, DimName):
-        raise Unknown(f"the size {value} is not known")
-    if not isinstance(value, int | float | np.number):
-        raise Unknown(f"{value!r} is no number")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    number = _python(known(value))
+    if not isinstance(number, int | float):
+        raise Unknown(f"{number!r} is no number")
+    return number
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:

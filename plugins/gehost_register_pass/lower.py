@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, cast
+
+import numpy as np
 
 from gehost import (
-    DataType,
     EsGraph,
     EsGraphBuilder,
     EsTensor,
     MatchResult,
+    Node,
     Pattern,
     PatternFusionPass,
     Rejection,
@@ -18,10 +21,13 @@ from gehost import (
     es,
 )
 
-from .expressions import Condition, Constant, Expression, OpAttr, Ref, Unknown, evaluate, holds
+from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
+
+_MOST_ORDERS: Final = 64
+_MOST_SHOWN: Final = 8
 
 
 class TracedPass(PatternFusionPass):
@@ -44,6 +50,8 @@ class TracedPass(PatternFusionPass):
         return self._pair_of(match).replacement(match)
 
     def _pair_of(self, match: MatchResult) -> LoweredPair:
+        if len(self._pairs) == 1:
+            return self._pairs[0]
         return next(pair for pair in self._pairs if match.has(pair.pattern.graph.nodes[0]))
 
 
@@ -61,11 +69,14 @@ class LoweredPair:
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-            made = self._made = _build(pair.pattern, inputs, _stand_in)
+            made = self._made = _build(pair.pattern, _functions(pair.pattern), inputs, _stand_in)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
+        self._orders = _orders(pair)
+        self._settled: _Matched | None = None
+        self._functions = _functions(pair.replace)
         self._constrain()
-        self._replaced(_stand_in)  # proves operators, inputs and names of attributes
+        self._replaced(_stand_in, self._orders[0])  # proves operators, inputs and names of attributes
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
@@ -83,48 +94,70 @@ class LoweredPair:
 
     def problem(self, match: MatchResult) -> str:
         """Why a match is refused, "" when it is not."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        for given, value in zip(self._pair.inputs, match.inputs, strict=True):
+        problems: list[str] = []
+        for order in self._orders:
+            matched = _Matched(match, self._pair, order)
+            problem = self._problem(matched)
+            if not problem:
+                self._settled = matched
+                return ""
+            problems.append(problem)
+        return problems[0]
+
+    def _problem(self, matched: _Matched) -> str:
+        for given, value in zip(self._pair.inputs, matched.inputs, strict=True):
             if given.constant and not value.is_constant:
                 return f'weight: {given.name} is "{value.name}", which is no constant'
         for asked, text in self._asked:
             try:
                 if not isinstance(asked, Condition):
-                    evaluate(asked, matched)
+                    matched.value(asked)
                     continue
-                left, right = evaluate(asked.left, matched), evaluate(asked.right, matched)
-                if not holds(asked, left, right):
+                left, right = asked.left.at(matched), asked.right.at(matched)
+                if not asked.holds(left, right):
                     return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
             except Unknown as reason:
                 return f"unknown: {text}: {reason}"
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """The graph of the replace function, its attributes computed from a match that has no problem."""
-        matched = _Matched(match, self._pair, self.pattern.graph)
-        return self._replaced(lambda expression: _plain(evaluate(expression, matched)))
+        """The graph of the replace function, with what it takes from a match of which ``problem`` found none."""
+        settled = self._settled
+        assert settled is not None
+        assert settled.match is match
+        return self._replaced(settled.value, settled.order)
 
-    def _replaced(self, value_of: Callable[[Expression], Any]) -> EsGraph:
+    def _replaced(self, value_of: Callable[[Expression], Any], order: Sequence[int]) -> EsGraph:
         program = self._pair.replace
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
-            inputs = builder.CreateInputs(len(self._pair.inputs))
-            made = _build(program, inputs, value_of)
+            placeholders = builder.CreateInputs(len(order))
+            inputs = [placeholders[index] for index in order]
+            made = _build(program, self._functions, inputs, value_of)
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
 class _Matched:
-    """What a match bound, by the numbers of the pair."""
+    """What a match bound, by the numbers of the pair; its ``inputs`` in an order of ``_orders``."""
 
-    def __init__(self, match: MatchResult, pair: Pair, graph: EsGraph) -> None:
-        self._match = match
+    def __init__(self, match: MatchResult, pair: Pair, order: Sequence[int]) -> None:
+        self.match = match
+        self.order = order
+        inputs = match.inputs
+        self.inputs = [inputs[index] for index in order]
+        self._values: dict[int, Any] = {}
         self._pair = pair
-        self._graph = graph
+
+    def value(self, expression: Expression) -> Any:
+        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is not known."""
+        if id(expression) not in self._values:
+            self._values[id(expression)] = _plain(known(expression.at(self)))
+        return self._values[id(expression)]
 
     def tensor(self, ref: Ref) -> Value:
         if ref.op is None:
-            return self._match.inputs[ref.index]
-        node = self._match.GetMatchedNode(self._graph.nodes[ref.op])
+            return self.inputs[ref.index]
+        node = self.match.GetMatchedNode(ref.op)
         value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
         if value is None:
             raise Unknown(f"{node.op} has no output {ref.index} here")
@@ -133,10 +166,34 @@ class _Matched:
     def attribute(self, op: int, name: str) -> Any:
         operator = self._pair.pattern.ops[op]
         said = dict(operator.attributes).get(name)
-        found = self._match.attributes[_variable(op, name)] if said is None else _stand_in(said)
+        found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
-        return found
+        entries = cast("list[Any]", found) if isinstance(found, list) else [found]
+        if set(map(type, entries)) <= {int}:  # floats alone are rounded
+            return cast("Any", found)
+        return _stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
+
+
+def _orders(pair: Pair) -> list[Sequence[int]]:
+    """Which placeholder each argument may be: its own, or the other operand's of an operator that commutes.
+
+    The matcher tells operands apart by what makes and reads them. Two arguments that only this operator reads match in either
+    order; the conditions tell which is meant.
+    """
+    reads = Counter(operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref))
+    orders: list[Sequence[int]] = [range(len(pair.inputs))]
+    for op in pair.pattern.ops:
+        ends = [
+            operand.index for operand in op.operands if isinstance(operand, Ref) and operand.op is None and reads[operand] == 1
+        ]
+        if not op.commutative or len(ends) != 2 or len(op.operands) != 2 or len(orders) > _MOST_ORDERS // 2:
+            continue
+        one, other = ends
+        if (pair.inputs[one].dtype, pair.inputs[one].shape) == (pair.inputs[other].dtype, pair.inputs[other].shape):
+            exchanged = {one: other, other: one}
+            orders += [[order[exchanged.get(index, index)] for index in range(len(order))] for order in orders]
+    return orders
 
 
 def _variable(op: int, name: str) -> str:
@@ -145,17 +202,22 @@ def _variable(op: int, name: str) -> str:
 
 def _computed(op: Op) -> list[Expression]:
     """The expressions of a replacement's operator that only a match gives a value."""
-    operands = (*op.inputs, *(operand for _, operand in op.named), *(value for _, value in op.attributes))
-    return [value for value in operands if value is not None and not isinstance(value, Ref | Constant)]
+    given = (*op.operands, *(value for _, value in op.attributes))
+    return [value for value in given if value is not None and not isinstance(value, Ref | Constant)]
 
 
 def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
-    dtype = None if given.dtype is None else next(known for known in DataType if known and known.numpy.name == given.dtype)
-    return builder.CreateInput(index, given.name, dtype, given.shape)
+    return builder.CreateInput(index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape)
+
+
+def _functions(program: Program) -> list[Callable[..., Any]]:
+    """What builds a program's operators; looked up once, and called at each match."""
+    return [es.op(op.type) for op in program.ops]
 
 
 def _build(
     program: Program,
+    functions: Sequence[Callable[..., Any]],
     inputs: Sequence[EsTensor],
     value_of: Callable[[Expression], Any],
 ) -> list[tuple[EsTensor, ...]]:
@@ -170,13 +232,13 @@ def _build(
             return None
         return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
 
-    for op in program.ops:
+    for op, function in zip(program.ops, functions, strict=True):
         with es.written_at(op.origin):
             operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
             if named and "::" in op.type:
                 raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
             attributes = {name: value_of(value) for name, value in op.attributes}
-            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
+            result: Any = function(*operands, num_outputs=op.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 
@@ -196,8 +258,34 @@ def _stand_in(expression: Expression) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return list(map(_plain, value)) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    """A value as operators take it: lists, and ONNX's number of an element type."""
+    if isinstance(value, list | tuple):
+        return list(map(_plain, cast("Sequence[Any]", value)))
+    return int(DTYPES[value]) if isinstance(value, DtypeName) else value
+
+
+def _dtype_of(node: Node, name: str, found: Any) -> Any:
+    """In which element type a node holds the numbers of a parameter: its attribute's, or that of the constant at an input."""
+    for value in () if name in node.attrs else node.inputs:
+        array = value.array if value is not None else None
+        if array is not None and array.size == np.size(found) and array.tolist() == found:
+            return array.dtype
+    return np.float32
+
+
+def _stored(parameter: Any, dtype: Any) -> Any:
+    """A parameter with its floats as the model stores them."""
+    if isinstance(parameter, list):
+        return [_stored(entry, dtype) for entry in cast("list[Any]", parameter)]
+    return Stored(parameter, dtype) if type(parameter) is float else parameter
 
 
 def _shown(value: Any) -> str:
-    return "?" if value is None else str(_plain(value))
+    """A value in a reason, on one line."""
+    if value is None:
+        return "?"
+    if not isinstance(value, list | tuple | np.ndarray):
+        return str(value)
+    listed = cast("Sequence[Any]", value)
+    more = [f"… {len(listed)} in all"] if len(listed) > _MOST_SHOWN else []
+    return f"[{', '.join([*map(_shown, listed[:_MOST_SHOWN]), *more])}]"

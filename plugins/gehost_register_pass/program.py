@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gehost import CustomPassStage, es
 
-from .expressions import Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .expressions import DTYPES, Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+
+_MOST_OUTPUTS: Final = 1024
 
 Operand: TypeAlias = Ref | Expression | None
 """A tensor, a number (or a list of them) that takes its partner's dtype, or an absent input."""
@@ -22,6 +25,12 @@ class Input:
     constant: bool = False
     shape: tuple[int | None, ...] | None = None
     dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"an argument cannot be called {self.name!r}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ValueError(f"there is no dtype {self.dtype!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,26 @@ class Op:
     outputs: int | None
     commutative: bool
     origin: es.Origin
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Those by position, then those by name."""
+        return (*self.inputs, *(operand for _, operand in self.named))
+
+    def __post_init__(self) -> None:
+        if problem := operator_problem(self.type, self.outputs):
+            raise ValueError(problem)
+
+
+def operator_problem(type_: str, outputs: int | None = None) -> str:
+    """Why there is no such operator, "" when there may be one."""
+    if "::" not in type_ and type_ not in es.operator_names():
+        near = difflib.get_close_matches(type_, es.operator_names(), 1)
+        hint = f"; did you mean {near[0]}?" if near else f'; one of another domain is op("domain::{type_}")'
+        return f"ONNX has no operator {type_}{hint}"
+    if outputs is not None and (type(outputs) is not int or not 0 < outputs <= _MOST_OUTPUTS):
+        return f"num_outputs of {type_} is a number from 1 to {_MOST_OUTPUTS}, got {outputs!r}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +87,34 @@ class Pair:
     conditions: tuple[Condition, ...]
     replace: Program
 
+    def __post_init__(self) -> None:
+        names = [given.name for given in self.inputs]
+        if len(set(names)) < len(names):
+            raise ValueError(f"arguments of one name: {', '.join(names)}")
+        for program in (self.pattern, self.replace):
+            for number, op in enumerate(program.ops):
+                for operand in op.operands:
+                    self._check(operand, number)
+            for output in program.outputs:
+                self._check(output, len(program.ops))
+        for expression in self.expressions:
+            if isinstance(expression, TensorAttr):
+                self._check(expression.tensor, len(self.pattern.ops))
+            elif isinstance(expression, OpAttr) and not 0 <= expression.op < len(self.pattern.ops):
+                raise ValueError(f"the pattern has no operator {expression.op}")
+
+    def _check(self, given: Operand, ops: int) -> None:
+        """Raises ``ValueError`` for a tensor that is neither an input nor of one of the first ``ops`` operators."""
+        if isinstance(given, Ref) and (given.index >= len(self.inputs) if given.op is None else given.op >= ops):
+            raise ValueError(f"there is no tensor {given.index} of operator {given.op}")
+
     @property
     def expressions(self) -> Iterator[Expression]:
         """Whatever is computed from a match, with all of which that consists."""
         waiting: list[Expression] = [side for condition in self.conditions for side in (condition.left, condition.right)]
         for op in self.replace.ops:
             waiting.extend(value for _, value in op.attributes)
-            operands = (*op.inputs, *(operand for _, operand in op.named))
-            waiting.extend(operand for operand in operands if operand is not None and not isinstance(operand, Ref))
+            waiting.extend(operand for operand in op.operands if operand is not None and not isinstance(operand, Ref))
         while waiting:
             expression = waiting.pop()
             yield expression

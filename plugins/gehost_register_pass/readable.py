@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Final
+from keyword import iskeyword
+from math import isfinite
+from typing import Any, Final, cast
 
 from .expressions import Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
 from .program import Input, Op, Operand, Pair, Program, Rule
@@ -17,19 +19,24 @@ class Names:
 
     def __init__(self, pair: Pair) -> None:
         self.inputs = [given.name for given in pair.inputs]
-        self.pattern = [f"{_stem(op)}_{number}" for number, op in enumerate(pair.pattern.ops)]
-        self.replace = [f"{_stem(op)}_r{number}" for number, op in enumerate(pair.replace.ops)]
+        self.op = "PassDesc.OP" if "op" in self.inputs else "op"
+        self.pattern = [self._unused(f"{_stem(op)}_{number}") for number, op in enumerate(pair.pattern.ops)]
+        self.replace = [self._unused(f"{_stem(op)}_r{number}") for number, op in enumerate(pair.replace.ops)]
         types = [op.type for op in pair.pattern.ops]
-        self.mapped = [f"op={json.dumps(type_)}, index={types[:number].count(type_)}" for number, type_ in enumerate(types)]
+        self.mapped = [f"op={_literal(type_)}, index={types[:number].count(type_)}" for number, type_ in enumerate(types)]
+
+    def _unused(self, name: str) -> str:
+        return self._unused(f"{name}_") if name in self.inputs else name
 
 
 def _stem(op: Op) -> str:
-    return op.type.rpartition("::")[2].lower()
+    return "".join(letter if letter.isalnum() else "_" for letter in op.type.rpartition("::")[2].lower())
 
 
 def readable(rule: Rule) -> str:
     """A rule as Python: tracing it gives the rule again."""
-    lines = [f"# {rule.origin}", f"@RegisterPass({', '.join(_registration(rule))})", f"def {rule.name}():"]
+    function = rule.name if rule.name.isidentifier() and not iskeyword(rule.name) else "rule"
+    lines = [f"# {rule.origin}", f"@RegisterPass({', '.join(_registration(rule, function))})", f"def {function}():"]
     for number, pair in enumerate(rule.pairs):
         suffix = f"_{number}" if len(rule.pairs) > 1 else ""
         names = Names(pair)
@@ -44,9 +51,11 @@ def readable(rule: Rule) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _registration(rule: Rule) -> Iterator[str]:
+def _registration(rule: Rule, function: str) -> Iterator[str]:
+    if function != rule.name:
+        yield f"name={_literal(rule.name)}"
     specs = {given.name: given for pair in rule.pairs for given in pair.inputs}
-    asked = [f"{json.dumps(name)}: {spec}" for name, given in specs.items() if (spec := _spec(given))]
+    asked = [f"{_literal(name)}: {spec}" for name, given in specs.items() if (spec := _spec(given))]
     if asked:
         yield f"input_specs={{{', '.join(asked)}}}"
     yield f"stage=CustomPassStage.{rule.stage.name}"
@@ -63,7 +72,7 @@ def _spec(given: Input) -> str:
     if given.shape is None and given.dtype is None:
         return ""
     shape = None if given.shape is None else list(given.shape)
-    return f"InputSpec({shape}{'' if given.dtype is None else f', {json.dumps(given.dtype)}'})"
+    return f"InputSpec({shape}{'' if given.dtype is None else f', {_literal(given.dtype)}'})"
 
 
 def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -> list[str]:
@@ -74,7 +83,7 @@ def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -
         arguments += [f"{keyword}={text_of(value, names, pattern=pattern)}" for keyword, value in op.attributes]
         if op.outputs is not None:
             arguments.append(f"num_outputs={op.outputs}")
-        made = f'op("{op.type}")' if "::" in op.type else f"op.{op.type}"
+        made = f"{names.op}({_literal(op.type)})" if "::" in op.type else f"{names.op}.{op.type}"
         ending = ".Commutative()" if op.commutative else ""
         lines.append(f"{_INDENT * 2}{name} = {made}({', '.join(arguments)}){ending}")
     lines.append(f"{_INDENT * 2}return {', '.join(_ref(ref, names, own) for ref in program.outputs)}")
@@ -99,7 +108,7 @@ def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True
     def text(expression: Expression) -> str:
         match expression:
             case Constant(value):
-                return json.dumps(value) if isinstance(value, str) else repr(list(value) if isinstance(value, tuple) else value)  # pyright: ignore[reportUnknownArgumentType]
+                return _literal(value)
             case TensorAttr(Ref(None, index), name):
                 return f'{names.inputs[index]}.Attr("{name}")'
             case TensorAttr(Ref(op, index), name):
@@ -116,10 +125,19 @@ def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True
             case Listed(items):
                 return f"[{', '.join(map(text, items))}]"
             case Native(path, arguments, _):
-                return f"{path.rpartition(':')[2]}({', '.join(map(text, arguments))})"
+                name = path.rpartition(":")[2].rpartition("<locals>.")[2]
+                return f"{name}({', '.join(map(text, arguments))})"
 
     if isinstance(asked, Condition):
         if asked.relation == "==" and isinstance(asked.right, Constant) and asked.right.value is True:
             return f"{text(asked.left)}.Holds()"
         return f"{text(asked.left)} {asked.relation} {text(asked.right)}"
     return text(asked)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_literal, cast('tuple[Any, ...]', value)))}]"
+    if isinstance(value, float) and not isfinite(value):
+        return f'float("{value}")'
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

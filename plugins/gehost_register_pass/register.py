@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import NoneType
 from typing import Any, overload
 
 from gehost import CustomPassStage, PassSpec, es
@@ -13,7 +14,7 @@ from .desc import InputSpec, ParamAttr
 from .lower import TracedPass
 from .program import Rule
 from .readable import readable
-from .scope import author_code, mistake, origin
+from .scope import author_code, calling_module, mistake, origin
 from .trace import origin_of, trace_pairs
 
 Specs = Mapping[str, InputSpec | ParamAttr]
@@ -95,9 +96,18 @@ def RegisterPass(
         shape_proven: the construction, or what the pattern asks, proves output sizes that the host cannot compare.
 
     Raises:
-        PatternError: it is no function, or takes parameters; or ``input_specs`` are none.
+        PatternError: it is no function, or takes parameters; or what is said of it is of the wrong kind.
     """
-    where = origin()
+    where, module = origin(), calling_module()
+    for what, given, kinds in (
+        ("stage", stage, (CustomPassStage,)),
+        ("name", name, (str,)),
+        ("min_opset", min_opset, (int, NoneType)),
+        ("max_opset", max_opset, (int, NoneType)),
+        ("shape_proven", shape_proven, (bool,)),
+    ):
+        if type(given) not in kinds:
+            raise mistake(f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}", where)
     specs: dict[Any, Any] = dict(input_specs) if isinstance(input_specs, Mapping) else {"": input_specs} if input_specs else {}
     if not all(isinstance(key, str) and isinstance(spec, InputSpec | ParamAttr) for key, spec in specs.items()):
         raise mistake(f"input_specs must be a dict of an InputSpec or ParamAttr for each argument, got {input_specs!r}", where)
@@ -115,6 +125,6 @@ def RegisterPass(
                 returned = function()
             return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset, shape_proven)
 
-        return RegisteredPass(called, function.__module__, at, trace)
+        return RegisteredPass(called, module, at, trace)
 
     return register if function is None else register(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import traceback
 from collections.abc import Generator
@@ -25,6 +26,14 @@ def origin() -> es.Origin:
     return es.author_origin(_OURS)
 
 
+def calling_module() -> str:
+    """Name of the module of the author's call at hand: the one that registers what the call makes."""
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+
+
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
     """The error for what an author wrote at a place, else by the call at hand."""
     return PatternError(f"{where or origin()}: {problem}")
@@ -37,7 +46,7 @@ def author_code(where: es.Origin) -> Generator[None]:
         yield
     except GehostError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where.path]
         at = es.Origin(where.path, lines[-1] or where.line) if lines else where
         told = " ".join(str(error).split())
@@ -59,6 +68,11 @@ class Scope:
     ops: list[OpDesc] = field(default_factory=list["OpDesc"])
     conditions: list[Condition] = field(default_factory=list[Condition])
     pattern: Scope | None = None
+
+    @property
+    def matched(self) -> Scope:
+        """The pattern function's: what is computed from a match is so in its numbers."""
+        return self.pattern or self
 
 
 tracing: ContextVar[Scope | None] = ContextVar("gehost_register_pass_tracing", default=None)

@@ -6,14 +6,16 @@ import importlib
 import json
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, Final, cast
+from operator import attrgetter
+from types import UnionType
+from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from gehost import CustomPassStage, es
 
 from .expressions import Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
 from .program import Input, Op, Pair, Program, Rule
 from .register import RegisteredPass
-from .scope import mistake, origin
+from .scope import calling_module, mistake, origin
 
 FORMAT: Final = "gehost_register_pass/1"
 
@@ -60,9 +62,9 @@ def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") ->
         if read["format"] != FORMAT:
             raise mistake(f"{source}: its format is {read['format']!r}, wanted {FORMAT!r}", where)
         rule = _Decoder(allow_native, source, where).decoded(read["rule"])
-        if not isinstance(rule, Rule) or type(rule.name) is not str or not rule.pairs:
+        if not isinstance(rule, Rule) or not rule.name or not rule.pairs:
             raise mistake(f"{source}: it holds no rule with a name and a pair", where)
-        registered = RegisteredPass(rule.name, _module_of_caller(), rule.origin, lambda: rule)
+        registered = RegisteredPass(rule.name, calling_module(), rule.origin, lambda: rule)
         _ = registered.rule
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, AssertionError) as error:
         raise mistake(f"{source}: not a rule: {type(error).__name__}: {error}", where) from error
@@ -101,7 +103,11 @@ class _Decoder:
             return CustomPassStage[given["name"]]
         if kind == "Native":
             given["function"] = self._function(given["path"])
-        return _KINDS[kind](**given)
+        made = _KINDS[kind](**given)
+        for name, wanted in get_type_hints(type(made)).items():
+            if not _is(getattr(made, name), wanted):
+                raise TypeError(f"{name} of {kind} cannot be {getattr(made, name)!r}")
+        return made
 
     def _function(self, path: str) -> Callable[..., Any]:
         if not self._allow_native:
@@ -110,16 +116,23 @@ class _Decoder:
             )
         module, _, name = path.partition(":")
         try:
-            found = getattr(importlib.import_module(module), name)
-        except Exception as error:
+            found = attrgetter(name)(importlib.import_module(module))
+        except (Exception, SystemExit) as error:
             raise mistake(f"{self._source}: {path} cannot be imported: {error}", self._where) from error
         return getattr(found, "__wrapped__", found)
 
 
-def _module_of_caller() -> str:
-    import inspect
-
-    frame = inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
-        frame = frame.f_back
-    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+def _is(value: Any, wanted: Any) -> bool:
+    """Whether a value is what a field of the data says; ``Any`` stands for a number, a text, or tuples of them."""
+    kind, parts = get_origin(wanted), get_args(wanted)
+    if kind is UnionType:
+        return any(_is(value, part) for part in parts)
+    if kind is Callable:
+        return callable(value)
+    if kind is None and wanted is not Any:
+        return type(value) is wanted
+    if not isinstance(value, tuple):
+        return wanted is Any and type(value) in (bool, int, float, str)
+    entries = cast("tuple[Any, ...]", value)
+    kinds = [wanted if wanted is Any else parts[0]] * len(entries) if wanted is Any or parts[-1] is ... else parts
+    return len(entries) == len(kinds) and all(map(_is, entries, kinds))

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from gehost import DataType
 
-from .expressions import Binary, Condition, Constant, Expression, Item, Listed, Native, Size
-from .scope import current, mistake, tracing
+from .expressions import DTYPES, Binary, Condition, Constant, Expression, Item, Listed, Native, Size, TensorAttr
+from .scope import current, mistake
 
 Number: TypeAlias = "Symbol | int | float"
 Comparable: TypeAlias = "Symbol | int | float | str | DataType | list[Any] | tuple[Any, ...]"
 
 
-class Stated:
-    """A condition that was stated; it has no truth value yet."""
+class Untold:
+    """What only a match will tell: it has no truth value while a function is traced."""
 
-    def __init__(self, condition: Condition) -> None:
-        self.condition = condition
+    __array_ufunc__: ClassVar[None] = None
+    """NumPy's numbers and arrays leave operators to it."""
+    _advice: ClassVar[str] = "a symbol has no value while it is traced; compare it: the comparison is a condition on the graph"
 
     def __bool__(self) -> bool:
-        raise mistake("a comparison is a condition on the graph, and is stated by writing it; it has no value while it is traced")
+        raise mistake(self._advice)
 
 
-class Symbol:
+class Stated(Untold):
+    """A condition that was stated."""
+
+    _advice = "a comparison is a condition on the graph, and is stated by writing it; it has no value while it is traced"
+
+
+class Symbol(Untold):
     """A value that only a match will have: ``x.Attr("shape")[0]``, and what is computed from it.
 
     A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a statement of its own.
@@ -41,13 +48,14 @@ class Symbol:
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
+        self._matched = current("a symbol").matched
 
     @property
     def expression(self) -> Expression:
+        """Raises ``PatternError`` in a pair of functions other than the one that it was made in."""
+        if current("a symbol").matched is not self._matched:
+            raise mistake("what another pattern matches is not known here")
         return self._expression
-
-    def __bool__(self) -> bool:
-        raise mistake("a symbol has no value while it is traced; compare it: the comparison is a condition on the graph")
 
     def __getitem__(self, index: int) -> Symbol:
         """One element, counted from the end where ``index`` is negative."""
@@ -134,9 +142,19 @@ def _state(left: Symbol, relation: str, right: Expression) -> Stated:
     scope = current("a condition")
     if scope.role == "replace":
         raise mistake("conditions are stated in the pattern function")
-    condition = Condition(left.expression, relation, right)
-    scope.conditions.append(condition)
-    return Stated(condition)
+    asked = left.expression
+    if isinstance(asked, TensorAttr) and asked.name == "dtype" and isinstance(right, Constant):
+        right = Constant(dtype_name(right.value))
+    scope.conditions.append(Condition(asked, relation, right))
+    return Stated()
+
+
+def dtype_name(given: Any) -> str:
+    """Numpy's name of an element type that an author gave; one that does not exist would differ from every tensor's."""
+    found = next((name for name, dtype in DTYPES.items() if given in (name, dtype)), None)
+    if found is None:
+        raise mistake(f"there is no dtype {given!r}; give a DataType or numpy's name, as in float32")
+    return found
 
 
 def expression_of(value: Any) -> Expression:
@@ -148,7 +166,7 @@ def expression_of(value: Any) -> Expression:
     if isinstance(value, Symbol):
         return value.expression
     if isinstance(value, DataType):
-        return Constant(value.numpy.name)
+        return Constant(int(value))
     if isinstance(value, np.ndarray | np.generic):
         return Constant(_tuples(value.tolist()))
     if isinstance(value, list | tuple):
@@ -168,16 +186,22 @@ def _tuples(value: Any) -> Any:
 def native(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a Python function be called with what a match will have; on symbols it gives a symbol, else it is as before.
 
-    A rule that calls one is native: its JSON form holds the import path alone.
+    Where it returns None, the match is refused. A rule that calls one is native: its JSON form holds the import path alone.
     """
     path = f"{function.__module__}:{function.__qualname__}"
 
     @functools.wraps(function)
     def symbolic(*arguments: Any, **keywords: Any) -> Any:
-        if tracing.get() is None:
+        if not _holds_untold([*arguments, *keywords.values()]):
             return function(*arguments, **keywords)
         if keywords:
             raise mistake(f"{function.__name__}: a native function takes its arguments by position")
         return Symbol(Native(path, tuple(map(expression_of, arguments)), inspect.unwrap(function)))
 
     return symbolic
+
+
+def _holds_untold(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_untold, cast("Sequence[Any]", value)))
+    return isinstance(value, Untold)

@@ -21,10 +21,11 @@ from rich.table import Table
 from tests.benchmarks import tables
 from tests.benchmarks.commands import PEERS, CorpusModel, installed, measure_corpus, measure_external
 from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import FIGURES, OPTIMIZERS, QUICK_MODELS, QUICK_SIZES, SIZES
+from tests.benchmarks.figures import FIGURES, OPTIMIZERS, QUICK_MODELS, QUICK_SIZES, SIZES, STYLES_LARGEST
 from tests.benchmarks.processes import ROOT, Outcome, medians, run, run_task
+from tests.benchmarks.style_models import compare_styles
 
-SECTIONS = ("graph", "memory", "optimizers", "corpus", "external")
+SECTIONS = ("graph", "memory", "styles", "optimizers", "corpus", "external")
 PACKAGES = ("onnx", "onnxruntime", "onnxscript", "onnx-ir", "onnxsim", "onnxslim", "onnxoptimizer", "numpy", "protobuf")
 _IMPORTED_AS = {"ort": "onnxruntime"}
 
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     with tempfile.TemporaryDirectory(prefix="gehost-bench-", dir=given.scratch) as scratch:
         bench = _Bench(Path(scratch), repeat, given.limit, given.tasks or (), peers=given.peers)
-        for section in (_graphs(bench, sections, sizes), _corpus(bench, sections, given), _external(bench, sections, given)):
+        found = (_graphs(bench, sections, sizes), _styles(sections, given))
+        for section in (*found, _corpus(bench, sections, given), _external(bench, sections, given)):
             for table, measured in section:
                 results |= measured
                 console.print(table)
@@ -51,13 +53,15 @@ _Tables = Iterator[tuple[Table, dict[str, Any]]]
 
 
 def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Tables:
-    if not {"graph", "memory", "optimizers"} & set(sections):
+    if not {"graph", "memory", "styles", "optimizers"} & set(sections):
         return
     graphs = bench.graphs(sections, sizes)
     measured = {"graphs": [{"kind": kind, "size": size, **asdict(graph)} for (kind, size), graph in graphs.items()]}
-    rows = [row for row in compared(graphs) if ("memory" if row.unit == "MiB" else "graph") in sections]
-    if rows:
-        yield tables.figures_table(rows), measured | {"figures": [asdict(row) for row in rows]}
+    rows = compared(graphs, sections)
+    for table, wanted in ((tables.figures_table, False), (tables.styles_table, True)):
+        shown = [row for row in rows if row.is_style is wanted]
+        if shown:
+            yield table(shown), measured | {"figures": [asdict(row) for row in rows]}
     grown = growth(graphs)
     if grown:
         yield tables.growth_table(grown), {"growth": grown}
@@ -72,6 +76,14 @@ def _corpus(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -
         yield tables.corpus_table(corpus), {"corpus": {name: asdict(model) for name, model in corpus.items()}}
     elif "corpus" in sections:
         print(f"no corpus at {given.corpus}; give --corpus DIR", file=sys.stderr)
+
+
+def _styles(sections: Sequence[str], given: argparse.Namespace) -> _Tables:
+    if "styles" in sections:
+        names = given.models or (QUICK_MODELS if given.quick else ())
+        compared_models = compare_styles(given.corpus, names)
+        found = {name: {rule: asdict(each) for rule, each in rules.items()} for name, rules in compared_models.items()}
+        yield tables.agreement_table(compared_models), {"styles": found}
 
 
 def _external(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -> _Tables:
@@ -94,14 +106,16 @@ class _Bench:
 
     def graphs(self, sections: Sequence[str], sizes: Sequence[int]) -> dict[tuple[str, int], Graph]:
         """Each kind of graph at each size, with the outcomes of the tasks that the sections want."""
-        chosen = [figure for figure in FIGURES if ("memory" if figure.memory else "graph") in sections]
+        chosen = [figure for figure in FIGURES if figure.section in sections]
         measured: dict[tuple[str, int], Graph] = {}
-        for kind in ("decoder", "siblings", "mirrored"):
+        for kind in ("decoder", "siblings", "mirrored", "styles"):
             tasks = dict.fromkeys(task for figure in chosen if figure.graph == kind for task in figure.tasks)
             if kind == "decoder" and "optimizers" in sections:
                 tasks |= dict.fromkeys(("gehost.compile", *OPTIMIZERS))
             wanted = [task for task in tasks if self._wants(task)]
             for size in sizes if wanted else ():
+                if kind == "styles" and size > STYLES_LARGEST:
+                    continue
                 model = self._generate(kind, size)
                 outcomes = medians(
                     wanted, lambda task, model=model, size=size, kind=kind: self._task(task, kind, size, model), self._repeat

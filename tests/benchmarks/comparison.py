@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,21 +49,31 @@ class Row:
     """gehost's cost in the peer's; only where both did all that was wanted."""
     goal: str = ""
     met: bool | None = None
+    is_style: bool = False
+    """It compares styles of one rule, and no tools."""
 
 
-def compared(graphs: Graphs) -> list[Row]:
-    """Each figure at each size that was measured."""
+def compared(graphs: Graphs, sections: Container[str]) -> list[Row]:
+    """Each figure of some sections at each size that was measured."""
     return [
         _row(figure, size, graph)
         for figure in FIGURES
         for (kind, size), graph in graphs.items()
-        if figure.graph == kind and figure.own in graph.tasks
+        if figure.section in sections and figure.graph == kind and figure.own in graph.tasks
     ]
 
 
 def _row(figure: Figure, size: int, graph: Graph) -> Row:
     own, other = _side(figure, [figure.own], graph), _side(figure, figure.peers, graph)
-    row = Row(figure.title, size, "MiB" if figure.memory else "µs/node", own, " + ".join(figure.peers), other)
+    row = Row(
+        figure.title,
+        size,
+        "MiB" if figure.memory else "µs/node",
+        own,
+        " + ".join(figure.peers),
+        other,
+        is_style=figure.section == "styles",
+    )
     goal = figure.goal if figure.goal is not None and figure.goal.size == size else None
     row.goal = str(goal or "")
     if own.cost is not None and other.cost and not (own.problem or other.problem):

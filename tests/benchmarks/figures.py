@@ -7,6 +7,11 @@ from dataclasses import dataclass
 QUICK_SIZES = (1_000, 10_000)
 QUICK_MODELS = ("bert.ts", "vit.dyn", "light_resnet50", "resnet50.ts")
 SIZES = (1_000, 4_000, 10_000, 30_000, 100_000, 300_000)
+STYLED = ("transposes", "add_zero", "casts", "linear", "layer_norm")
+"""Rules that are said in each of ``STYLES``."""
+STYLES = ("ge", "drr", "traced")
+STYLES_LARGEST = 100_000
+"""The largest graph that styles are compared on."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class Figure:
     """Compare peak memory instead of CPU time."""
 
     @property
+    def section(self) -> str:
+        return "memory" if self.memory else "styles" if self.graph == "styles" else "graph"
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         return (self.own, *self.peers)
 
@@ -47,6 +56,8 @@ _THREE = ("matmul_add", "layer_norm", "gelu")
 _FLOOR = ("onnx.load", "onnx.infer", "onnx.save")
 _FIVE = Goal(5, faster=True)
 _IDLE = Goal(50, faster=True)
+EQUAL = Goal(1.15)
+"""Of a rule's cost in another style to that of GE's class; two runs of one task differ by as much."""
 
 FIGURES = (
     Figure("load + index", "gehost.load", ("onnx.load",), Goal(3)),
@@ -77,6 +88,12 @@ FIGURES = (
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnx.load",), Goal(3), sites=_THREE, memory=True),
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE, memory=True),
     Figure("memory: whole compile", "gehost.compile", ("onnx.load",), Goal(5), sites=_THREE, memory=True),
+    *(Figure(f"{rule}, ge", f"gehost.{rule}.ge", graph="styles", sites=(rule,)) for rule in STYLED),
+    *(
+        Figure(f"{rule}, {style}", f"gehost.{rule}.{style}", (f"gehost.{rule}.ge",), EQUAL, "styles", (rule,))
+        for rule in STYLED
+        for style in STYLES[1:]
+    ),
 )
 
 OPTIMIZERS = ("ort.basic", "ort.extended", "onnxscript.optimizer", "onnxsim", "onnxslim", "onnxoptimizer")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gehost import CompileContext, CustomPassContext, CustomPassStage, Host, HostOptions, Model, PassRecord, hookimpl
+from gehost import CompileContext, CustomPassContext, CustomPassStage, Host, HostOptions, Model, PassRecord, PassSpec, hookimpl
 from gehost.host.ge_style import pass_spec
 from gehost.infer import Inferrer, infer_model
 from gehost.ops import OpRegistry
 from gehost.passes.context import running
 from gehost.passes.mark import mark_of
 from tests.benchmarks import gehost_rules as rules
+from tests.benchmarks.figures import STYLED, STYLES
 from tests.benchmarks.measured import Measured
 from tests.benchmarks.near_misses import IDLE_COPIES
 
@@ -43,13 +44,20 @@ class _StageClock:
             self._block.__exit__(None, None, None)
 
 
-def _host(passes: Sequence[rules.PassClass], plugins: Sequence[tuple[str, object]] = (), *, cleanup: bool = False) -> Host:
+def _host(passes: Sequence[PassSpec], plugins: Sequence[tuple[str, object]] = (), *, cleanup: bool = False) -> Host:
     host = Host(HostOptions(plugins=False, cleanup=cleanup), plugins=plugins)
-    for cls in passes:
+    for spec in passes:
+        host.passes.add(spec)
+    return host
+
+
+def _specs(classes: Sequence[rules.PassClass]) -> list[PassSpec]:
+    specs: list[PassSpec] = []
+    for cls in classes:
         mark = mark_of(cls)
         assert mark is not None
-        host.passes.add(pass_spec(cls, mark))
-    return host
+        specs.append(pass_spec(cls, mark))
+    return specs
 
 
 def _load(path: str, out: str) -> Measured:
@@ -77,8 +85,19 @@ def _save(path: str, out: str) -> Measured:
 
 def _rules(passes: Callable[[], Sequence[rules.PassClass]], path: str, out: str) -> Measured:
     """The stage alone: finding, the authors' hooks, proofs, commits. Load, inference and checks are not in it."""
+    return _stage(_specs(passes()), path, out)
+
+
+def _style(rule: str, style: str, path: str, out: str) -> Measured:
+    """The same of a rule that is said in one of three styles."""
+    from tests.benchmarks.style_rules import RULES
+
+    return _stage([RULES[rule].spec(style)], path, out)
+
+
+def _stage(passes: Sequence[PassSpec], path: str, out: str) -> Measured:
     clock = _StageClock()
-    _host(passes(), [("clock", clock)]).compile(path, out)
+    _host(passes, [("clock", clock)]).compile(path, out)
     return clock.measured
 
 
@@ -112,7 +131,7 @@ def _rewrite(path: str, out: str) -> Measured:
 
 def _compile(path: str, out: str) -> Measured:
     """A whole compile in a process that has loaded its rules."""
-    measured, host = Measured(), _host(rules.THREE, cleanup=True)
+    measured, host = Measured(), _host(_specs(rules.THREE), cleanup=True)
     with measured.timing():
         report = host.compile(path, out)
     measured.rewrites = sum(record.replaced for record in report.passes)
@@ -135,4 +154,5 @@ TASKS: dict[str, Task] = {
     "mirrored": partial(_rules, lambda: [rules.MirroredSiblings]),
     "rewrite": _rewrite,
     "compile": _compile,
+    **{f"{rule}.{style}": partial(_style, rule, style) for rule in STYLED for style in STYLES},
 }

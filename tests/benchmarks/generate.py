@@ -10,6 +10,10 @@
 ``siblings``, a group of 2 · 64 + 1 nodes: 64 projections of one tensor, and their sum. In ``mirrored``, each second projection
 has the operands of its Add swapped, so that no matcher can take one node for both halves of a pair.
 
+``styles``, a block of 18 nodes with one site for each of the five rules that are said in three styles::
+
+    x → Transpose → Transpose → Add 0 → Cast → Cast → MatMul → Add → Relu → LayerNorm, 9 nodes → Add x → x
+
 ``external``: a chain of large projections whose weights lie in a file of their own. The file is sparse: it has its full size,
 reads as zeros, and takes disk space only in copies of it.
 """
@@ -20,6 +24,7 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +32,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.benchmarks.figures import STYLED
+
 OPSET, IR_VERSION = 20, 9
 WIDTH = 8
 BLOCK = 17
+STYLES_BLOCK = 18
 FAN_OUT = 64
 GROUP = 2 * FAN_OUT + 1
 
@@ -59,6 +67,14 @@ class _Writer:
         product, bias = self.add("MatMul", x, self.random(self.width, self.width)), self.random(self.width)
         return self.add("Add", bias, product) if mirrored else self.add("Add", product, bias)
 
+    def normalize(self, x: str, axes: str, two: str, epsilon: str) -> str:
+        """The nine nodes of a LayerNormalization over the last axis."""
+        add = self.add
+        centred = add("Sub", x, add("ReduceMean", x, axes, keepdims=1))
+        variance = add("ReduceMean", add("Pow", centred, two), axes, keepdims=1)
+        normal = add("Div", centred, add("Sqrt", add("Add", variance, epsilon)))
+        return add("Add", add("Mul", normal, self.random(self.width)), self.random(self.width))
+
     def model(self, result: str) -> onnx.ModelProto:
         shape = ["batch", self.width]
         ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in ("x", result)]
@@ -77,11 +93,7 @@ def decoder(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     )
     x = "x"
     for _ in range(blocks):
-        centred = add("Sub", x, add("ReduceMean", x, axes, keepdims=1))
-        variance = add("ReduceMean", add("Pow", centred, two), axes, keepdims=1)
-        normal = add("Div", centred, add("Sqrt", add("Add", variance, epsilon)))
-        y = add("Add", add("Mul", normal, writer.random(WIDTH)), writer.random(WIDTH))
-        y = writer.project(y)
+        y = writer.project(writer.normalize(x, axes, two, epsilon))
         y = add("Mul", add("Mul", y, add("Add", add("Erf", add("Div", y, root)), one)), half)
         x = add("Add", y, x)
     return writer.model(x), {"matmul_add": blocks, "layer_norm": blocks, "gelu": blocks}
@@ -94,6 +106,25 @@ def siblings(nodes: int, *, mirrored: bool = False) -> tuple[onnx.ModelProto, di
     for _ in range(groups):
         x = writer.add("Sum", *(writer.project(x, mirrored=mirrored and i % 2 == 1) for i in range(FAN_OUT)))
     return writer.model(x), {"siblings": groups * FAN_OUT // 2}
+
+
+def styles(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """A model of about ``nodes`` nodes, and how often each of the five rules finds something in it."""
+    writer, blocks = _Writer(), max(1, round(nodes / STYLES_BLOCK))
+    add = writer.add
+    axes = writer.constant("axes", [-1], np.int64)
+    two, epsilon, zero = (writer.constant(name, value) for name, value in {"two": 2, "epsilon": 1e-5, "zero": 0}.items())
+    x = "x"
+    for _ in range(blocks):
+        y = add("Transpose", add("Transpose", x, perm=[1, 0]), perm=[1, 0])
+        y = add("Add", y, zero)
+        y = add("Cast", add("Cast", y, to=TensorProto.FLOAT), to=TensorProto.FLOAT)
+        y = add("Relu", writer.project(y))
+        x = add("Add", writer.normalize(y, axes, two, epsilon), x)
+    return writer.model(x), dict.fromkeys(STYLED, blocks)
+
+
+_KINDS = {"decoder": decoder, "siblings": siblings, "mirrored": partial(siblings, mirrored=True), "styles": styles}
 
 
 def external(path: Path, gibibytes: float, layers: int = 12) -> dict[str, int]:
@@ -118,7 +149,7 @@ def write(kind: str, amount: float, path: Path) -> None:
     if kind == "external":
         sites = external(path, amount)
     else:
-        model, sites = decoder(int(amount)) if kind == "decoder" else siblings(int(amount), mirrored=kind == "mirrored")
+        model, sites = _KINDS[kind](int(amount))
         onnx.save(model, path)
     nodes = len(onnx.load(path, load_external_data=False).graph.node)
     Path(f"{path}.json").write_text(json.dumps({"nodes": nodes, "sites": sites}), encoding="utf-8")
@@ -126,7 +157,7 @@ def write(kind: str, amount: float, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.generate", description=write.__doc__)
-    parser.add_argument("kind", choices=["decoder", "siblings", "mirrored", "external"])
+    parser.add_argument("kind", choices=[*_KINDS, "external"])
     parser.add_argument("amount", type=float)
     parser.add_argument("path", type=Path)
     given = parser.parse_args(arguments)

@@ -9,8 +9,9 @@ from rich.table import Table
 
 from tests.benchmarks.commands import PEERS, CorpusModel, goal_of
 from tests.benchmarks.comparison import Graphs, Row, Side
-from tests.benchmarks.figures import GROWTH_BOUND, GROWTH_FROM, GROWTH_TO, OPTIMIZERS
+from tests.benchmarks.figures import EQUAL, GROWTH_BOUND, GROWTH_FROM, GROWTH_TO, OPTIMIZERS, STYLED, STYLES
 from tests.benchmarks.processes import Outcome
+from tests.benchmarks.style_models import Agreement
 
 
 def figures_table(rows: Sequence[Row]) -> Table:
@@ -25,6 +26,49 @@ def figures_table(rows: Sequence[Row]) -> Table:
             _ratio(row), row.goal, _verdict(row.met),
         )  # fmt: skip
     return table
+
+
+def styles_table(rows: Sequence[Row]) -> Table:
+    """What a rewrite costs in each style."""
+    table = Table("rule", "nodes", "GE class", title="five rules in three styles: µs CPU a rewrite, and that of GE's class in it")
+    for style in STYLES[1:]:
+        table.add_column(f"{style}, goal {EQUAL}")
+    found = {(row.title, row.size): row for row in rows}
+    for rule in STYLED:
+        for size in dict.fromkeys(row.size for row in rows):
+            ge, *others = (found.get((f"{rule}, {style}", size)) for style in STYLES)
+            table.add_row(rule, f"{size:,}", _rewrite(ge), *map(_rewrite, others))
+    return table
+
+
+def _rewrite(row: Row | None) -> str:
+    if row is None or row.own.problem:
+        return "" if row is None else row.own.problem
+    return f"{_number(row.own.rewrite)}{f' ({_ratio(row)})' if row.other.cost else ''}"
+
+
+def agreement_table(compared: Mapping[str, Mapping[str, Agreement]]) -> Table:
+    """How often each rule fired, and whether all styles did the same."""
+    title = f"five rules in three styles on {len(compared)} models: rewrites of matches; counts and bytes are compared"
+    table = Table("model", *STYLED, title=title)
+    for name, rules in compared.items():
+        if any(each.matched or not each.equal for each in rules.values()):
+            table.add_row(name, *[_agreed(rules[rule]) for rule in STYLED])
+    silent = sum(not any(each.matched for each in rules.values()) for rules in compared.values())
+    table.add_row(f"{silent} others", *["" for _ in STYLED])
+    totals = [[rules[rule] for rules in compared.values()] for rule in STYLED]
+    table.add_row("all", *[_agreed(_sum(found)) for found in totals])
+    return table
+
+
+def _sum(found: Sequence[Agreement]) -> Agreement:
+    equal = all(each.equal for each in found)
+    return Agreement(sum(each.matched for each in found), sum(each.replaced for each in found), equal)
+
+
+def _agreed(each: Agreement) -> str:
+    counts = f"{each.replaced} of {each.matched}" if each.matched else ""
+    return counts if each.equal else f"{counts} DIFFERENT"
 
 
 def growth_table(rows: Sequence[Mapping[str, Any]]) -> Table:

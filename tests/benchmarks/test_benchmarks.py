@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from tests.benchmarks.gehost_tasks import TASKS
 from tests.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
 from tests.benchmarks.near_misses import chains
 from tests.benchmarks.processes import Outcome, medians, run
+from tests.benchmarks.style_models import EXPORTS, agreement
+from tests.benchmarks.style_rules import RULES
 
 NODES = 200
 OWN = {figure.own.removeprefix("gehost."): figure for figure in FIGURES}
@@ -25,7 +28,7 @@ OWN = {figure.own.removeprefix("gehost."): figure for figure in FIGURES}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("benchmarks")
-    for kind in ("decoder", "siblings", "mirrored"):
+    for kind in ("decoder", "siblings", "mirrored", "styles"):
         write(kind, NODES, folder / f"{kind}.onnx")
     return {path.stem: path for path in folder.glob("*.onnx")}
 
@@ -98,16 +101,28 @@ def test_a_ratio_is_given_only_where_both_rewrote_every_site(other: Outcome, rat
     figure = OWN["matmul_add"]
     assert figure.goal == Goal(5, faster=True)
     tasks = {figure.own: Outcome(1.0, rewrites=5), figure.peers[0]: other}
-    (row,) = compared({("decoder", 100_000): Graph(100, {"matmul_add": 5}, tasks)})
+    (row,) = compared({("decoder", 100_000): Graph(100, {"matmul_add": 5}, tasks)}, ["graph"])
     assert (row.ratio, row.met) == (ratio, met)
+
+
+@pytest.mark.parametrize(
+    ("rule", "file"), [("transposes", "bert.raw18"), ("add_zero", "bert.raw18"), ("casts", "llama.ts17"), ("linear", "if")]
+)
+def test_styles_are_told_apart_where_they_do_not_do_the_same(rule: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx.load(EXPORTS / f"{file}.onnx")
+    found = agreement(rule, model)
+    assert found.equal
+    assert found.replaced == found.matched > 0
+    monkeypatch.setitem(RULES, rule, replace(RULES[rule], drr=RULES["layer_norm"].drr))
+    assert agreement(rule, model) == replace(found, equal=False)
 
 
 def test_a_sum_of_peers_wants_all_of_them() -> None:
     graph = Graph(
         100, dict.fromkeys(("matmul_add", "layer_norm", "gelu"), 1), {"gehost.compile": Outcome(1.0), "onnx.load": Outcome(1.0)}
     )
-    rows = compared({("decoder", 100_000): graph})
-    assert [(row.title, row.ratio) for row in rows if row.unit == "µs/node"] == [("whole compile", None)]
+    rows = compared({("decoder", 100_000): graph}, ["graph"])
+    assert [(row.title, row.ratio) for row in rows] == [("whole compile", None)]
 
 
 def test_growth_is_that_of_the_cost_a_node() -> None:

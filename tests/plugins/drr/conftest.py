@@ -11,9 +11,19 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import Host, HostOptions, PassRecord, PatternError
+from gehost import Graph, Host, HostOptions, PassRecord, PatternError
 from gehost.testing import parse
-from gehost_drr import DrrPatternContext, DrrRule, drr
+from gehost_drr import (
+    ApplyPatternsGreedily,
+    DrrPatternContext,
+    DrrRule,
+    FrozenRewritePatternSet,
+    GreedyResult,
+    GreedyRewriteConfig,
+    Pass,
+    RewritePatternSet,
+    drr,
+)
 
 HEAD = '<ir_version: 8, opset_import: ["" : {opset}, "acme" : 1]>\nmain '
 
@@ -66,3 +76,31 @@ def refused() -> Callable[..., None]:
         assert "\n" not in str(caught.value)
 
     return check
+
+
+# -- rules and passes for the pass manager ---------------------------------------------------------------------------
+
+CHAIN = "(float[2] x) => (float[2] y) { a = Relu(x) b = Abs(a) y = Neg(b) }"
+
+
+def replace(old: str, new: str, name: str = "", **options: Any) -> Any:
+    """A rule that replaces one unary operator by another."""
+
+    @drr.rule(name=name or f"{old}_to_{new}", **options)
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Op(old)(pat.x)
+        res.y = res.Op(new)(res.x)
+
+    return rule
+
+
+class Greedy(Pass):
+    """Runs rules, and keeps what the driver said."""
+
+    def __init__(self, *rules: Any, config: GreedyRewriteConfig | None = None, **labels: Any) -> None:
+        self.patterns = FrozenRewritePatternSet(RewritePatternSet(*rules), **labels)
+        self.config = config
+        self.said: list[GreedyResult] = []
+
+    def Run(self, graph: Graph) -> None:
+        self.said.append(ApplyPatternsGreedily(graph, self.patterns, self.config))

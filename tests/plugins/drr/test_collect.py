@@ -10,7 +10,7 @@ import pytest
 
 import gehost_drr
 from gehost import CustomPassStage, Host, HostOptions, VendorError
-from gehost.testing import run_pass
+from gehost.testing import check_pass, run_pass
 
 from .conftest import model_of, ops_of
 
@@ -92,6 +92,71 @@ class NotRegistered(PatternRewritePass):
         ("three", "drr", "kAfterInferShape", 0),
         ("both", "drr", "kAfterBuiltinFusionPass", 2),
     ]
+
+
+def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
+    file = f"{vendors.root}/acme/custom_fusion_passes/a.py"
+    with pytest.raises(VendorError) as hidden:
+        host(rule("r") + rule("r", "Neg", options="name='other'"))
+    assert str(hidden.value) == f"{file}:9: the function r hides the rule at {file}:4; rename one"
+    with pytest.raises(VendorError) as named:
+        host(rule("r") + rule("s", "Neg", options="name='r'"))
+    assert str(named.value) == f"{file}:9: a pass called r is registered already at {file}:4; rename one"
+
+
+PARAMETERS = """
+class Chosen(DrrPatternBase):
+    def __init__(self, new):
+        self.new = new
+
+    def __call__(self, ctx):
+        pat = ctx.SourcePattern()
+        pat.y = pat.Relu(pat.x)
+        res = pat.ResultPattern()
+        res.y = res.Op(self.new)(res.x)
+"""
+
+
+def test_a_class_with_parameters_is_no_pass_unless_objects_of_it_are_listed(host: Any, vendors: Any) -> None:
+    with pytest.raises(VendorError) as caught:
+        host(PARAMETERS)
+    file = f"{vendors.root}/acme/custom_fusion_passes/a.py"
+    assert str(caught.value).startswith(f"{file}:4: Chosen: TypeError: ")
+    code = '\n@REG_IR_PASS("both")\nclass Both(PatternRewritePass):\n    patterns = (Chosen("Abs"),)\n'
+    made = host(PARAMETERS + code)
+    assert made.passes.names() == ["both"]
+    assert ops_of(made.run(model_of(MODEL))[0]) == {"Abs": 1}
+
+
+def test_what_a_class_raises_is_told_at_its_line(host: Any, vendors: Any) -> None:
+    code = "\nclass Broken(DrrPatternBase):\n    def __call__(self, ctx):\n        ctx.SourcePattern().Typo.x()\n"
+    with pytest.raises(VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:6: Broken: AttributeError: "):
+        host(code)
+
+
+RULES = """
+@drr.rule()
+def three(pat, res):
+    pat.y = pat.Neg(pat.Neg(pat.Neg(pat.x)))
+    res.y = res.Neg(res.x)
+
+@drr.rule()
+def two(pat, res):
+    pat.y = pat.Relu(pat.Relu(pat.x))
+    res.y = res.{new}(res.x)
+
+@REG_IR_PASS("both")
+class Both(PatternRewritePass):
+    patterns = (three, two)
+"""
+
+
+def test_a_pass_of_rules_can_be_checked_like_any_other(host: Any, vendors: Any) -> None:
+    host(RULES.format(new="Relu"))
+    assert check_pass("both", vendors=vendors.root, plugins=PLUGINS).patterns == (2, 2)
+    host(RULES.format(new="Abs"))
+    with pytest.raises(AssertionError, match="numbers differ"):
+        check_pass("both", vendors=vendors.root, plugins=PLUGINS)
 
 
 def test_switches_take_the_name(vendors: Any, host: Any) -> None:

@@ -114,6 +114,90 @@ def expression_as_attribute(pat: Any, res: Any) -> None:
     res.y = res.x
 
 
+def unbound_in_an_index(pat: Any, res: Any) -> None:
+    pat.y = pat.Softmax(axis=attr.axis)(pat.x)
+    pat.where(pat.x.shape[attr.axes] == 2)
+    res.y = res.x
+
+
+def no_condition(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    pat.where(pat.x.rank)
+
+
+def no_function(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    pat.RequireNativeCall(pat.x.rank == 2)
+
+
+def no_function_for_an_attribute(pat: Any, res: Any) -> None:
+    pat.y = pat.Softmax(axis=attr.axis)(pat.x)
+    res.y = res.Softmax(axis=res.Attr("axis"))(res.x)
+
+
+def no_function_for_a_constant(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    res.y = res.Add(res.x, res.Const(3.0))
+
+
+def no_reason(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    pat.where(pat.x.rank == 2, 3)
+
+
+def capital_tensor(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.X)
+    res.y = res.x
+
+
+def operator_as_operand(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.Cast(to=1))
+    res.y = res.x
+
+
+def names_for_outputs(pat: Any, res: Any) -> None:
+    pat.Op("Relu")([pat.Tensor("x")], ["y"])
+
+
+def names_for_inputs(pat: Any, res: Any) -> None:
+    pat.Op("Relu")(["x"], [pat.Tensor("y")])
+
+
+def expression_as_operand(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    res.y = res.Reshape(res.x, res.x.shape)
+
+
+def computed_constant_in_the_source(pat: Any, res: Any) -> None:
+    pat.y = pat.Add(pat.x, res.Const(lambda m: 1))
+
+
+def tensor_as_attribute(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    res.y = res.Softmax(axis=res.x)(res.x)
+
+
+def object_as_attribute(pat: Any, res: Any) -> None:
+    pat.y = pat.Transpose(perm={1: 0})(pat.x)
+
+
+def no_name(pat: Any, res: Any) -> None:
+    pat.Op("Relu")([pat.Tensor(1)], [pat.Tensor("y")])
+
+
+def no_operator_name(pat: Any, res: Any) -> None:
+    pat.y = pat.Op([])(pat.x)
+
+
+def no_mapping(pat: Any, res: Any) -> None:
+    pat.y = pat.Op("Softmax", ["axis"])(pat.x)
+
+
+def swapped_in_the_other_pattern(pat: Any, res: Any) -> None:
+    pat.y = pat.Add(pat.x, pat.z)
+    pat.Commutative(res.y)
+
+
 def made_twice(pat: Any, res: Any) -> None:
     pat.y = pat.Relu(pat.x)
     pat.y = pat.Neg(pat.x)
@@ -122,6 +206,10 @@ def made_twice(pat: Any, res: Any) -> None:
 def two_names(pat: Any, res: Any) -> None:
     pat.y = pat.Relu(pat.x)
     pat.z = pat.y
+
+
+def a_name_like_ours(pat: Any, res: Any) -> None:
+    pat.y = pat.Tensor("%x")
 
 
 def no_tensor(pat: Any, res: Any) -> None:
@@ -186,12 +274,31 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (unbound_in_where, 'the source pattern has no tensor "z"', "pat.where"),
         (no_expression, "where wants an expression over tensors of the pattern, got True", "pat.where"),
         (expression_as_attribute, 'attribute "axis" of a source pattern must be a value, a variable', "pat.Softmax"),
+        (unbound_in_an_index, 'no attribute variable "axes"; did you mean axis?', "pat.where"),
+        (no_condition, "x.rank is neither true nor false; compare it with something", "pat.where"),
+        (no_function, "RequireNativeCall wants a function of the match, got expression x.rank == 2", "pat.RequireNativeCall"),
+        (no_function_for_an_attribute, "Attr of a result wants a function of the match, got 'axis'", "res.Attr"),
+        (no_function_for_a_constant, "Const wants a function of the match, got 3.0", "res.Const"),
+        (no_reason, "a reason is a text, got 3", "pat.where"),
+        (capital_tensor, "input 0 of Relu: wanted a tensor, a number or a list of numbers, got operator X", "pat.Relu"),
+        (operator_as_operand, "got operator Cast, which is applied to nothing", "pat.Relu"),
+        (names_for_outputs, 'got [tensor "x"]; outputs by name are a second list: op([x], [y])', '"Relu"'),
+        (names_for_inputs, "input 0 of Relu: wanted a tensor, a number or a list of numbers, got 'x'", '"Relu"'),
+        (expression_as_operand, "input 1 of Reshape: wanted a tensor, a number or a list of numbers, got expr", "res.Reshape"),
+        (computed_constant_in_the_source, "input 1 of Add: wanted a tensor, a number or a list of numbers", "pat.Add"),
+        (tensor_as_attribute, 'attribute "axis" of Softmax: wanted a value, a variable or a function, got tensor', "res.Softmax"),
+        (object_as_attribute, 'attribute "perm" of Transpose: wanted a value, a variable or a function', "pat.Transpose"),
+        (no_name, "Tensor wants a name, got 1", "pat.Tensor(1)"),
+        (no_operator_name, "Op wants the name of an operator, or a list of names, got []", "pat.Op"),
+        (no_mapping, "the attributes of Softmax must be a mapping by name", "pat.Op"),
+        (swapped_in_the_other_pattern, 'no operator makes tensor "y", so that none can commute', "pat.Commutative"),
         (made_twice, '"y" is made by Relu at', "pat.Neg"),
         (two_names, '"z" is "y" already', "pat.z"),
+        (a_name_like_ours, '"y" is "%x" already', "pat.y"),
         (no_tensor, '"y" must be a tensor that an operator makes', "pat.y"),
         (other_pattern, '"x" of Neg is a tensor of another pattern', "res.Neg"),
         (name_of_a_method, 'a tensor cannot be called "where" so', "pat.where"),
-        (nothing_to_swap, 'no operator makes "x", so that none can commute', "pat.Commutative"),
+        (nothing_to_swap, 'no operator makes tensor "x", so that none can commute', "pat.Commutative"),
         (does_not_commute, "Sub is not known to commute", "pat.Sub"),
         (circle, "Relu reads what is made from its own result", '"Relu"'),
         (several_operators_in_the_result, "a result must say which operator it wants", '"Neg", "Abs"'),
@@ -213,13 +320,36 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
     refused(define, '"y" is made by Relu at', "the second", published=True)
 
 
-def test_labels_are_a_list() -> None:
-    with pytest.raises(PatternError, match="labels must be a list of them, got 'layout'"):
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"labels": "layout"}, "labels must be a list of texts, got 'layout'"),
+        ({"labels": [1]}, r"labels must be a list of texts, got \[1\]"),
+        ({"labels": None}, "labels must be a list of texts, got None"),
+        ({"benefit": "2"}, "benefit must be a number, got '2'"),
+        ({"name": 3}, "name must be a text, got 3"),
+        ({"min_opset": "13"}, "min_opset must be a number or None, got '13'"),
+        ({"max_opset": 13.5}, "max_opset must be a number or None, got 13.5"),
+        ({"min_opset": 18, "max_opset": 13}, "no opset is 18 or newer and 13 or older"),
+        ({"shape_proven": "no"}, "shape_proven must be True or False, got 'no'"),
+    ],
+)
+def test_what_a_rule_says_of_itself_is_checked_at_its_line(options: dict[str, Any], told: str) -> None:
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        res.y = res.x
 
-        @drr.rule(labels="layout")
-        def rule(pat: Any, res: Any) -> None:
-            pat.y = pat.Relu(pat.x)
-            res.y = res.x
+    class Rule(DrrPatternBase):
+        def __call__(self, ctx: DrrPatternContext) -> None:
+            pat: Any = ctx.SourcePattern()
+            rule(pat, pat.ResultPattern())
+
+    for name, value in options.items():
+        setattr(Rule, name, value)
+    with pytest.raises(PatternError, match=rf"^{__file__}:{rule.__code__.co_firstlineno}: .*{told}"):
+        drr.rule(**options)(rule)
+    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: .*{told}"):
+        Rule().rule()
 
 
 def test_a_class_without_patterns_is_refused_at_its_line() -> None:

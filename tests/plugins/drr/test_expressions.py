@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gehost import DataType, PatternError
@@ -19,7 +20,13 @@ class Match:
 
     def __init__(self) -> None:
         self.values = graph_of(TEXT).values
-        self.attributes = {"perm": [1, 0], "axis": 2, "absent": None}
+        self.attributes = {
+            "perm": [1, 0],
+            "axis": 2,
+            "absent": None,
+            "alpha": float(np.float32(0.1)),
+            "fill": np.array([7], np.int64),
+        }
 
     def value(self, name: str) -> Any:
         return self.values[name]
@@ -49,6 +56,12 @@ pat: Any = DrrPatternContext().SourcePattern()
         ((attr.axis == 1) | (attr.perm == [1, 0]), "(axis == 1) | (perm == [1, 0])", True),
         (pat.y.op_type == "Relu", "y.op_type == 'Relu'", True),
         (pat.a.shape[0] == pat.b.shape[0], "a.shape[0] == b.shape[0]", True),
+        (2 * pat.a.rank == 6, "(2 * a.rank) == 6", True),
+        (4 - pat.a.rank + 1 == 1 + pat.a.rank - 2, "((4 - a.rank) + 1) == ((1 + a.rank) - 2)", True),
+        (pat.a.shape[:2] == pat.b.shape[:2], "a.shape[:2] == b.shape[:2]", True),
+        (pat.b.shape[0:3:2] == [2, 4], "b.shape[0:3:2] == [2, 4]", True),
+        (pat.b.shape[attr.axis] == 4, "b.shape[axis] == 4", True),
+        (pat.b.shape[attr.axis - 2] == 4, "b.shape[axis - 2] == 4", False),
     ],
     ids=str,
 )  # fmt: skip
@@ -81,11 +94,61 @@ def test_it_prints_as_it_was_written_and_has_its_value(expression: Any, text: st
         ((pat.c.shape[0] == 3) | (pat.a.rank == 3), True),
         ((pat.c.shape[0] == 3) & (pat.a.rank == 3), None),
         (pat.a.rank % 0 == 1, None),
+        (pat.a.shape[1:] == pat.b.shape[1:], None),
+        (pat.b.shape[attr.absent] == 4, None),
+        (pat.b.shape[pat.a.shape[1]] == 4, None),
     ],
     ids=str,
 )
 def test_what_is_not_known_is_neither_true_nor_false(expression: Any, wanted: bool | None) -> None:
     assert expression.evaluate(Match()) is wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        (attr.alpha == 0.1, True),
+        (attr.alpha != 0.1, False),
+        (attr.alpha.one_of(0.2, 0.1), True),
+        (attr.alpha <= 0.1, True),
+        (attr.alpha > 0.1, False),
+        (attr.alpha == 0.2, False),
+        (attr.alpha < 1, True),
+        (attr.fill == 7, True),
+        (attr.fill != [7], False),
+        (attr.fill == [7, 7], False),
+    ],
+    ids=str,
+)
+def test_attributes_are_compared_as_they_are_stored(expression: Any, wanted: bool) -> None:
+    """A float is the float32 next to what was written; one number is a list of it; a tensor is what it holds."""
+    assert expression.evaluate(Match()) is wanted
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: pat.a.dtype != pat.b, 'wanted an expression over tensors .*, got tensor "b"'),
+        (lambda: pat.a.dtype != "float32", "a.dtype is compared with DataType or int, got 'float32'"),
+        (lambda: pat.a.dtype.one_of("float32"), "a.dtype is compared with DataType or int, got 'float32'"),
+        (lambda: pat.a.shape != 3, "a.shape is compared with list or tuple, got 3"),
+        (lambda: pat.a.op_type != 3, "a.op_type is compared with str, got 3"),
+        (lambda: pat.a.shape[0] & (pat.a.rank == 3), r"a.shape\[0\] is neither true nor false"),
+        (lambda: (pat.a.rank == 3) | pat.a.rank, "a.rank is neither true nor false"),
+        (lambda: ~pat.a.rank, "a.rank is neither true nor false"),
+        (lambda: pat.a.shape["N"], "a.shape takes a number, an expression or a slice of numbers"),
+        (lambda: pat.a.shape[: pat.a.rank], "a.shape takes a number, an expression or a slice of numbers"),
+    ],
+)  # fmt: skip
+def test_what_would_hold_always_or_never_is_refused_where_it_stands(build: Any, told: str) -> None:
+    with pytest.raises(PatternError, match=rf"^{__file__}:{build.__code__.co_firstlineno}: {told}"):
+        build()
+
+
+@pytest.mark.parametrize("walk", [list, sum, lambda shape: 2 in shape, lambda shape: [*shape]])
+def test_a_shape_is_not_walked_before_there_is_a_match(walk: Any) -> None:
+    with pytest.raises(TypeError):
+        walk(pat.a.shape)
 
 
 def test_python_cannot_decide_it_before_there_is_a_match() -> None:

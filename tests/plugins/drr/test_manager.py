@@ -1,4 +1,4 @@
-"""The pass manager: the greedy driver, levels, what it prints, and dead-code elimination."""
+"""The pass manager: order, levels, what it prints, and dead-code elimination."""
 
 from __future__ import annotations
 
@@ -8,141 +8,16 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import Graph, PassError, UsageError, ops
+from gehost import CustomPassStage, Graph, HostOptions, PassError, PatternError, UsageError, ops
 from gehost_drr import (
-    ApplyPatternsGreedily,
+    REG_IR_PASS,
     DeadCodeEliminationPass,
-    FrozenRewritePatternSet,
-    GreedyResult,
-    GreedyRewriteConfig,
-    Pass,
     PassManager,
     PatternRewritePass,
-    RewritePatternSet,
     drr,
 )
 
-from .conftest import model_of, ops_of
-
-CHAIN = "(float[2] x) => (float[2] y) { a = Relu(x) b = Abs(a) y = Neg(b) }"
-
-
-def replace(old: str, new: str, name: str = "", **options: Any) -> Any:
-    """A rule that replaces one unary operator by another."""
-
-    @drr.rule(name=name or f"{old}_to_{new}", **options)
-    def rule(pat: Any, res: Any) -> None:
-        pat.y = pat.Op(old)(pat.x)
-        res.y = res.Op(new)(res.x)
-
-    return rule
-
-
-class Greedy(Pass):
-    """Runs rules, and keeps what the driver said."""
-
-    def __init__(self, *rules: Any, config: GreedyRewriteConfig | None = None, **labels: Any) -> None:
-        self.patterns = FrozenRewritePatternSet(RewritePatternSet(*rules), **labels)
-        self.config = config
-        self.said: list[GreedyResult] = []
-
-    def Run(self, graph: Graph) -> None:
-        self.said.append(ApplyPatternsGreedily(graph, self.patterns, self.config))
-
-
-# -- the greedy driver ----------------------------------------------------------------------------------------------
-
-
-def test_rules_that_feed_each_other_run_until_none_applies() -> None:
-    """Each rule makes what the one before it looks for, so that a single round would leave two of three undone."""
-    greedy = Greedy(replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"))
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
-    assert ops_of(result.model) == {"Log": 1}
-    assert greedy.said == [(True, 3)]
-    (done,) = result.passes
-    assert (done.count, done.converged, done.reason) == (3, True, "")
-    assert done.rewrites == {"Relu_to_Neg": 1, "Neg_to_Exp": 1, "Exp_to_Log": 1}
-    assert result.Statistics() == "Greedy: 3 rewrites (Exp_to_Log 1, Neg_to_Exp 1, Relu_to_Neg 1), converged"
-
-
-def test_that_it_did_not_converge_is_said() -> None:
-    greedy = Greedy(replace("Relu", "Abs"), replace("Abs", "Relu"), config=GreedyRewriteConfig(max_iterations=3))
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
-    assert greedy.said == [(False, 6)]
-    assert (result.passes[0].converged, result.passes[0].reason) == (False, "not converged after 3 iterations")
-    assert "not converged" in result.Statistics()
-
-
-def test_the_most_beneficial_rule_is_tried_first_then_the_first_added() -> None:
-    rules = [replace("Relu", "Abs"), replace("Relu", "Neg", benefit=2), replace("Relu", "Exp", benefit=2)]
-    result = PassManager().AddPass(Greedy(*rules)).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
-    assert ops_of(result.model) == {"Neg": 1}
-
-
-@pytest.mark.parametrize(
-    ("labels", "ran"),
-    [
-        ({}, ["r", "a", "n"]),
-        ({"disabled_pattern_labels": ["math"]}, ["n"]),
-        ({"disabled_pattern_labels": ["a"]}, ["r", "n"]),
-        ({"enabled_pattern_labels": ["math"]}, ["r", "a"]),
-        ({"enabled_pattern_labels": ["math"], "disabled_pattern_labels": ["fast"]}, ["r"]),
-    ],
-)
-def test_labels_choose_rules(labels: dict[str, list[str]], ran: list[str]) -> None:
-    rules = [
-        replace("Relu", "Selu", "r", labels=["math"]),
-        replace("Abs", "Exp", "a", labels=["math", "fast"]),
-        replace("Neg", "Elu", "n"),
-    ]
-    (done,) = PassManager().AddPass(Greedy(*rules, **labels)).Run(model_of(CHAIN)).passes
-    assert [name for name, count in done.rewrites.items() if count] == ran
-
-
-def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
-    result = PassManager().AddPass(Greedy(replace("Gelu", "Abs"), replace("Relu", "Abs"))).Run(model_of(CHAIN))
-    (done,) = result.passes
-    assert (done.status, done.count) == ("done", 1)
-    assert done.reason == "Gelu_to_Abs: Gelu needs opset 20, the model has 17"
-
-
-@pytest.mark.parametrize(("top_down", "left"), [(True, "y"), (False, "a")])
-def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, left: str) -> None:
-    """Of three in a row the first two are a pair, or the last two."""
-
-    @drr.rule()
-    def pair(pat: Any, res: Any) -> None:
-        pat.out = pat.Neg(pat.Neg(pat.x))
-        res.out = res.Abs(res.x)
-
-    greedy = Greedy(pair, config=GreedyRewriteConfig(use_top_down_traversal=top_down))
-    text = "(float[2] x) => (float[2] y) { a = Neg(x) b = Neg(a) y = Neg(b) }"
-    result = PassManager().AddPass(greedy).Run(model_of(text))
-    assert greedy.said == [(True, 1)]
-    assert [node.output[0] for node in result.model.graph.node if node.op_type == "Neg"] == [left]
-
-
-def test_bottom_up_too_rules_run_until_none_applies() -> None:
-    config = GreedyRewriteConfig(use_top_down_traversal=False)
-    greedy = Greedy(replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"), config=config)
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { t = Relu(x) y = Relu(t) }"))
-    assert (ops_of(result.model), greedy.said) == ({"Log": 2}, [(True, 6)])
-
-
-def test_the_driver_works_inside_a_pass_only() -> None:
-    with pytest.raises(PassError, match="works inside the Run of a gehost_drr.Pass"):
-        ApplyPatternsGreedily(object(), RewritePatternSet())  # pyright: ignore[reportArgumentType]
-
-
-def test_it_runs_in_nested_bodies_too() -> None:
-    text = """(bool c, float[2] x) => (float[2] y) {
-    y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }>
-}"""
-    greedy = Greedy(replace("Relu", "Abs"))
-    result = PassManager().AddPass(greedy).Run(model_of(text))
-    assert greedy.said == [(True, 0), (True, 1), (True, 0)]
-    assert result.passes[0].count == 1
-
+from .conftest import CHAIN, Greedy, model_of, ops_of, replace
 
 # -- passes ---------------------------------------------------------------------------------------------------------
 
@@ -170,6 +45,15 @@ def test_name_and_level_may_be_said_to_the_constructor() -> None:
     assert (done.name, done.reason) == ("published_pass", "opt level 4 is above the manager's 3")
 
 
+def test_one_pass_may_run_twice_under_two_names() -> None:
+    @REG_IR_PASS("registered")
+    class Registered(Costly):
+        opt_level = 1
+
+    result = PassManager().AddPass(Registered()).AddPass(Registered("again")).Run(model_of(CHAIN))
+    assert [(each.name, each.count) for each in result.passes] == [("registered", 1), ("again", 0)]
+
+
 def test_a_pass_may_decline_a_graph() -> None:
     class Declines(PatternRewritePass):
         patterns = (replace("Relu", "Abs"),)
@@ -179,6 +63,67 @@ def test_a_pass_may_decline_a_graph() -> None:
 
     (done,) = PassManager().AddPass(Declines()).Run(model_of(CHAIN)).passes
     assert (done.status, done.reason) == ("not changed", 'CanApplyOn refused graph "main"')
+
+
+@pytest.mark.parametrize(
+    "stages", [("kBeforeInferShape", "kAfterBuiltinFusionPass"), ("kAfterBuiltinFusionPass", "kBeforeInferShape")]
+)
+def test_passes_run_as_they_were_added_whatever_their_stages(stages: tuple[str, str]) -> None:
+    class First(PatternRewritePass):
+        stage = CustomPassStage[stages[0]]
+        patterns = (replace("Relu", "Abs"),)
+
+    class Second(PatternRewritePass):
+        stage = CustomPassStage[stages[1]]
+        patterns = (replace("Relu", "Exp"),)
+
+    first, second = PassManager().AddPass(First()).AddPass(Second()).Run(model_of(CHAIN)).passes
+    assert (first.count, second.count) == (1, 0)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_pass_that_fails_leaves_the_graph_as_it_was(raises: bool) -> None:
+    class Fails(Greedy):
+        def Run(self, graph: Graph) -> bool:
+            super().Run(graph)
+            if raises:
+                raise RuntimeError("boom")
+            return False
+
+    model = model_of(CHAIN)
+    with pytest.raises(PassError, match="boom" if raises else "it returned FAILED"):
+        PassManager().AddPass(Fails(replace("Relu", "Abs"))).Run(model)
+    assert model == model_of(CHAIN)
+    going_on = HostOptions(plugins=False, cleanup=False, keep_going=True)
+    result = PassManager(options=going_on).AddPass(Fails(replace("Relu", "Abs"))).Run(model)
+    assert ops_of(result.model) == ops_of(model)
+    assert (result.passes[0].status, result.passes[0].count, result.passes[0].rewrites) == ("failed", 0, {})
+    assert result.Statistics().startswith("Fails: failed; Fails (")
+
+
+def test_a_pass_without_rules_fails() -> None:
+    class Empty(PatternRewritePass):
+        pass
+
+    with pytest.raises(PassError, match="it has no rules: say them as patterns, or override InitializePatterns"):
+        PassManager().AddPass(Empty()).Run(model_of(CHAIN))
+
+
+def test_a_pass_that_forgets_to_initialize_its_rules_is_told_so() -> None:
+    class Forgets(Costly):
+        opt_level = 1
+
+        def Initialize(self, context: Any) -> None:
+            del context
+
+    with pytest.raises(PassError, match=r"its Initialize does not call super\(\).Initialize\(context\)"):
+        PassManager().AddPass(Forgets()).Run(model_of(CHAIN))
+
+
+@pytest.mark.parametrize("patterns", [("no rule",), replace("Relu", "Abs"), (PatternRewritePass,)])
+def test_what_is_no_list_of_rules_is_refused_where_the_class_stands(patterns: Any) -> None:
+    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: Wrong: patterns must be a list of rules, got"):
+        type("Wrong", (PatternRewritePass,), {"patterns": patterns})
 
 
 def test_a_pass_that_cannot_initialize_fails() -> None:
@@ -263,6 +208,15 @@ def test_what_a_nested_body_reads_is_not_dead() -> None:
     assert len(PassManager().AddPass(DeadCodeEliminationPass()).Run(model_of(text)).model.graph.node) == 2
 
 
+def test_what_only_dead_code_of_a_body_reads_is_dead_too() -> None:
+    text = """(bool c, float[2] x) => (float[2] y) {
+    a = Neg(x)
+    y = If(c) <then_branch = t () => (float[2] p) { d = Exp(a) p = Relu(x) }, else_branch = e () => (float[2] q) { q = Abs(x) }>
+}"""
+    result = PassManager().AddPass(DeadCodeEliminationPass()).Run(model_of(text))
+    assert (ops_of(result.model), result.passes[0].count) == ({"If": 1}, 2)
+
+
 def test_a_graph_whose_annotations_name_tensors_is_left_alone() -> None:
     model = model_of("(float[2] x) => (float[2] y) { y = Relu(x) d = Neg(x) }")
     model.graph.quantization_annotation.add(tensor_name="d")
@@ -299,12 +253,18 @@ def test_an_operator_of_which_the_model_brings_the_body_is_not_onnxs_own() -> No
 
 
 def test_rules_may_make_operators_of_their_module() -> None:
+    """Wherever the pass that lists them is written."""
+
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Add(pat.x, pat.x)
         res.y = res.Op("acme::Twice")(res.x)
 
-    result = PassManager().AddPass(Greedy(rule)).Run(model_of("(float[2] x) => (float[2] y) { y = Add(x, x) }"))
+    class OfAnotherFile(PatternRewritePass):
+        __module__ = "elsewhere"
+        patterns = (rule,)
+
+    result = PassManager().AddPass(OfAnotherFile()).Run(model_of("(float[2] x) => (float[2] y) { y = Add(x, x) }"))
     assert [node.op_type for node in result.model.graph.node] == ["Twice"]
     assert [function.name for function in result.model.functions] == ["Twice"]
     assert [node.op_type for node in result.model.functions[0].node] == ["Add", "Identity"]

@@ -49,6 +49,12 @@ def test_bodies_stand_below_their_operation() -> None:
     ]  # fmt: skip
 
 
+def test_a_name_of_several_lines_stays_on_one() -> None:
+    graph = graph_of(HEAD + "(float[2] x) => (float[2] y) { y = Relu(x) }")
+    graph.inputs[0].name = 'a"\n}'
+    assert print_graph(graph).splitlines()[1].strip() == '(%0) = "builtin.input" () {name: "a\\"\\n}"} : () -> tensor<2xf32>'
+
+
 def test_attributes_are_sorted_and_texts_are_quoted() -> None:
     text = '(float[2, 2] x) => (float y) { a = Pad<mode = "edge">(x, p) y = ReduceSum<keepdims = 0>(a) }'
     found = lines(text.replace("{ a", "<int64[4] p = {0, 1, 2, 3}> { a"))

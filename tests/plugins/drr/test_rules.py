@@ -64,6 +64,24 @@ def test_a_rule_is_read_as_text() -> None:
     ]
 
 
+def test_all_that_a_rule_asks_is_read() -> None:
+    @drr.rule(min_opset=13)
+    def rule(pat: Any, res: Any) -> None:
+        pat.t = pat.Commutative(pat.Add(pat.Clip(pat.x, None, pat.NoneTensor()), 2.0))
+        pat.Op(["TopK"], {"axis": -1})([pat.t, pat.k], [pat.Tensor("y"), pat.NoneTensor()])
+        pat.where((pat.x.rank == 2) & pat.k.is_constant)
+        res.y = res.x
+
+    assert str(rule).splitlines() == [
+        f"rule (benefit 1, opsets 13 to any) at {rule.origin}",
+        "  match    %0 = Clip(x, none, none)",
+        "  match    t = Add(%0, 2.0) in any order",
+        "  match    y, none = TopK(t, k) {axis: -1}",
+        "  where    (x.rank == 2) & k.is_constant",
+        "  replace  y = x",
+    ]
+
+
 # -- attributes -----------------------------------------------------------------------------------------------------
 
 
@@ -91,6 +109,31 @@ def test_a_literal_attribute_is_a_condition(apply: Apply, axis: int, count: int)
 
     done = apply(rule, f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Softmax<axis = {axis}>(x) }}")
     assert done.record.replaced == count
+
+
+@pytest.mark.parametrize(("shape", "axis"), [("2, 3", 1), ("N, 3", None), ("?, 3", None)])
+def test_an_attribute_of_the_result_that_is_not_known_refuses_the_match(apply: Apply, shape: str, axis: int | None) -> None:
+    """Left out it would be the default, which is another axis."""
+
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        res.y = res.Softmax(axis=pat.x.shape[0] - 1)(res.x)
+
+    done = apply(rule, f"(float[{shape}] x) => (float[{shape}] y) {{ y = Relu(x) }}")
+    assert dict(done.record.rejected) == ({} if axis else {"result": 1})
+    assert [entry.i for entry in done.model.graph.node[0].attribute] == ([axis] if axis else [])
+
+
+def test_a_text_may_be_written_as_bytes(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Pad(mode=b"edge")(pat.x, pat.p)
+        res.y = res.Pad(mode=b"reflect")(res.x, res.p)
+
+    text = '(float[2] x) => (float[4] y) <int64[2] p = {1, 1}> { y = Pad<mode = "edge">(x, p) }'
+    (node,) = apply(rule, text).model.graph.node
+    assert node.attribute[0].s == b"reflect"
 
 
 def test_an_attribute_that_the_result_computes_as_none_is_left_out(apply: Apply) -> None:
@@ -194,6 +237,26 @@ def test_a_computed_constant_stands_in_the_result(apply: Apply) -> None:
     assert_equal_numbers(model_of(text), done.model)
 
 
+@pytest.mark.parametrize("number", [2, 2.5, [2.5, 1]])
+def test_a_computed_number_takes_its_partners_dtype(apply: Apply, number: Any) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        res.y = res.Add(res.x, res.Const(lambda m: number))
+
+    assert apply(rule, "(float16[2] x) => (float16[2] y) { y = Relu(x) }").ops == ["Add"]
+
+
+def test_a_constant_that_is_none_is_not_left_out(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Max(pat.x, pat.low)
+        res.y = res.Clip(res.x, res.Const(lambda m: m.low.Array()))
+
+    with pytest.raises(PassError, match="constant: wanted a tensor, a number or a list of numbers, got NoneType"):
+        apply(rule, "(float[2] x, float low) => (float[2] y) { y = Max(x, low) }")
+
+
 def test_one_of_several_operators_tells_which_it_was(apply: Apply) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
@@ -245,6 +308,20 @@ def test_a_function_sees_shape_and_dtype_of_what_is_known(apply: Apply) -> None:
 
     apply(rule, "(float[2, N, ?] x) => (float[2, N, M] y) { y = Relu(x) }")
     assert seen == [[2, "N", -1], DataType.FLOAT, "Relu", "", False]
+
+
+@pytest.mark.parametrize("answer", ["shapes differ", [1], (False, "why"), float("nan"), np.array([False])])
+def test_a_function_that_answers_neither_yes_nor_no_fails_the_pass(apply: Apply, answer: Any) -> None:
+    """A text or a tuple is true to Python, and the author meant a refusal."""
+
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        pat.RequireNativeCall(lambda m: answer)
+        res.y = res.x
+
+    with pytest.raises(PassError, match=rf"the native call at {__file__}:\d+ must return True, False or m.reject\(reason\), got"):
+        apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
 
 
 @pytest.mark.parametrize(

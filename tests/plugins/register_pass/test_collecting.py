@@ -33,16 +33,26 @@ def test_a_vendor_file_is_claimed(vendors: Any) -> None:
     assert {entry.key: entry.value for entry in node.metadata_props}["gehost.pass"] == "to_abs"
 
 
-def test_it_runs_beside_classes_in_the_order_of_definition(vendors: Any) -> None:
-    vendors.write("acme/a.py", RULE, vendors.swap("Second", "Identity", "Abs"))
+def test_it_runs_beside_classes(vendors: Any) -> None:
+    vendors.write("acme/a.py", RULE)
+    vendors.write("acme/b.py", vendors.swap("Second", "Identity", "Abs"))
     result, report = vendors.host(plugins=PLUGINS).run(parse(MODEL))
-    assert sorted(record.name for record in report.passes) == ["Second", "to_abs"]
-    assert {node.op_type for node in result.graph.node} <= {"Identity", "Abs"}
+    assert [(record.name, record.replaced) for record in report.passes] == [("to_abs", 1), ("Second", 1)]
+    assert [node.op_type for node in result.graph.node] == ["Abs"]
 
 
 def test_what_is_imported_is_registered_where_it_was_written_alone(vendors: Any) -> None:
     vendors.write("acme/a.py", RULE)
     vendors.write("acme/b.py", "from .a import to_abs\nagain = to_abs\n")
+    assert vendors.host(plugins=PLUGINS).passes.names() == ["to_abs"]
+
+
+def test_a_function_of_a_helper_is_registered_by_the_file_that_registers_it(vendors: Any) -> None:
+    vendors.write("acme/_rules.py", RULE.replace("@RegisterPass\n", ""))
+    vendors.write(
+        "acme/b.py", "from gehost_register_pass import RegisterPass\nfrom ._rules import to_abs\nb = RegisterPass(to_abs)\n"
+    )
+    vendors.write("acme/c.py", "from .b import b\n")
     assert vendors.host(plugins=PLUGINS).passes.names() == ["to_abs"]
 
 

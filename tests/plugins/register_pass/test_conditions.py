@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from gehost import DataType
-from gehost.testing import parse
+from gehost.testing import assert_equal_numbers, parse
 from gehost_register_pass import InputSpec, ParamAttr, native, op
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
@@ -112,6 +112,109 @@ def refused(run, monkeypatch):
     return of
 
 
+LEAKY = (
+    '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) {{ t = LeakyRelu<alpha = {}>(x) y = Mul(t, c) }}'
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(
+    ("name", "passes"), [("EQ", True), ("NE", False), ("LT", False), ("LE", True), ("GT", False), ("GE", True)]
+)
+def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: bool, dtype: Any) -> None:
+    """Attributes are float32, and 0.1 as float32 is 0.10000000149."""
+
+    def pattern(x, c):
+        leaky = op.LeakyRelu(x)
+        getattr(leaky.Attr("alpha"), name)(0.1)
+        getattr(c.Attr("value")[0], name)(0.1)
+        getattr(c.Attr("value")[0] * 1, name)(c.Attr("value")[0])
+        return op.Mul(leaky, c)
+
+    kind = {np.float32: "float", np.float16: "float16", np.float64: "double"}[dtype]
+    before = parse(LEAKY.format(0.1).replace("float[", f"{kind}["), {"c": np.array([0.1], dtype)})
+    assert run(before, (pattern, lambda x, c: op.Mul(c, op.Abs(x))))[1].replaced == passes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(("name", "passes"), [("EQ", True), ("NE", False)])
+def test_a_parameter_that_is_an_input_is_compared_as_the_constant_there(run, name: str, passes: bool, dtype: Any) -> None:
+    def pattern(x):
+        clip = op.Clip(x)
+        getattr(clip.Attr("max"), name)(0.1)
+        return op.Neg(clip)
+
+    kind = {np.float32: "float", np.float16: "float16", np.float64: "double"}[dtype]
+    text = f'<ir_version: 8, opset_import: ["" : 17]> main ({kind}[2] x) => ({kind}[2] y) {{ t = Clip(x, , most) y = Neg(t) }}'
+    before = parse(text, {"most": np.array(0.1, dtype)})
+    assert run(before, (pattern, lambda x: op.Abs(x)))[1].replaced == passes
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(0.1 + 1e-9, 0.1), (np.inf, 1e300)])
+def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: float, asked: float) -> None:
+    def pattern(x, c):
+        c.Attr("value").EQ([asked])
+        return op.Mul(op.LeakyRelu(x), c)
+
+    before = parse(LEAKY.format(0.5).replace("float[", "double["), {"c": np.array([stored])})
+    assert run(before, (pattern, lambda x, c: op.Abs(x)))[1].replaced == 0
+
+
+CAST = '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float16[2] y) { t = Abs(x) y = Cast<to = 10>(t) }'
+
+
+@pytest.mark.parametrize("of", ["attribute", "tensor"])
+@pytest.mark.parametrize("other", [DataType.FLOAT16, 10])
+def test_an_element_type_is_the_number_that_onnx_has_for_it(run, of: str, other: int) -> None:
+    def where(name: str, wanted: int):
+        def pattern(x):
+            cast = op.Cast(op.Abs(x))
+            getattr(cast.Attr("to") if of == "attribute" else cast.Output().dtype, name)(wanted)
+            return cast
+
+        return pattern, lambda x: op.Abs(op.Cast(x, to=DataType.FLOAT16))
+
+    found = [run(CAST, where(*asked))[1].replaced for asked in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))]
+    assert found == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["EQ", "NE"])
+@pytest.mark.parametrize("other", ["float16", "10", [10]])
+def test_a_number_a_text_and_a_list_are_neither_equal_nor_unequal(run, name: str, other: Any) -> None:
+    def pattern(x):
+        cast = op.Cast(op.Abs(x))
+        getattr(cast.Attr("to"), name)(other)
+        return cast
+
+    _, record = run(CAST, (pattern, lambda x: op.Abs(op.Cast(x, to=10))))
+    assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+
+
+def test_an_attribute_is_compared_with_the_dtype_of_a_tensor(run) -> None:
+    def where(name: str):
+        def pattern(x):
+            cast = op.Cast(op.Abs(x))
+            getattr(cast.Attr("to"), name)(x.dtype)
+            return cast
+
+        return pattern, lambda x: op.Abs(op.Cast(x, to=10))
+
+    assert [run(CAST, where(name))[1].rejected for name in ("EQ", "NE")] == [{"condition": 1}, {}]
+
+
+@pytest.mark.parametrize("number", [np.int64(6), np.float32(6)])
+def test_numbers_of_numpy_on_either_side(run, number: Any) -> None:
+    for condition in (lambda x, _: number == x.shape[0], lambda x, _: number * x.shape[0] == 36):
+        assert run(model(), where(condition))[1].replaced == 1
+    assert run(model(), where(lambda x, _: np.array([6, 4]) == x.shape))[1].replaced == 1
+
+
+def test_a_reason_stays_on_one_line(refused) -> None:
+    before = parse(MODEL.format(x="200", y="200", z="200"), {"y": np.arange(200, dtype=np.float32)})
+    (reason,) = refused(before, where(lambda x, y: y.Attr("value").EQ([1])))
+    assert reason.endswith("does not hold: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 200 in all] == [1]")
+
+
 NAMED = {"x": "N, M", "y": "N, M"}
 
 
@@ -144,6 +247,7 @@ def test_names_of_sizes_are_equal_to_themselves_and_nothing_else_is_known(run, c
         lambda x, y: shape(x).EQ(shape(y)),
         lambda x, y: shape(x)[0] > 0,
         lambda x, y: native(bool)(shape(x)[0]).Holds(),
+        lambda x, y: native(lambda shapes: True)([[shape(x)]]).Holds(),
     ],
 )
 def test_an_unknown_size_satisfies_nothing(run, condition: Any) -> None:
@@ -192,6 +296,45 @@ def test_a_default_that_callers_may_override_is_no_constant(refused) -> None:
     before.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "y"))
     (reason,) = refused(before, where(lambda x, y: y.Attr("value")[0].EQ(1)))
     assert reason.endswith('"y" is no constant')
+
+
+@pytest.mark.parametrize("body", ["Mul(x, s)", "Mul(s, x)"])
+@pytest.mark.parametrize(
+    ("specs", "condition"),
+    [
+        ({"c": ParamAttr()}, lambda a, c: None),
+        ({}, lambda a, c: shape(c).EQ([1])),
+        ({}, lambda a, c: native(lambda sizes: len(sizes) == 2)(shape(a)).Holds()),
+    ],
+)
+def test_conditions_tell_operands_apart_that_commute(run, body: str, specs: Any, condition: Any) -> None:
+    def pattern(a, c):
+        condition(a, c)
+        return op.Mul(a, c).Commutative()
+
+    text = f'<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) {{ y = {body} }}'
+    before = parse(text, {"s": np.array([3.0], np.float32)})
+    after, record = run(before, (pattern, lambda a, c: op.Div(a, op.Div(1.0, c))), **specs)
+    assert (record.matched, record.replaced) == (1, 1)
+    assert ["s" in node.input for node in after.graph.node if node.op_type == "Div"] == [True, False]
+    assert_equal_numbers(before, after)
+
+
+@pytest.mark.parametrize(("first", "second", "kept"), [("s", "x", 0), ("x", "x", 0), ("s", "r", 1), ("r", "s", 1)])
+def test_operands_that_something_tells_apart_are_not_exchanged(run, first: str, second: str, kept: int) -> None:
+    """``a`` is what Relu reads too: x, whichever the order."""
+
+    def pattern(a, c):
+        c.shape.EQ([1])
+        return op.Sub(op.Relu(a), op.Mul(a, c).Commutative())
+
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) {{
+        r = Neg(x) t = Relu(r) m = Mul({first}, {second}) y = Sub(t, m)
+    }}"""
+    before = parse(text, {"s": np.array([3.0], np.float32)} if "s" in (first, second) else {})
+    after, record = run(before, (pattern, lambda a, c: op.Sub(op.Max(a, 0.0), op.Mul(c, a))))
+    assert record.replaced == kept
+    assert_equal_numbers(before, after)
 
 
 def test_attributes_of_two_operators_are_compared(run) -> None:

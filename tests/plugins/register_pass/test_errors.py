@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gehost import PatternError
+from gehost import DataType, PatternError
 from gehost_register_pass import InputSpec, MappedPattern, ParamAttr, PassDesc, RegisterPass, native, op
 
 HERE = re.escape(__file__)
@@ -66,6 +66,16 @@ def test_input_specs_are_a_dict(specs: Any) -> None:
     rejects(pair(relu), "input_specs must be a dict", specs=specs)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"stage": "kAfterInferShape"}, {"name": 5}, {"min_opset": "13"}, {"max_opset": 13.0}, {"shape_proven": "no"}],
+)
+def test_what_is_said_of_a_rule_is_of_its_kind(said: Any) -> None:
+    (name,) = said
+    with pytest.raises(PatternError, match=f"{HERE}:.*{name} must be .*, got {said[name]!r}"):
+        RegisterPass(**said)
+
+
 def test_input_specs_name_arguments() -> None:
     def rule():  # here
         return relu, lambda x: x
@@ -78,7 +88,10 @@ def test_input_specs_name_arguments() -> None:
     [
         ({"shape": [2, -2]}, "a shape holds sizes"),
         ({"shape": ["N"]}, "a shape holds sizes"),
+        ({"shape": 3}, "a shape holds sizes"),
         ({"dtype": "float33"}, "no dtype 'float33'"),
+        ({"dtype": DataType.UNDEFINED}, "no dtype <DataType.UNDEFINED"),
+        ({"dtype": ["float32"]}, r"no dtype \['float32'\]"),
     ],
 )
 def test_input_specs_say_what_a_tensor_can_be(given: Any, told: str) -> None:
@@ -161,6 +174,15 @@ def test_an_argument_that_no_operator_reads() -> None:
         (lambda x: op.Transpose(x, perm=[x.shape[0:1], 1]), "a symbol takes one integer as an index"),
         (lambda x: op.Relu(x) if x.shape[0] == 1 else x, "a comparison is a condition on the graph"),
         (lambda x: op.Relu(x) if x.shape[0] else x, "a symbol has no value while it is traced"),
+        (lambda x: op.Relu(x) if x else x, "a tensor has no value while it is traced"),
+        (lambda x: op.Relu(x) if x == 0 else x, "a tensor has no value while it is traced"),
+        (lambda x: op.Relu(x) if op.Abs(x) != x else x, "a tensor has no value while it is traced"),
+        (lambda x: op.Relu(x) if x in (op.Abs(x), x) else x, "a tensor has no value while it is traced"),
+        (lambda x: x.dtype.NE("float") and x, "there is no dtype 'float'"),
+        (lambda x: x.dtype.EQ(100) and x, "there is no dtype 100"),
+        (lambda x: op.Relu(op.Relu(x).Output(-1)), "by its position from 0 or its name, got -1"),
+        (lambda x: op.Relu(x, num_outputs="2"), "num_outputs of Relu is a number from 1 to 1024, got '2'"),
+        (lambda x: op("acme::Gate")(x, num_outputs=10**9), "num_outputs of acme::Gate is a number"),
         (lambda x: op.Relu(x, alpha=MappedPattern("Relu")), "MappedPattern belongs into the replace function"),
         (lambda x: op.Transpose(x, perm=native(sorted)(x.shape, reverse=True)), "takes its arguments by position"),
     ],
@@ -188,6 +210,9 @@ def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
         (lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis")), 'Relu has no parameter "axis" in any opset'),
         (lambda x: op.Softmax(x, axis=op.Abs(x).Output().shape[0]), "what the replacement makes is not there when it is built"),
         (lambda x: [x.shape[0].EQ(1), op.Abs(x)][1], "conditions are stated in the pattern function"),
+        (lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis", "first")), "one integer as an index, got 'first'"),
+        (lambda x: op.Elu(x, alpha=op.Elu(x, alpha=0.5).Attr("alpha")), "Elu is no operator of the pattern"),
+        (lambda x: op.Add(x, x).Commutative(), "Commutative belongs into the pattern function"),
     ],
 )
 def test_a_mistake_in_a_replacement_is_found_before_anything_matches(call: Any, told: str) -> None:
@@ -208,6 +233,39 @@ def test_a_tensor_of_the_pattern_is_none_of_the_replacement() -> None:
         return op.Add(x, inner[0])  # here
 
     rejects(pair(pattern, replace), "replace uses a tensor that another function was given or made")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, size, tensor: op.Add(op.Abs(x), size),
+        lambda x, size, tensor: op.Add(op.Abs(x), size + 1),
+        lambda x, size, tensor: op.Add(op.Abs(x), tensor.shape[0]),
+    ],
+)
+def test_what_one_pair_matches_is_not_known_to_another(use: Any) -> None:
+    kept: dict[str, Any] = {}
+
+    def keeps(x):
+        kept.update(size=x.shape[0], tensor=x)
+        return op.Relu(x)
+
+    with pytest.raises(PatternError, match=rf"^{HERE}:\d+: what another pattern matches is not known here$"):
+        RegisterPass(lambda: [(keeps, lambda x: x), (relu, lambda x: use(x, **kept))]).spec()
+
+
+def test_an_operator_of_the_pattern_is_changed_in_the_pattern_alone() -> None:
+    kept: list[Any] = []
+
+    def pattern(x):
+        kept.append(op.Softmax(x))
+        return kept[0]
+
+    def replace(x):
+        kept[0].SetAttr("axis", 1)  # here
+        return x
+
+    rejects(pair(pattern, replace), "SetAttr: this Softmax was applied in another function")
 
 
 def test_nothing_works_outside_of_tracing() -> None:
@@ -237,7 +295,7 @@ def test_the_host_names_the_vendor_file(vendors: Any) -> None:
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "len(x.shape)", "list(x.shape)", "1 in x.shape", "x.nothing"])
+@pytest.mark.parametrize("code", ["1 / 0", "len(x.shape)", "list(x.shape)", "1 in x.shape", "x.nothing", "raise SystemExit(3)"])
 def test_whatever_python_raises_names_the_line_of_the_vendor_file(vendors: Any, code: str) -> None:
     import gehost_register_pass
     from gehost import VendorError

@@ -74,14 +74,23 @@ def computes():
     return [(fused, replace), (split, join)]
 
 
-RULES = [deletes, computes]
+@RegisterPass(name="Odd names & numbers")
+def odd():
+    def pattern(op, relu_0):
+        gate = PassDesc.OP("acme::a-gate")(PassDesc.OP.Relu(op), relu_0, text="\u00e9\U0001f600")
+        return PassDesc.OP.Add(gate, op)
+
+    return pattern, lambda op, relu_0: PassDesc.OP.LeakyRelu(relu_0, alpha=float("-inf"))
+
+
+RULES = [deletes, computes, odd]
 
 
 @pytest.mark.parametrize("registered", RULES, ids=lambda rule: rule.name)
 def test_what_is_printed_is_traced_to_the_same_rule(registered: RegisteredPass) -> None:
     scope: dict[str, Any] = {"CustomPassStage": CustomPassStage, "undoes": undoes}
     exec(f"from gehost_register_pass import *\n{registered}", scope)
-    again: RegisteredPass = scope[registered.name]
+    again: RegisteredPass = next(made for made in scope.values() if isinstance(made, RegisteredPass))
     assert _without_lines(str(again)) == _without_lines(str(registered))
     assert _without_origins(to_json(again)) == _without_origins(to_json(registered))
 
@@ -129,7 +138,7 @@ def _module() -> Any:
 
 
 def test_only_rules_that_call_python_are_native() -> None:
-    assert [json.loads(to_json(registered))["native"] for registered in RULES] == [True, False]
+    assert [json.loads(to_json(registered))["native"] for registered in RULES] == [True, False, False]
     path = f"{OUR}:undoes"
     assert to_json(deletes).count(path) == 1
     assert "[first[axis]" not in to_json(deletes)
@@ -188,11 +197,31 @@ def test_a_function_without_an_import_path_is_not_written() -> None:
         lambda: to_json(computes).replace('"Gemm"', '"Gem"'),
         lambda: to_json(computes).replace('"kAfterBuiltinFusionPass"', '"kNever"'),
         lambda: to_json(computes).replace('"name": "computes"', '"name": 5'),
+        lambda: to_json(computes).replace('"name": "computes"', '"name": ""'),
+        lambda: to_json(computes).replace('"relation": "=="', '"relation": "~"'),
+        lambda: to_json(computes).replace('"sign": "*"', '"sign": "**"'),
+        lambda: to_json(computes).replace('"name": "shape"', '"name": "size"'),
+        lambda: to_json(computes).replace('"name": "alpha"', '"name": 1'),
+        lambda: to_json(computes).replace('"name": "w"', '"name": "b"'),
+        lambda: to_json(computes).replace('"name": "w"', '"name": "not a name"'),
+        lambda: to_json(computes).replace('"dtype": "float32"', '"dtype": "float"'),
+        lambda: to_json(computes).replace('"index": -1', '"index": "last"'),
+        lambda: to_json(computes).replace('"index": 0', '"index": -1'),
+        lambda: to_json(computes).replace('"min_opset": 13', '"min_opset": "13"'),
+        lambda: to_json(computes).replace('"shape_proven": true', '"shape_proven": "yes"'),
+        lambda: to_json(computes).replace('"outputs": 2', '"outputs": 1000000000'),
+        lambda: to_json(computes).replace('"value": 0.25', '"value": null'),
+        lambda: to_json(computes).replace('"is": "Stage",', ""),
+        lambda: to_json(deletes).replace('"op": 0', '"op": true'),
+        lambda: to_json(deletes).replace('"op": 1,\n         "name"', '"op": 2,\n         "name"'),
     ],
 )
-def test_what_is_no_rule_is_refused_in_one_line(text: Any) -> None:
+def test_what_is_no_rule_is_refused_in_one_line(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, OUR, sys.modules.get(OUR) or _module())
+    given = text if isinstance(text, str) else text()
+    assert given not in map(to_json, RULES)
     with pytest.raises(PatternError) as caught:
-        from_json(text if isinstance(text, str) else text(), allow_native=True, source="rule.json")
+        from_json(given, allow_native=True, source="rule.json")
     assert "\n" not in str(caught.value)
 
 

@@ -47,6 +47,23 @@ def test_a_native_function_is_itself_outside_a_trace() -> None:
     assert compose([1, 0, 2], [2, 0, 1]) == [2, 1, 0]
 
 
+def test_a_native_function_is_itself_where_no_match_is_asked_and_sees_lists_as_lists(run) -> None:
+    """Within a trace too; what it is given of a match are Python's lists, also those that the author wrote."""
+    given: list[Any] = []
+
+    def spy(*arguments: Any) -> bool:
+        given.extend(arguments)
+        return True
+
+    def pattern(x):
+        transpose = op.Transpose(op.Transpose(x, perm=compose([1, 0, 2], second=[0, 1, 2])))
+        native(spy)([0, 1], transpose.Attr("perm"), [transpose.Attr("perm")[0], [2]]).Holds()
+        return transpose
+
+    assert run(TRANSPOSES, (pattern, lambda x: op.Transpose(x, perm=[2, 1, 0])))[1].replaced == 1
+    assert given == [[0, 1], [2, 0, 1], [2, [2]]]
+
+
 @pytest.mark.parametrize(
     ("asked", "perm"),
     [({}, [1, 0, 2]), ({"index": 1}, [2, 0, 1]), ({"op": "Transpose", "index": 1, "name": "perm"}, [2, 0, 1])],
@@ -103,6 +120,40 @@ def test_what_a_replacement_needs_and_nobody_knows_refuses_the_match(run) -> Non
     pair = (lambda x: op.Relu(op.Abs(x)), lambda x: op.LeakyRelu(op.Abs(x), alpha=x.shape[0] / 8))
     _, record = run(text, pair)
     assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        lambda x: op.Reshape(op.Abs(x), x.shape),
+        lambda x: op.Reshape(op.Abs(x), [x.shape[0], 6]),
+        lambda x: op.Transpose(op.Abs(x), perm=[[x.shape[0], 0][0], 1]),
+        lambda x: op.Add(op.Abs(x), nothing(1, x.shape[1])),
+        lambda x: op.LeakyRelu(op.Abs(x), alpha=nothing(1, x.shape[1])),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_size_or_a_result_that_is_nothing_refuses_the_match(run, replace: Any, known: bool) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[N, 6] x) => (float[N, 6] y) { t = Abs(x) y = Relu(t) }'
+    before = parse(text)
+    if not known:
+        before.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    _, record = run(before, (lambda x: op.Relu(op.Abs(x)), replace))
+    assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+
+
+@native
+def nothing(*sizes: int) -> None:
+    return None
+
+
+def test_the_dtype_of_an_argument_becomes_an_attribute(run) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float16[2] x) => (float16[2] y) { t = Abs(x) y = Relu(t) }'
+    before = parse(text)
+    after, record = run(before, (lambda x: op.Relu(op.Abs(x)), lambda x: op.Cast(op.Abs(op.Cast(x, to=1)), to=x.dtype)))
+    assert record.replaced == 1
+    assert attributes(after.graph.node[-1]) == {"to": 10}
+    assert_equal_numbers(before, after)
 
 
 def test_an_attribute_that_the_node_lacks_and_that_has_no_default_refuses_the_match(run) -> None:

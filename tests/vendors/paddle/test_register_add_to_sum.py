@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gehost_register_pass
-from gehost.testing import assert_fuses, assert_refuses, parse, random_weights
+from gehost.testing import assert_fuses, assert_refuses, check_pass, parse, random_weights
 
 STYLES: dict[str, Any] = {"plugins": [("register_pass", gehost_register_pass)]}
 PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
@@ -86,3 +86,7 @@ def test_longer_chains_are_taken_in_parts(alone) -> None:
 )
 def test_near_misses(alone, changed: dict[str, Any], reason: str | None) -> None:
     assert_refuses(chain(**changed), "add_to_sum", reason, **alone)
+
+
+def test_instances_and_changes_of_the_pattern_keep_their_numbers(alone) -> None:
+    check_pass("add_to_sum", **alone)

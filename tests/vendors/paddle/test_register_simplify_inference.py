@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gehost_register_pass
-from gehost.testing import assert_fuses, assert_refuses, parse
+from gehost.testing import assert_fuses, assert_refuses, check_pass, parse
 
 PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
 PASS = "simplify_inference"
@@ -54,6 +54,7 @@ def transposes(first: str, second: str) -> str:
         "b = Dropout(a)",
         "b = Dropout(a, half)",
         "b = Dropout(a, half, no)",
+        "b = Dropout(a, , no)",
     ],
 )
 @pytest.mark.parametrize("x", ["4, 4, 4", "N, M, 4"])
@@ -92,6 +93,7 @@ def test_a_mask_that_nobody_reads_goes_too(alone) -> None:
         ({"body": "t = Unsqueeze(a, one) b = Squeeze(t)", "x": "2, 3, 4"}, "unknown"),
         ({"body": "t = Unsqueeze(a, axes) b = Squeeze(t, axes)", "inputs": ", int64[1] axes"}, None),
         ({"body": "b = Dropout(a, half, yes)"}, "condition"),
+        ({"body": "b = Dropout(a, , yes)"}, "condition"),
         ({"body": "b = Dropout(a, half, training)", "inputs": ", bool training"}, "weight"),
         ({"body": "b, m = Dropout(a)", "outputs": ", bool[4, 4, 4] m"}, None),
         ({"body": "b = Dropout(a)", "opset": 6}, "needs opset 7"),
@@ -99,3 +101,7 @@ def test_a_mask_that_nobody_reads_goes_too(alone) -> None:
 )
 def test_near_misses(alone, changed: dict[str, Any], reason: str | None) -> None:
     assert_refuses(model(**changed), PASS, reason, **alone)
+
+
+def test_instances_and_changes_of_the_pattern_keep_their_numbers(alone) -> None:
+    check_pass(PASS, **alone)

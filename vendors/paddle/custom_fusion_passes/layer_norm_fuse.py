@@ -6,39 +6,36 @@
 
 from __future__ import annotations
 
-from gehost_register_pass import ParamAttr, PassDesc, RegisterPass
+from gehost_register_pass import InputSpec, ParamAttr, PassDesc, RegisterPass
 
 
-@RegisterPass(input_specs={"two": ParamAttr(), "epsilon": ParamAttr()}, min_opset=17)
+@RegisterPass(input_specs={"x": InputSpec(dtype="float32"), "epsilon": ParamAttr()}, min_opset=17)
 def layer_norm_fuse():
     """Fuse ``(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * gamma + beta`` over the last axis.
 
     Shapes: x [..., D], gamma [D], beta [D].
     Keeps: dtype and shape.
     Refuses:
-        no match: means over another axis, or without keepdims; a mean of another tensor; other readers of an inner tensor;
-        ``weight``: an exponent or epsilon that is no constant;
-        ``condition``: x not float32 (LayerNormalization computes in float32); gamma or beta not [D]; an exponent other than 2;
-            an epsilon that is not one number above 0 and below 1; either of them of a higher rank than x, which would widen it;
-        ``unknown``: a dtype, rank or last dimension that is not known.
+        no match: x not float32 (LayerNormalization computes in float32); means over another axis, or without keepdims; a mean
+            of another tensor; an exponent other than 2; other readers of an inner tensor;
+        ``weight``: an epsilon that is no constant;
+        ``condition``: gamma or beta not [D]; an epsilon that is not one number above 0 and below 1, or of a higher rank than x,
+            which it would widen;
+        ``unknown``: a rank or last dimension that is not known;
+        by the host, ``rank``: an exponent of a higher rank than x.
     Source: ONNX LayerNormalization-17.
     """
 
-    def pattern(x, two, epsilon, gamma, beta):
-        x.Attr("dtype").EQ("float32")
-        for number in (two, epsilon):
-            number.Attr("value").Size().EQ(1)
-            number.Attr("shape").Size().LE(x.Attr("shape").Size())
-        two.Attr("value")[0].EQ(2)
+    def pattern(x, epsilon, gamma, beta):
+        epsilon.Attr("value").Size().EQ(1)
+        epsilon.Attr("shape").Size().LE(x.Attr("shape").Size())
         epsilon.Attr("value")[0].GT(0)
         epsilon.Attr("value")[0].LT(1)
-        gamma.Attr("shape").Size().EQ(1)
-        gamma.Attr("shape")[0].EQ(x.Attr("shape")[-1])
-        beta.Attr("shape").Size().EQ(1)
-        beta.Attr("shape")[0].EQ(x.Attr("shape")[-1])
+        gamma.Attr("shape").EQ([x.Attr("shape")[-1]])
+        beta.Attr("shape").EQ([x.Attr("shape")[-1]])
 
         difference = PassDesc.OP.Sub(A=x, B=_mean(x))
-        variance = _mean(PassDesc.OP.Pow(X=difference, Y=two))
+        variance = _mean(PassDesc.OP.Pow(X=difference, Y=2.0))
         root = PassDesc.OP.Sqrt(X=PassDesc.OP.Add(A=variance, B=epsilon).Commutative())
         scaled = PassDesc.OP.Mul(A=PassDesc.OP.Div(A=difference, B=root), B=gamma).Commutative()
         return PassDesc.OP.Add(A=scaled, B=beta).Commutative()

@@ -25,22 +25,23 @@ def multihead_matmul(
     *,
     alpha: float,
     head_number: int,
+    head_size: int,
 ) -> EsTensor:
     """Self-attention over ``head_number`` heads: softmax(alpha · q · kᵀ + bias_qk) · v.
 
     Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3, D]; bias_qk broadcasts to
-    [B, heads, S, S]; result [B, S, D].
+    [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. Said rather than left over (-1): B or S may be 0.
     """
     weights, biases = es.Split(w, num_outputs=3, axis=1), es.Split(bias, num_outputs=3, axis=0)
     q, k, v = (
-        es.Reshape(es.MatMul(input, es.Squeeze(weight, axes=[1])) + one, [0, 0, head_number, -1])
+        es.Reshape(es.MatMul(input, es.Squeeze(weight, axes=[1])) + one, [0, 0, head_number, head_size])
         for weight, one in zip(weights, biases, strict=True)
     )
     scores = es.MatMul(es.Transpose(q, perm=[0, 2, 1, 3]) * alpha, es.Transpose(k, perm=[0, 2, 3, 1]))
     if bias_qk is not None:
         scores = scores + bias_qk
     mixed = es.MatMul(es.Softmax(scores, axis=-1), es.Transpose(v, perm=[0, 2, 1, 3]))
-    return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, -1])
+    return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, head_number * head_size])
 
 
 def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool) -> None:
@@ -68,7 +69,8 @@ def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool)
     pat.where(pat.x.rank == 3, "rank: x is not [B, S, H]")
     pat.RequireNativeCall(_has_constant_projections)
     pat.RequireNativeCall(_splits_and_joins_heads)
-    fused = res.Op("paddle::multihead_matmul", {"alpha": res.Attr(_alpha), "head_number": res.Attr(_head_number)})
+    heads_of = {"head_number": res.Attr(lambda m: _heads_of(m)[0]), "head_size": res.Attr(lambda m: _heads_of(m)[1])}
+    fused = res.Op("paddle::multihead_matmul", {"alpha": res.Attr(_alpha), **heads_of})
     packed = (res.Const(lambda m: _packed(m, "w", axis=1)), res.Const(lambda m: _packed(m, "b", axis=0)))
     res.out = fused(res.x, *packed, res.mask) if with_mask else fused(res.x, *packed)
 
@@ -91,10 +93,11 @@ def _alpha(m: MatchContext) -> float:
     return float(m.value("scale").numpy().reshape(-1)[0])
 
 
-def _head_number(m: MatchContext) -> int:
+def _heads_of(m: MatchContext) -> tuple[int, int]:
+    """The number of heads and their size, which the conditions saw to."""
     found = _split(m, "q")
-    assert found is not None  # the conditions saw to it
-    return found[0]
+    assert found is not None
+    return found
 
 
 def _has_constant_projections(m: MatchContext) -> bool | Rejection:

@@ -130,8 +130,8 @@ def _fills_target(m: MatchContext) -> bool | Rejection:
         return m.reject("dtype: ConstantOfShape has it not")
     if rank is None or any(size != 1 for size in sizes):
         return m.reject("value: not one number")
-    if target is None or (target < 0).any():
-        return m.reject("target: no constant of sizes")
+    if target is None or target.ndim != 1 or (target < 0).any():
+        return m.reject("target: no constant list of sizes")
     return rank <= target.size or m.reject("target: of lower rank than the number, whose axes stay")
 
 
@@ -141,7 +141,7 @@ def fold_expand_of_constant(pat: Any, res: Any) -> None:
 
     Shapes: s [r], of sizes; one [1, …, 1] of at most r axes; result of shape s. Keeps: dtype.
     Refuses: ``where``: no constant; ``value``: of more than one element; ``dtype``: not one of ConstantOfShape-9; ``target``:
-    no constant, negative sizes, or of lower rank.
+    no constant list, negative sizes, or of lower rank.
     """
     pat.ret = pat.Expand(pat.one, pat.s)
     pat.where(pat.one.is_constant)
