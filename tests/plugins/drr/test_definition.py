@@ -222,6 +222,11 @@ def other_pattern(pat: Any, res: Any) -> None:
     res.y = res.Neg(pat.x)
 
 
+def forward_of_the_other_pattern(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    res.y = pat.x
+
+
 def name_of_a_method(pat: Any, res: Any) -> None:
     pat.where = pat.Relu(pat.x)
 
@@ -297,6 +302,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (a_name_like_ours, '"y" is "%x" already', "pat.y"),
         (no_tensor, '"y" must be a tensor that an operator makes', "pat.y"),
         (other_pattern, '"x" of Neg is a tensor of another pattern', "res.Neg"),
+        (forward_of_the_other_pattern, '"y" cannot be "x", which is a tensor of another pattern', "res.y"),
         (name_of_a_method, 'a tensor cannot be called "where" so', "pat.where"),
         (nothing_to_swap, 'no operator makes tensor "x", so that none can commute', "pat.Commutative"),
         (does_not_commute, "Sub is not known to commute", "pat.Sub"),
