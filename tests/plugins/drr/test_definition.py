@@ -104,6 +104,12 @@ def unbound_in_where(pat: Any, res: Any) -> None:
     res.y = res.x
 
 
+def unbound_in_a_part_of_a_not(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    pat.where(~(pat.z.shape[1:] == [2]))
+    res.y = res.x
+
+
 def no_expression(pat: Any, res: Any) -> None:
     pat.y = pat.Relu(pat.x)
     pat.where(True)
@@ -277,6 +283,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (remade_input, 'the result makes "x", which the source pattern does not make', "res.Neg"),
         (unbound_variable, 'no attribute variable "prem"; did you mean perm?', "attr.prem"),
         (unbound_in_where, 'the source pattern has no tensor "z"', "pat.where"),
+        (unbound_in_a_part_of_a_not, 'the source pattern has no tensor "z"', "pat.where"),
         (no_expression, "where wants an expression over tensors of the pattern, got True", "pat.where"),
         (expression_as_attribute, 'attribute "axis" of a source pattern must be a value, a variable', "pat.Softmax"),
         (unbound_in_an_index, 'no attribute variable "axes"; did you mean axis?', "pat.where"),
