@@ -43,7 +43,7 @@ def equal(left: Any, right: Any) -> bool | None:
         return None
     if _is_list(left) != _is_list(right):  # one number is a list of it, as in a literal attribute
         left, right = (side if _is_list(side) else [side] for side in (left, right))
-    if _is_list(left) and _is_list(right):
+    if _is_list(left):
         a, b = cast("Sequence[Any]", left), cast("Sequence[Any]", right)
         return all_of(equal(x, y) for x, y in zip(a, b, strict=True)) if len(a) == len(b) else False
     if isinstance(left, Symbol) or isinstance(right, Symbol):

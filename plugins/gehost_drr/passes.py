@@ -146,12 +146,10 @@ class RunningPass:
 class RunningRules(RunningPass, PatternFusionPass):
     """A ``PatternRewritePass`` as the host runs it; that it has patterns lets ``check-pass`` build instances of them."""
 
-    def __init__(self, pass_: PatternRewritePass) -> None:
-        super().__init__(pass_)
-        self._listed = RewritePatternSet(*pass_.patterns).rules
+    subject: PatternRewritePass
 
     def Patterns(self) -> Sequence[Pattern]:
-        return [rule.pattern for rule in self._listed]
+        return [rule.pattern for rule in RewritePatternSet(*self.subject.patterns).rules]
 
 
 _Pass = TypeVar("_Pass", bound=type[Pass])

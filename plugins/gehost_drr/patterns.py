@@ -127,11 +127,11 @@ class DrrPattern:
         ops = (op,) if isinstance(op, str) else tuple(op) if isinstance(op, list | tuple) else ()
         if not ops or not all(name and isinstance(name, str) for name in ops):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PatternError(f"{origin}: Op wants the name of an operator, or a list of names, got {op!r}")
-        if not isinstance(attributes, Mapping | None) or not all(isinstance(name, str) for name in attributes or ()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given: Any = {} if attributes is None else attributes
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in cast("Mapping[Any, Any]", given)):
             raise PatternError(f"{origin}: the attributes of {ops[0]} must be a mapping by name, got {attributes!r}")
-        read = {
-            name: _attribute(value, f'{origin}: attribute "{name}" of {ops[0]}') for name, value in (attributes or {}).items()
-        }
+        named = cast("Mapping[str, Any]", given)
+        read = {name: _attribute(value, f'{origin}: attribute "{name}" of {ops[0]}') for name, value in named.items()}
         return Op(self._graph, ops, read, origin)
 
     def Tensor(self, name: str) -> Tensor:

@@ -104,6 +104,12 @@ def unbound_in_where(pat: Any, res: Any) -> None:
     res.y = res.x
 
 
+def unbound_in_a_part_of_a_not(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    pat.where(~(pat.z.shape[1:] == [2]))
+    res.y = res.x
+
+
 def no_expression(pat: Any, res: Any) -> None:
     pat.y = pat.Relu(pat.x)
     pat.where(True)
@@ -222,6 +228,11 @@ def other_pattern(pat: Any, res: Any) -> None:
     res.y = res.Neg(pat.x)
 
 
+def forward_of_the_other_pattern(pat: Any, res: Any) -> None:
+    pat.y = pat.Relu(pat.x)
+    res.y = pat.x
+
+
 def name_of_a_method(pat: Any, res: Any) -> None:
     pat.where = pat.Relu(pat.x)
 
@@ -272,6 +283,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (remade_input, 'the result makes "x", which the source pattern does not make', "res.Neg"),
         (unbound_variable, 'no attribute variable "prem"; did you mean perm?', "attr.prem"),
         (unbound_in_where, 'the source pattern has no tensor "z"', "pat.where"),
+        (unbound_in_a_part_of_a_not, 'the source pattern has no tensor "z"', "pat.where"),
         (no_expression, "where wants an expression over tensors of the pattern, got True", "pat.where"),
         (expression_as_attribute, 'attribute "axis" of a source pattern must be a value, a variable', "pat.Softmax"),
         (unbound_in_an_index, 'no attribute variable "axes"; did you mean axis?', "pat.where"),
@@ -297,6 +309,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (a_name_like_ours, '"y" is "%x" already', "pat.y"),
         (no_tensor, '"y" must be a tensor that an operator makes', "pat.y"),
         (other_pattern, '"x" of Neg is a tensor of another pattern', "res.Neg"),
+        (forward_of_the_other_pattern, '"y" cannot be "x", which is a tensor of another pattern', "res.y"),
         (name_of_a_method, 'a tensor cannot be called "where" so', "pat.where"),
         (nothing_to_swap, 'no operator makes tensor "x", so that none can commute', "pat.Commutative"),
         (does_not_commute, "Sub is not known to commute", "pat.Sub"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gehost import Graph, PassError, UsageError, es
+from gehost import Graph, PassError, PatternError, UsageError, es
 from gehost_drr import (
     ApplyPatternsGreedily,
     GreedyRewriteConfig,
@@ -103,6 +103,11 @@ def test_a_rule_that_fails_is_told_at_its_own_line() -> None:
 def test_a_driver_tries_at_least_once(most: Any) -> None:
     with pytest.raises(UsageError, match=rf"max_iterations must be 1 or more, got {most!r}"):
         GreedyRewriteConfig(max_iterations=most)
+
+
+def test_a_set_takes_rules_alone() -> None:
+    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: wanted a rule, got 'rule'"):
+        RewritePatternSet("rule")  # pyright: ignore[reportArgumentType]
 
 
 def test_the_driver_takes_sets_of_rules_and_no_lists() -> None:

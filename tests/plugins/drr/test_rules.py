@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gehost import DataType, GehostError, PassError
+from gehost import DataType, GehostError, Host, HostOptions, PassError, hookimpl
 from gehost.testing import assert_equal_numbers
 from gehost_drr import DrrPatternBase, DrrPatternContext, DrrRule, attr, drr
 
@@ -280,7 +280,7 @@ def test_one_of_several_operators_tells_which_it_was(apply: Apply) -> None:
         (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2), {"native call": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2, "rank: no matrix"), {"rank": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: m.reject("rank: no matrix")), {"rank": 1}),
-        (lambda pat: pat.RequireNativeCall(lambda m: None), {"native call": 1}),
+        (lambda pat: pat.RequireNativeCall(lambda m: None, "rank: no matrix"), {"native call": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: np.bool_(True)), {}),
         (lambda pat: pat.where(pat.x.rank == 1), {}),
     ],
@@ -295,6 +295,25 @@ def test_a_match_is_refused_for_its_reason(apply: Apply, condition: Any, reasons
     done = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
     assert dict(done.record.rejected) == reasons
     assert done.ops == (["Relu"] if reasons else ["Abs"])
+
+
+@pytest.mark.parametrize(("size", "told"), [("3", "false"), ("N", "not known"), ("?", "not known")])
+def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told: str) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Relu(pat.x)
+        pat.where(pat.x.shape[0] == 2)
+        res.y = res.x
+
+    class Spy:
+        @hookimpl
+        def gehost_match_refused(self, reason: str) -> None:
+            assert reason == f"where: x.shape[0] == 2 is {told}"
+
+    host = Host(HostOptions(plugins=False), plugins=[("spy", Spy())])
+    host.passes.add(rule.spec())
+    _, report = host.run(model_of(f"(float[{size}] x) => (float[{size}] y) {{ y = Relu(x) }}"))
+    assert dict(report.passes[0].rejected) == {"where": 1}
 
 
 def test_a_function_sees_shape_and_dtype_of_what_is_known(apply: Apply) -> None:

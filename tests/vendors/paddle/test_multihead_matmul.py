@@ -164,6 +164,7 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (widths(bk=(1, 12)), "weight"),
         (widths(bv=(1,)), "weight"),
         (widths(wq=(2, 12, 12)), "weight"),
+        (small().but(("Reshape(aq, split)", "Reshape<allowzero = 1>(aq, split)")), "heads"),
     ],
 )
 def test_what_may_compute_something_else_is_refused(paddle: Paddle, attention: Attention, reason: str) -> None:
