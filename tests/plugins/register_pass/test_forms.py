@@ -76,11 +76,15 @@ def computes():
 
 @RegisterPass(name="Odd names & numbers")
 def odd():
+    kept: list[Any] = []
+
     def pattern(op, relu_0):
-        gate = PassDesc.OP("acme::a-gate")(PassDesc.OP.Relu(op), relu_0, text="\u00e9\U0001f600")
+        relu = PassDesc.OP.Relu(op)
+        gate = PassDesc.OP("acme::a-gate")(relu, relu_0, text="\u00e9\U0001f600")
+        kept.append(relu.Output().shape[0])
         return PassDesc.OP.Add(gate, op)
 
-    return pattern, lambda op, relu_0: PassDesc.OP.LeakyRelu(relu_0, alpha=float("-inf"))
+    return pattern, lambda op, relu_0: PassDesc.OP.LeakyRelu(PassDesc.OP.Add(relu_0, kept[0]), alpha=float("-inf"))
 
 
 RULES = [deletes, computes, odd]
