@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -74,6 +75,10 @@ def computes():
     return [(fused, replace), (split, join)]
 
 
+class Axis(IntEnum):
+    FIRST = 0
+
+
 @RegisterPass(name="Odd names & numbers")
 def odd():
     kept: list[Any] = []
@@ -84,7 +89,11 @@ def odd():
         kept.append(relu.Output().shape[0])
         return PassDesc.OP.Add(gate, op)
 
-    return pattern, lambda op, relu_0: PassDesc.OP.LeakyRelu(PassDesc.OP.Add(relu_0, kept[0]), alpha=float("-inf"))
+    def replace(op, relu_0):
+        lifted = PassDesc.OP.Squeeze(PassDesc.OP.Unsqueeze(relu_0, axes=[Axis.FIRST]), axes=[Axis.FIRST])
+        return PassDesc.OP.LeakyRelu(PassDesc.OP.Add(lifted, kept[0]), alpha=float("-inf"))
+
+    return pattern, replace
 
 
 RULES = [deletes, computes, odd]
