@@ -144,6 +144,19 @@ def test_json_and_back(registered: RegisteredPass, monkeypatch: pytest.MonkeyPat
     assert again.module == OUR
 
 
+def test_what_is_read_rewrites_as_what_was_written(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, OUR, sys.modules.get(OUR) or _module())
+    model = """<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3, 4] x) => (float[2, 3, 4] y, float[2, 4, 3] z) {
+        a = Transpose<perm = [1, 2, 0]>(x) b = Transpose<perm = [2, 0, 1]>(a) y = Abs(b)
+        c = Transpose<perm = [1, 2, 0]>(x) z = Transpose<perm = [2, 1, 0]>(c)
+    }"""
+    again = from_json(to_json(deletes), allow_native=True)
+    (written, first), (read, second) = run(model, deletes), run(model, again)
+    assert first.replaced == second.replaced == 1
+    assert first.rejected == second.rejected == {"condition": 1}
+    assert read == written
+
+
 def _module() -> Any:
     from types import SimpleNamespace
 
