@@ -89,11 +89,16 @@ def test_what_holds_lets_the_match_pass(run, condition: Any) -> None:
         (lambda x, y: y.dtype == "float16", 'condition: y.Attr("dtype") == "float16" does not hold: float32 == float16'),
         (lambda x, y: shape(x)[2].EQ(1), 'unknown: x.Attr("shape")[2] == 1: there is no element 2 among 2'),
         (lambda x, y: (shape(x)[0] % 0).EQ(1), 'unknown: (x.Attr("shape")[0] % 0) == 1: 6 % 0 has no value'),
+        (lambda x, y: native(nothing)(y.dtype).Holds(), 'unknown: nothing(y.Attr("dtype")).Holds(): nothing returned None'),
         (lambda x, y: y.Attr("value")[0].EQ(1), 'unknown: y.Attr("value")[0] == 1: "y" is no constant'),
     ],
 )
 def test_what_does_not_hold_is_told_as_it_is_written(refused, condition: Any, reason: str) -> None:
     assert refused(model(), where(condition)) == [reason]
+
+
+def nothing(dtype: str) -> None:
+    return None
 
 
 @pytest.fixture
@@ -128,6 +133,7 @@ def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: boo
         leaky = op.LeakyRelu(x)
         getattr(leaky.Attr("alpha"), name)(0.1)
         getattr(c.Attr("value")[0], name)(0.1)
+        getattr(x.shape[0] * 0.05, {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}.get(name, name))(c.Attr("value")[0])
         getattr(c.Attr("value")[0] * 1, name)(c.Attr("value")[0])
         return op.Mul(leaky, c)
 
@@ -150,13 +156,25 @@ def test_a_parameter_that_is_an_input_is_compared_as_the_constant_there(run, nam
     assert run(before, (pattern, lambda x: op.Abs(x)))[1].replaced == passes
 
 
-@pytest.mark.parametrize(("stored", "asked"), [(0.1 + 1e-9, 0.1), (np.inf, 1e300)])
-def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: float, asked: float) -> None:
+def test_the_element_type_of_a_parameter_is_not_that_of_another_input(run) -> None:
+    def pattern(x):
+        dropout = op.Dropout(x)
+        dropout.Attr("ratio").NE(0.1)
+        return dropout
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[1] z) => (float[1] y) { y = Dropout(x, ratio) }'
+    before = parse(text, {"x": np.array([3.0], np.float32), "ratio": np.array(0.1)})
+    assert dict(run(before, (pattern, lambda x: x))[1].rejected) == {"condition": 1}
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(np.array([0.1 + 1e-9]), 0.1), (np.array([np.inf], np.float32), 1e300)])
+def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: Any, asked: float) -> None:
     def pattern(x, c):
         c.Attr("value").EQ([asked])
         return op.Mul(op.LeakyRelu(x), c)
 
-    before = parse(LEAKY.format(0.5).replace("float[", "double["), {"c": np.array([stored])})
+    text = LEAKY.format(0.5)
+    before = parse(text if stored.dtype == np.float32 else text.replace("float[", "double["), {"c": stored})
     assert run(before, (pattern, lambda x, c: op.Abs(x)))[1].replaced == 0
 
 
@@ -282,6 +300,7 @@ def test_a_weight_must_be_a_constant(refused) -> None:
 
 def test_a_weight_that_is_one_passes_and_may_be_looked_into(run) -> None:
     def pattern(x, y):
+        y.Attr("value").EQ(y.Attr("value"))
         y.Attr("value").Size().EQ(4)
         y.Attr("value")[-1].EQ(3.5)
         return op.Add(op.Relu(x), y)
@@ -320,21 +339,47 @@ def test_conditions_tell_operands_apart_that_commute(run, body: str, specs: Any,
     assert_equal_numbers(before, after)
 
 
-@pytest.mark.parametrize(("first", "second", "kept"), [("s", "x", 0), ("x", "x", 0), ("s", "r", 1), ("r", "s", 1)])
-def test_operands_that_something_tells_apart_are_not_exchanged(run, first: str, second: str, kept: int) -> None:
-    """``a`` is what Relu reads too: x, whichever the order."""
+@pytest.mark.parametrize(
+    ("read", "first", "second", "kept"),
+    [("r", "s", "x", 0), ("r", "x", "x", 0), ("r", "s", "r", 1), ("r", "r", "s", 1), ("s", "s", "x", 0), ("s", "x", "s", 0)],
+)
+def test_operands_that_something_tells_apart_are_not_exchanged(run, read: str, first: str, second: str, kept: int) -> None:
+    """``a`` is what Relu reads too, whichever the order."""
 
     def pattern(a, c):
         c.shape.EQ([1])
         return op.Sub(op.Relu(a), op.Mul(a, c).Commutative())
 
     text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) {{
-        r = Neg(x) t = Relu(r) m = Mul({first}, {second}) y = Sub(t, m)
+        r = Neg(x) t = Relu({read}) m = Mul({first}, {second}) y = Sub(t, m)
     }}"""
     before = parse(text, {"s": np.array([3.0], np.float32)} if "s" in (first, second) else {})
     after, record = run(before, (pattern, lambda a, c: op.Sub(op.Max(a, 0.0), op.Mul(c, a))))
     assert record.replaced == kept
     assert_equal_numbers(before, after)
+
+
+def test_operands_that_do_not_commute_are_not_exchanged(run) -> None:
+    def pattern(a, c):
+        c.shape.EQ([1])
+        return op.Sub(a, c)
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { y = Sub(s, x) }'
+    before = parse(text, {"s": np.array([3.0], np.float32)})
+    assert dict(run(before, (pattern, lambda a, c: op.Add(a, op.Neg(c))))[1].rejected) == {"condition": 1}
+
+
+@pytest.mark.parametrize("spec", [InputSpec([2, 3]), ParamAttr()])
+def test_what_an_argument_asks_holds_in_every_order_of_the_operands(run, spec: Any) -> None:
+    """``c`` alone may be x."""
+
+    def pattern(a, c):
+        c.shape.EQ([2, 3])
+        return op.Add(a, c).Commutative()
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { y = Add(x, s) }'
+    before = parse(text, {"s": np.array([3.0], np.float32)})
+    assert run(before, (pattern, lambda a, c: op.Sub(c, op.Neg(a))), a=spec)[1].replaced == (spec.__class__ is ParamAttr)
 
 
 def test_attributes_of_two_operators_are_compared(run) -> None:

@@ -239,6 +239,8 @@ def test_a_function_without_an_import_path_is_not_written() -> None:
         lambda: to_json(computes).replace('"value": 0.25', '"value": null'),
         lambda: to_json(computes).replace('"is": "Stage",', ""),
         lambda: to_json(deletes).replace('"op": 0', '"op": true'),
+        lambda: to_json(odd).replace('"op": 0', '"op": -1'),
+        lambda: to_json(odd).replace('"index": 1', '"index": -1'),
         lambda: to_json(deletes).replace('"op": 1,\n         "name"', '"op": 2,\n         "name"'),
     ],
 )
