@@ -187,7 +187,12 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a Python function be called with what a match will have; on symbols it gives a symbol, else it is as before.
 
     Where it returns None, the match is refused. A rule that calls one is native: its JSON form holds the import path alone.
+
+    Raises:
+        PatternError: it has no name, as a ``functools.partial`` has none, or is no function.
     """
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise mistake(f"native wants a function that has a name, got {function!r}")
     path = f"{function.__module__}:{function.__qualname__}"
 
     @functools.wraps(function)
