@@ -61,11 +61,9 @@ class LoweredPair:
     def __init__(self, name: str, pair: Pair) -> None:
         self._name = name
         self._pair = pair
-        self._names = Names(pair)
-        self._asked = [
-            *[(condition, text_of(condition, self._names)) for condition in pair.conditions],
-            *[(value, text_of(value, self._names)) for op in pair.replace.ops for value in _computed(op)],
-        ]
+        names = Names(pair)
+        asked = [*pair.conditions, *[value for op in pair.replace.ops for value in _computed(op)]]
+        self._asked = [(entry, text_of(entry, names)) for entry in asked]
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]

@@ -77,6 +77,30 @@ class Program:
     outputs: tuple[Ref, ...]
     origin: es.Origin
 
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """Attributes, and operands that are no tensors, with all of which they consist."""
+        for op in self.ops:
+            for given in (*op.operands, *(value for _, value in op.attributes)):
+                if given is not None and not isinstance(given, Ref):
+                    yield from _parts(given)
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """An expression and all of which it consists."""
+    yield expression
+    match expression:
+        case Item(of, _) | Size(of):
+            yield from _parts(of)
+        case Binary(_, left, right):
+            yield from _parts(left)
+            yield from _parts(right)
+        case Listed(parts) | Native(_, parts, _):
+            for part in parts:
+                yield from _parts(part)
+        case Constant() | TensorAttr() | OpAttr():
+            pass
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -111,22 +135,10 @@ class Pair:
     @property
     def expressions(self) -> Iterator[Expression]:
         """Whatever is computed from a match, with all of which that consists."""
-        waiting: list[Expression] = [side for condition in self.conditions for side in (condition.left, condition.right)]
-        for op in self.replace.ops:
-            waiting.extend(value for _, value in op.attributes)
-            waiting.extend(operand for operand in op.operands if operand is not None and not isinstance(operand, Ref))
-        while waiting:
-            expression = waiting.pop()
-            yield expression
-            match expression:
-                case Item(of, _) | Size(of):
-                    waiting.append(of)
-                case Binary(_, left, right):
-                    waiting += (left, right)
-                case Listed(parts) | Native(_, parts, _):
-                    waiting.extend(parts)
-                case Constant() | TensorAttr() | OpAttr():
-                    pass
+        for condition in self.conditions:
+            yield from _parts(condition.left)
+            yield from _parts(condition.right)
+        yield from self.replace.expressions
 
 
 @dataclass(frozen=True, slots=True)

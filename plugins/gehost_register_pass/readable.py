@@ -43,12 +43,23 @@ def readable(rule: Rule) -> str:
         arguments = ", ".join(names.inputs)
         *ops, returned = _program(pair.pattern, names, names.pattern, pattern=True)
         conditions = [f"{_INDENT * 2}{text_of(condition, names)}" for condition in pair.conditions]
-        lines += [f"{_INDENT}def pattern{suffix}({arguments}):", *ops, *conditions, returned, ""]
+        kept = list(dict.fromkeys(_inner_tensors(pair.replace, names)))
+        lines += [f"{_INDENT}{name} = None" for name in kept]
+        lines += [f"{_INDENT}def pattern{suffix}({arguments}):"]
+        lines += [f"{_INDENT * 2}nonlocal {', '.join(kept)}"] if kept else []
+        lines += [*ops, *conditions, returned, ""]
         lines += [f"{_INDENT}def replace{suffix}({arguments}):"]
         lines += [*_program(pair.replace, names, names.replace, pattern=False), ""]
     listed = ", ".join(f"(pattern_{number}, replace_{number})" for number in range(len(rule.pairs)))
     lines.append(f"{_INDENT}return {'pattern, replace' if len(rule.pairs) == 1 else f'[{listed}]'}")
     return "\n".join(lines) + "\n"
+
+
+def _inner_tensors(replace: Program, names: Names) -> Iterator[str]:
+    """The pattern's operators whose outputs a replacement asks for their sizes or dtype."""
+    for expression in replace.expressions:
+        if isinstance(expression, TensorAttr) and expression.tensor.op is not None:
+            yield names.pattern[expression.tensor.op]
 
 
 def _registration(rule: Rule, function: str) -> Iterator[str]:

@@ -165,8 +165,6 @@ def expression_of(value: Any) -> Expression:
     """
     if isinstance(value, Symbol):
         return value.expression
-    if isinstance(value, DataType):
-        return Constant(int(value))
     if isinstance(value, np.ndarray | np.generic):
         return Constant(_tuples(value.tolist()))
     if isinstance(value, list | tuple):
@@ -174,8 +172,10 @@ def expression_of(value: Any) -> Expression:
         if all(isinstance(item, Constant) for item in items):
             return Constant(tuple(item.value for item in items if isinstance(item, Constant)))
         return Listed(tuple(items))
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | str):
         return Constant(value)
+    if isinstance(value, int | float):
+        return Constant(int(value) if isinstance(value, int) else float(value))  # of an IntEnum the number
     raise mistake(f"wanted a number, a text, a list of them or a symbol, got {type(value).__name__}")
 
 
@@ -187,7 +187,12 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a Python function be called with what a match will have; on symbols it gives a symbol, else it is as before.
 
     Where it returns None, the match is refused. A rule that calls one is native: its JSON form holds the import path alone.
+
+    Raises:
+        PatternError: it has no name, as a ``functools.partial`` has none, or is no function.
     """
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise mistake(f"native wants a function that has a name, got {function!r}")
     path = f"{function.__module__}:{function.__qualname__}"
 
     @functools.wraps(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -74,6 +75,12 @@ def test_what_is_said_of_a_rule_is_of_its_kind(said: Any) -> None:
     (name,) = said
     with pytest.raises(PatternError, match=f"{HERE}:.*{name} must be .*, got {said[name]!r}"):
         RegisterPass(**said)
+
+
+@pytest.mark.parametrize("function", [partial(sorted, reverse=True), 5])
+def test_a_native_function_has_a_name(function: Any) -> None:
+    with pytest.raises(PatternError, match=f"{HERE}:.*native wants a function that has a name"):
+        native(function)
 
 
 def test_input_specs_name_arguments() -> None:

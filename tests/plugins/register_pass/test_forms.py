@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -74,13 +75,25 @@ def computes():
     return [(fused, replace), (split, join)]
 
 
+class Axis(IntEnum):
+    FIRST = 0
+
+
 @RegisterPass(name="Odd names & numbers")
 def odd():
+    kept: list[Any] = []
+
     def pattern(op, relu_0):
-        gate = PassDesc.OP("acme::a-gate")(PassDesc.OP.Relu(op), relu_0, text="\u00e9\U0001f600")
+        relu = PassDesc.OP.Relu(op)
+        gate = PassDesc.OP("acme::a-gate")(relu, relu_0, text="\u00e9\U0001f600")
+        kept.append(relu.Output().shape[0])
         return PassDesc.OP.Add(gate, op)
 
-    return pattern, lambda op, relu_0: PassDesc.OP.LeakyRelu(relu_0, alpha=float("-inf"))
+    def replace(op, relu_0):
+        lifted = PassDesc.OP.Squeeze(PassDesc.OP.Unsqueeze(relu_0, axes=[Axis.FIRST]), axes=[Axis.FIRST])
+        return PassDesc.OP.LeakyRelu(PassDesc.OP.Add(lifted, kept[0]), alpha=float("-inf"))
+
+    return pattern, replace
 
 
 RULES = [deletes, computes, odd]
@@ -129,6 +142,19 @@ def test_json_and_back(registered: RegisteredPass, monkeypatch: pytest.MonkeyPat
     assert again.rule == registered.rule
     assert to_json(again) == text
     assert again.module == OUR
+
+
+def test_what_is_read_rewrites_as_what_was_written(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, OUR, sys.modules.get(OUR) or _module())
+    model = """<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3, 4] x) => (float[2, 3, 4] y, float[2, 4, 3] z) {
+        a = Transpose<perm = [1, 2, 0]>(x) b = Transpose<perm = [2, 0, 1]>(a) y = Abs(b)
+        c = Transpose<perm = [1, 2, 0]>(x) z = Transpose<perm = [2, 1, 0]>(c)
+    }"""
+    again = from_json(to_json(deletes), allow_native=True)
+    (written, first), (read, second) = run(model, deletes), run(model, again)
+    assert first.replaced == second.replaced == 1
+    assert first.rejected == second.rejected == {"condition": 1}
+    assert read == written
 
 
 def _module() -> Any:
@@ -213,6 +239,8 @@ def test_a_function_without_an_import_path_is_not_written() -> None:
         lambda: to_json(computes).replace('"value": 0.25', '"value": null'),
         lambda: to_json(computes).replace('"is": "Stage",', ""),
         lambda: to_json(deletes).replace('"op": 0', '"op": true'),
+        lambda: to_json(odd).replace('"op": 0', '"op": -1'),
+        lambda: to_json(odd).replace('"index": 1', '"index": -1'),
         lambda: to_json(deletes).replace('"op": 1,\n         "name"', '"op": 2,\n         "name"'),
     ],
 )

@@ -32,13 +32,19 @@ def two_transposes(x):
 
 
 def test_a_python_function_computes_an_attribute(run) -> None:
+    calls: list[int] = []
+
+    def counted(first: list[int], second: list[int]) -> list[int]:
+        calls.append(1)
+        return compose(first, second)
+
     def replace(x):
         first, second = (MappedPattern("Transpose", index, "perm") for index in (0, 1))
-        return op.Transpose(x, perm=compose(first, second))
+        return op.Transpose(x, perm=native(counted)(first, second))
 
     before = parse(TRANSPOSES)
     after, record = run(before, (two_transposes, replace))
-    assert record.replaced == 1
+    assert record.replaced == len(calls) == 1
     assert [attributes(node) for node in after.graph.node] == [{"perm": [2, 1, 0]}]
     assert_equal_numbers(before, after)
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gehost_drr
 import gehost_register_pass
-from gehost.testing import assert_fuses, assert_refuses, check_pass, parse, random_weights
+from gehost import Host, HostOptions
+from gehost.testing import assert_equal_numbers, assert_fuses, assert_refuses, check_pass, parse, random_weights
 
 STYLES: dict[str, Any] = {"plugins": [("register_pass", gehost_register_pass)]}
 PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
@@ -90,3 +92,14 @@ def test_near_misses(alone, changed: dict[str, Any], reason: str | None) -> None
 
 def test_instances_and_changes_of_the_pattern_keep_their_numbers(alone) -> None:
     check_pass("add_to_sum", **alone)
+
+
+def test_a_bias_goes_to_the_fusion_that_takes_it_and_what_is_left_to_the_sum(paddle) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x, float[2, 3] u) => (float[2, 3] y) {
+        m = MatMul(x, w) l = Add(m, b) s = Add(l, x) y = Add(s, u)
+    }"""
+    before = parse(text, random_weights({"w": [3, 3], "b": [3]}))
+    plugins = [*STYLES["plugins"], ("drr", gehost_drr)]
+    after, _ = Host(HostOptions(vendors=[paddle.root], plugins=False), plugins=plugins).run(before)
+    assert [node.op_type for node in after.graph.node] == ["fused_gemm_epilogue", "Sum"]
+    assert_equal_numbers(before, after)

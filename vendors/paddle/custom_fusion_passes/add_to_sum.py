@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
+from gehost import CustomPassStage
 from gehost_register_pass import RegisterPass, native, op
 
 
@@ -13,10 +14,11 @@ def is_computed_by_sum(dtype: str) -> bool:
     return dtype in {"float32", "float64"}
 
 
-@RegisterPass(min_opset=8, shape_proven=True)
+@RegisterPass(stage=CustomPassStage.kAfterOriginGraphOptimize, min_opset=8, shape_proven=True)
 def add_to_sum():
     """Fuse three or two Adds in a row, the longest chain first.
 
+    Runs last: an Add of a bias belongs to the operator before it, if a fusion takes both.
     Shapes: whatever broadcasts, as Sum broadcasts alike (from opset 8 on). ``shape_proven``: the shape to which several tensors
     broadcast is the one to which they do so one after another.
     Keeps: dtype, shape, and the order in which the operands are added.
