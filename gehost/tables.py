@@ -115,6 +115,8 @@ def _pass_table(report: Report) -> Table:
         refused = ", ".join(f"{reason}: {count}" for reason, count in sorted(record.rejected.items()))
         if record.status in ("failed", "not applicable", "disabled"):
             refused = f"{record.status}: {record.message}" if record.message else record.status
+        elif record.message:
+            refused = f"{refused}; {record.message}" if refused else record.message
         table.add_row(
             escape(record.name),
             escape(record.vendor),

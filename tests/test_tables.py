@@ -47,15 +47,21 @@ def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixt
     passes = [
         record("Done", matched=5, replaced=3, rejected=Counter(rank=1, dtype=1), seconds=0.0125),
         record("Idle", status="not changed"),
+        record("Greedy", matched=9, replaced=9, message="not converged after 10 iterations"),
+        record(
+            "Part", matched=1, rejected=Counter(rank=1), message="some of its patterns are not applicable: opset 17 has no Gelu"
+        ),
         record("Off", status="disabled"),
         record("Old", status="not applicable", message="needs opset 20"),
         record("Bad", status="failed", matched=1, message="Bad (p.py:1): no [way]"),
     ]
     print_report(Report(passes=passes, cleanup={"dead_nodes": 2, "merged": 0}, seconds={"cleanup": 0.001}), "out.onnx")
-    found = rows(capsys.readouterr().out)[-6:]
+    found = rows(capsys.readouterr().out)[-8:]
     assert found == [
         ["Done", "acme", "5", "3", "dtype: 1, rank: 1", "12.5"],
         ["Idle", "acme", "0", "0", "", "0.0"],
+        ["Greedy", "acme", "9", "9", "not converged after 10 iterations", "0.0"],
+        ["Part", "acme", "1", "0", "rank: 1; some of its patterns are not applicable: opset 17 has no Gelu", "0.0"],
         ["Off", "acme", "0", "0", "disabled", "0.0"],
         ["Old", "acme", "0", "0", "not applicable: needs opset 20", "0.0"],
         ["Bad", "acme", "1", "0", "failed: Bad (p.py:1): no [way]", "0.0"],

@@ -214,7 +214,7 @@ def _state_of(record: PassRecord) -> list[str]:
         return [f"not applicable: {record.message}"]
     if record.status == "failed":
         return [f"it failed, and what it did was undone: {record.message}"]
-    return [f"of its patterns some are not applicable: {record.message}"] if record.message else []
+    return [record.message] if record.message else []
 
 
 def _maker(node: Node) -> str:

@@ -109,7 +109,7 @@ class Host:
                 with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
                     Plugins([plugin])  # proves its hooks, while it can still be left out
-                    collectors.call("gehost_collect_passes", module=plugin[1], registry=self.passes)
+                    self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
             except KeyboardInterrupt:
                 raise
@@ -119,6 +119,15 @@ class Host:
             else:
                 loaded.append(plugin)
         return loaded
+
+    def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
+        batches: list[list[str]] = []
+        for collect in collectors.each("gehost_collect_passes"):
+            before = len(self.passes)
+            with collect.blamed():
+                collect(module=module, registry=self.passes)
+            batches.append(self.passes.names()[before:])
+        self.passes.arrange(batches)
 
     def _add_ops(self, modules: Sequence[tuple[str, ModuleType]]) -> None:
         self.ops = OpRegistry()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import heapq
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -72,6 +73,12 @@ class PassRegistry:
             raise VendorError(f"{spec.origin}: a pass called {spec.name} is registered already at {known.origin}; rename one")
         self._specs[spec.name] = spec if spec.vendor else replace(spec, vendor=self._vendor)
 
+    def arrange(self, batches: Sequence[Sequence[str]]) -> None:
+        """Bring what several styles added of one file into the file's order, by line; the order within a style stays."""
+        specs = [[self._specs.pop(name) for name in batch] for batch in batches]
+        for spec in heapq.merge(*specs, key=_line):
+            self._specs[spec.name] = spec
+
     def __iter__(self) -> Iterator[PassSpec]:
         return iter(self._specs.values())
 
@@ -87,3 +94,8 @@ class PassRegistry:
     def at(self, stage: CustomPassStage) -> list[PassSpec]:
         """The passes of a stage in load order."""
         return [spec for spec in self._specs.values() if spec.stage is stage]
+
+
+def _line(spec: PassSpec) -> int:
+    line = spec.origin.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0

@@ -42,7 +42,8 @@ class PatternRules:
         self._runners: list[_RuleRunner] = []
         with AuthorCode(context, "Patterns", edits=False):
             reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
-        context.record.message = "; ".join(reasons)
+        told = "; ".join(reasons)
+        context.record.message = f"some of its patterns are not applicable: {told}" if told and self._runners else told
         if not self._runners:
             context.record.status = "not applicable"
 
