@@ -108,6 +108,12 @@ class OpRegistry:
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._ops.values())
 
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __bool__(self) -> bool:
+        return True
+
     def add(self, definition: OpDef) -> None:
         """Raises ``VendorError`` when the operator is registered already, naming both places."""
         known = self._ops.get(definition.name)

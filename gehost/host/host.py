@@ -108,9 +108,12 @@ class Host:
             try:
                 with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
-                    Plugins([plugin])  # proves its hooks, while it can still be left out
+                    hooks = Plugins([plugin])  # proves them, while the file can still be left out
+                    before = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
+                if not hooks and before == (len(self.passes), len(self.ops)):
+                    self.skipped.append(f"{file.path}: nothing in it that a plugin claims; some styles need theirs installed")
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything

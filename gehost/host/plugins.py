@@ -95,6 +95,10 @@ class Plugins:
             if inspect.isroutine(getattr(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
                 raise VendorError(f"{what}: {hook} is not marked; put @gehost.hookimpl above it")
 
+    def __bool__(self) -> bool:
+        """Whether one of them implements a hook."""
+        return any(self._manager.get_hookcallers(plugin) for plugin in self._manager.get_plugins())
+
     def each(self, hook: str) -> Iterator[Hook]:
         """The implementations of a hook in the order of their plugins."""
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):

@@ -48,6 +48,9 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
     vendors.write_raw("_off/custom_fusion_passes/x.py", "raise SystemError")
     vendors.write_raw("typo/custom_fusion_pass/x.py", "raise SystemError")
     vendors.write_raw("README.md", "")
+    vendors.write("acme/other_style.py", "rule = 'for a plugin that is not installed'")
+    vendors.write("acme/operator.py", "from gehost import ops\n\n\n@ops.register('acme::One')\ndef one(x):\n    return x")
+    vendors.write("acme/hook.py", "from gehost import hookimpl\n\n\n@hookimpl\ndef gehost_before_pass(spec):\n    pass")
     host = vendors.host()
     assert host.passes.names() == ["Good"]
     assert host.skipped == [
@@ -57,6 +60,7 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
         f"{passes / '_helper.py'}: the name starts with _",
         f"{passes / 'data'}: a directory without __init__.py",
         f"{passes / 'notes.md'}: no Python file",
+        f"{passes / 'other_style.py'}: nothing in it that a plugin claims; some styles need theirs installed",
     ]
     assert host.problems == []
 
