@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gehost.diagnose.trial import Trial
 from gehost.errors import UsageError
-from gehost.host.host import NO_PASS, Host
+from gehost.host.host import REGISTERS_NOTHING, Host
 from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR
 from gehost.options import HostOptions
@@ -36,7 +36,7 @@ def trials_of(file: str | os.PathLike[str], vendors: Sequence[str] = (), name: s
     found = [spec for spec in host.passes if _is_in(spec, path)]
     if not found:
         skipped = next((told for told in host.skipped if told.startswith(f"{path}: ")), None)
-        told = skipped or f"{file}: {NO_PASS}"
+        told = skipped or f"{file}: {REGISTERS_NOTHING}"
         raise UsageError(f"{told}{f'; it is to lie below {os.fspath(vendors[0])}' if vendors and not skipped else ''}")
     names = [spec.name for spec in found]
     if name is not None and name not in names:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gehost.verify import Baseline
 
 
-NO_PASS = (
+REGISTERS_NOTHING = (
     "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or install the plugin that claims its style"
 )
 """Why a vendor file with nothing in it for a host is passed over."""
@@ -119,7 +119,7 @@ class Host:
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
                 if not hooks and before == (len(self.passes), len(self.ops)):
-                    self.skipped.append(f"{file.path}: {NO_PASS}")
+                    self.skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gehost import Host, HostOptions, UsageError, VendorError
-from gehost.host.host import NO_PASS
+from gehost.host.host import REGISTERS_NOTHING
 from gehost.host.vendors import find_vendor_files
 from gehost.testing import parse
 
@@ -61,7 +61,7 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
         f"{passes / '_helper.py'}: the name starts with _",
         f"{passes / 'data'}: a directory without __init__.py",
         f"{passes / 'notes.md'}: no Python file",
-        f"{passes / 'other_style.py'}: {NO_PASS}",
+        f"{passes / 'other_style.py'}: {REGISTERS_NOTHING}",
     ]
     assert host.problems == []
 
