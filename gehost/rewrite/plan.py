@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -136,7 +136,7 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
 
 def _is_plain(given: object) -> bool:
     if isinstance(given, list | tuple):
-        return all(type(entry) in _PLAIN for entry in given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return _PLAIN.issuperset(map(type, cast("Sequence[Any]", given)))
     return type(given) in _PLAIN
 
 

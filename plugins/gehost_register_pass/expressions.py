@@ -230,17 +230,24 @@ class Matched(Protocol):
         ...
 
 
+NUMBERS: frozenset[type] = frozenset({int, float})
+"""Types of most that is in lists, and plain as it is."""
+
+
 def known(value: Any) -> Any:
     """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
 
     Raises:
         Unknown: sizes that are not known, in a list too.
     """
+    if isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        return list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(known, entries))
     if value is None:
         raise Unknown("a size is not known")
     if isinstance(value, DimName):
         raise Unknown(f"the size {value} is not known")
-    return [known(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
+    return value
 
 
 def _equal(left: Any, right: Any) -> bool:

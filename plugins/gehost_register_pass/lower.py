@@ -21,7 +21,7 @@ from gehost import (
     es,
 )
 
-from .expressions import DTYPES, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
+from .expressions import DTYPES, NUMBERS, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
@@ -258,7 +258,8 @@ def _stand_in(expression: Expression) -> Any:
 def _plain(value: Any) -> Any:
     """A value as operators take it: lists, and ONNX's number of an element type."""
     if isinstance(value, list | tuple):
-        return list(map(_plain, cast("Sequence[Any]", value)))
+        entries = cast("Sequence[Any]", value)
+        return list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(_plain, entries))
     return int(DTYPES[value]) if isinstance(value, DtypeName) else value
 
 
