@@ -34,10 +34,11 @@ class Origin:
 
     @property
     def line(self) -> int:
-        if self._code is None:
-            return self._offset
-        lines = self._code.co_lines()
-        return next((line or 0 for start, end, line in lines if start <= self._offset < end), self._code.co_firstlineno)
+        code, offset = self._code, self._offset
+        if code is not None:
+            found = (line or 0 for start, end, line in code.co_lines() if start <= offset < end)
+            self._offset, self._code = next(found, code.co_firstlineno), None
+        return self._offset
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"
