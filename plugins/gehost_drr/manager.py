@@ -56,7 +56,8 @@ class ManagerResult:
 
 def _told(each: PassResult) -> str:
     rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
-    how = each.status if each.status in ("skipped", "failed") else f"{each.count} rewrites{f' ({rules})' if rules else ''}"
+    count = f"{each.count} {'rewrite' if each.count == 1 else 'rewrites'}"
+    how = each.status if each.status in ("skipped", "failed") else f"{count}{f' ({rules})' if rules else ''}"
     end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
     return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
 

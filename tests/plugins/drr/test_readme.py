@@ -22,5 +22,5 @@ def test_both_blocks_run_one_after_the_other(capsys: Any) -> None:
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)):
         exec(compile(block, f"{README}#{number}", "exec"), scope)
     assert ops_of(scope["result"].model) == {"Transpose": 1}
-    assert capsys.readouterr().out.startswith("remove_redundancy_pass: 1 rewrites (remove_redundant_transpose 1), converged\n")
+    assert capsys.readouterr().out.startswith("remove_redundancy_pass: 1 rewrite (remove_redundant_transpose 1), converged\n")
     assert isinstance(scope["RemoveRedundantTranspose"]().rule(), DrrRule)
