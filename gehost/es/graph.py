@@ -18,7 +18,7 @@ import numpy as np
 
 from gehost.errors import PatternError
 from gehost.es.literals import as_array, in_dtype
-from gehost.ir.types import DataType, Dim
+from gehost.ir.types import DataType, Dim, TensorType
 
 
 class Origin:
@@ -335,6 +335,8 @@ class EsGraphBuilder:
         origin = author_origin()
         if index < 0:
             raise PatternError(f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0")
+        if isinstance(shape, TensorType):
+            raise PatternError(f"{origin}: input {index} of {self.name!r}: wanted a shape, got the type {shape}; give its shape")
         dims = None if shape is None else tuple(shape)
         if dims is not None:
             if rank not in (None, len(dims)):

@@ -8,6 +8,7 @@ import numpy as np
 
 from gehost.errors import PatternError
 from gehost.ir import tensors
+from gehost.ir.types import TensorType
 
 
 def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
@@ -16,12 +17,15 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     Raises:
         PatternError: it is none of these, or of an element type that ONNX has not; ``what`` begins the message.
     """
+    wanted = "wanted a tensor, a number or a list of numbers, got"
     try:
         array = np.asarray(value)
     except ValueError as error:
+        if isinstance(value, TensorType):  # a tuple, of which numpy makes rows
+            raise PatternError(f"{what}: {wanted} TensorType") from error
         raise PatternError(f"{what}: its rows differ in length; give a list that is as long in every row") from error
     if array.dtype.kind in "OSU" or not _known(array.dtype):
-        raise PatternError(f"{what}: wanted a tensor, a number or a list of numbers, got {type(value).__name__}")
+        raise PatternError(f"{what}: {wanted} {type(value).__name__}")
     return array
 
 

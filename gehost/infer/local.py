@@ -232,11 +232,14 @@ def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueT
     given += [None] * (len(definition.inputs) - len(given))
     where = f"{definition.origin}: the shape function of {definition.name}"
     try:
-        made = tuple(definition.shape(given, {**definition.defaults, **attributes}))
+        returned: Sequence[Any] = definition.shape(given, {**definition.defaults, **attributes})
+        made = tuple(returned)
     except (GehostError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
+    if any(known is not None and not isinstance(known, TensorType) for known in made):  # one TensorType is a tuple as well
+        raise VendorError(f"{where} gives {returned!r}; wanted a list, with a TensorType or None for each output")
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
     return made[: len(proto.output)]

@@ -110,6 +110,8 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     """
     values, by_op = graph.values, graph.by_op
     known = values.get
+    is_nameless = "" in values
+    """Whether an input or initializer has no name, as absent inputs have none either."""
     interned: dict[tuple[str, str, str], str] = {}
     in_order = True
     previous: Node | None = None
@@ -121,7 +123,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             op = interned[key] = _interned(graph, *key)
         node = Node(graph, proto, op)
         inputs = tuple(map(known, proto.input))
-        if None in inputs:  # absent, or not defined up to here
+        if is_nameless or None in inputs:  # absent, or not defined up to here
             inputs = tuple([_input(graph, name, pending) if name else None for name in proto.input])
         node.inputs = inputs
         for value in inputs:

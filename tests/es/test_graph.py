@@ -11,7 +11,7 @@ import pytest
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsInput, EsNode, EsTensor, Origin, author_origin
-from gehost.ir.types import DataType
+from gehost.ir.types import DataType, TensorType
 
 
 @pytest.fixture
@@ -143,6 +143,7 @@ def test_scalars_vectors_and_shapes(builder):
         (lambda b: b.CreateConst("text"), "wanted a tensor, a number or a list of numbers, got str"),
         (lambda b: b.CreateConst(object()), "got object"),
         (lambda b: b.CreateConst([[1], [2, 3]]), "its rows differ in length"),
+        (lambda b: b.CreateConst(TensorType(DataType.FLOAT, (2,))), "a number or a list of numbers, got TensorType"),
         (lambda b: b.CreateConst(np.zeros(2, "i4,i4")), "got ndarray"),
         (lambda b: b.CreateConst(0.5, DataType.INT64), "INT64 cannot hold 0.5"),
         (lambda b: b.CreateConst(300, DataType.UINT8), "UINT8 cannot hold 300"),
@@ -192,6 +193,7 @@ def test_tensors_of_two_builders_do_not_mix(builder):
         (lambda b, a: b.CreateInput(-1), "inputs are numbered from 0"),
         (lambda b, a: [b.CreateInput(2), b.BuildAndReset(es.Relu(a))], r"inputs \[0, 2\] of 'made' leave a gap"),
         (lambda b, a: b.CreateInput(1, shape=[1, 2], rank=3), "rank 3, but a shape of 2"),
+        (lambda b, a: b.CreateInput(1, shape=TensorType(DataType.FLOAT, (2,))), r"wanted a shape, got the type float\[2\]"),
     ],
 )
 def test_what_is_no_graph_is_refused(builder, make, message):

@@ -152,6 +152,8 @@ def own_error(types, attributes):
         (broken, VendorError, r"the shape function of ge::F failed: KeyError: 'no'"),
         (lambda types, attributes: [], VendorError, "the shape function of ge::F gives 0 types for 1 outputs"),
         (lambda types, attributes: 3, VendorError, "the shape function of ge::F failed: TypeError"),
+        (lambda types, attributes: types[0], VendorError, r"gives TensorType\(.*; wanted a list, with a TensorType or None"),
+        (lambda types, attributes: [(DataType.FLOAT, (2,))], VendorError, "wanted a list, with a TensorType or None"),
         (own_error, PatternError, "mine"),
     ],
 )

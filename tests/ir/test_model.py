@@ -212,6 +212,15 @@ def test_a_sparse_initializer_is_a_definition():
     assert (value.is_constant, value.array, value.type) == (True, None, None)
 
 
+def test_an_initializer_without_a_name_is_not_what_absent_inputs_read():
+    proto = onnx.parser.parse_model(
+        HEAD + "g (float x) => (float y) <float low = {5.0}, float high = {1.0}> { y = Clip(x, , high) }"
+    )
+    proto.graph.initializer[0].name = ""
+    (clip,) = Model(proto).graph.nodes
+    assert clip.inputs[1] is None
+
+
 def test_domains_have_one_spelling():
     model = load("g (float[2] x) => (float[2] y) { a = ai.onnx.Relu(x) y = local.Relu(a) }")
     assert [(node.op, node.op_type, node.domain) for node in model.graph.nodes] == [

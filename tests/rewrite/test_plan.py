@@ -9,8 +9,13 @@ import onnx
 import pytest
 
 from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, es
+from gehost.ir.model import Model
+from gehost.ir.region import Region
+from gehost.ops import OpDef, OpRegistry
 from gehost.passes.context import PassRecord
 from gehost.rewrite import transaction
+from gehost.rewrite.provenance import Author
+from gehost.rewrite.rewriter import Rewriter
 from gehost.testing import assert_equal_numbers, parse, run_pass
 
 
@@ -237,3 +242,20 @@ def test_what_a_plan_would_put_in_may_stand_there_already(planned):
     _, record = run_pass(model_of(text), pass_)
     assert (record.replaced, set(record.rejected)) == (1, {"no change"})
     assert planned
+
+
+def test_a_body_that_was_taken_back_is_offered_again(planned):
+    registry = OpRegistry()
+    body = OpDef("ge::Minus", 1, ("x",), 1, ("y",), {}, lambda x: es.Mul(x, -1.0), None, frozenset(), "here:1")
+    registry.add(body)
+    model = Model(model_of("g (float[2] x) => (float[2] z) { z = Neg(x) }"))
+    rewriter, mark = Rewriter(model, registry, Author("P")), model.mark()
+    for again in range(2):
+        model.undo(mark)
+        (neg,) = model.graph.nodes
+        builder = EsGraphBuilder()
+        replacement = builder.BuildAndReset(es.op("ge::Minus")(builder.CreateInput(0)))
+        rewriter.replace(Region(model.graph, [model.graph.inputs[0]], [model.graph.outputs[0]], [neg]), replacement)
+        assert rewriter.plans
+        assert model.function("ge::Minus") is not None, again
+    assert planned == []
