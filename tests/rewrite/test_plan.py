@@ -259,3 +259,20 @@ def test_a_body_that_was_taken_back_is_offered_again(planned):
         assert rewriter.plans
         assert model.function("ge::Minus") is not None, again
     assert planned == []
+
+
+def test_a_tensor_inside_has_the_type_that_its_own_surroundings_tell(rewriting, planned):
+    """What a Reshape gives depends on where its target comes from, of which a plan knows nothing."""
+    work = rewriting(
+        """g (float[2,3] a, float[3,2] b, float[6] x) => (float p, float q) {
+           s = Shape(a) t = Shape(b) c = Reshape(x, s) d = Abs(c) p = ReduceSum<keepdims = 0>(d)
+           e = Reshape(x, t) f = Abs(e) q = ReduceSum<keepdims = 0>(f) }"""
+    )
+    work.replace(
+        lambda x, s: es.ReduceSum(es.Abs(es.Reshape(x, s)), keepdims=0),
+        lambda x, s: es.ReduceSum(es.Abs(es.Abs(es.Reshape(x, s))), keepdims=0),
+        inputs=2,
+    )
+    made = [node.outputs[0].shape for node in work.model.graph.nodes if node.op == "Reshape"]
+    assert (made, planned) == ([(2, 3), (3, 2)], [])
+    work.assert_equal()
