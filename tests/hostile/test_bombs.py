@@ -126,4 +126,5 @@ def test_what_stands_for_terabytes_stays_as_it_is(compiled, name):
     assert (code, err) == (0, "")
     assert path.stat().st_size < 2 << 20
     kept = {node.op_type for node in onnx.load(path).graph.node}
-    assert (name.split()[0].strip(",") if name != "local function" else "F") in kept
+    stands = {"local function": {"F"}, "Expand": {"Expand", "ConstantOfShape"}}  # as vendors/paddle writes it, if installed
+    assert kept & stands.get(name, {name.split()[0].strip(",")})
