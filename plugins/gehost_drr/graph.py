@@ -90,6 +90,11 @@ class Application:
         """Builds it."""
         return es.AnyOf(*self.ops)
 
+    @cached_property
+    def operands(self) -> list[tuple[Operand, str | None]]:
+        """What it reads, with the name of what is a tensor; asked for once the rule is whole, and no name changes any more."""
+        return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
+
     @property
     def reads(self) -> list[str]:
         """The names of the tensors that it reads."""

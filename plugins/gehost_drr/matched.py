@@ -83,6 +83,7 @@ class MatchContext:
         return self._match.reject(reason)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name[0] == "_":
             raise AttributeError(name)
-        return self._match.attributes[name] if name in self._match.attributes else self.Tensor(name)
+        attributes = self._match.attributes
+        return attributes[name] if name in attributes else self.Tensor(name)

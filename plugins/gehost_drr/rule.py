@@ -25,7 +25,7 @@ from gehost import (
 )
 from gehost_drr.checks import check, check_options
 from gehost_drr.expressions import HERE, Expression, Variable
-from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph, Tensor
+from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph
 from gehost_drr.known import is_known
 from gehost_drr.matched import MatchContext
 from gehost_drr.patterns import DrrPatternContext
@@ -167,16 +167,23 @@ class DrrPass(PatternFusionPass):
         self.rule = rule
         self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - each rule says for itself
         self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - and whoever runs it, this
+        self._asked: tuple[MatchResult, MatchContext] | None = None
+        """The match that was asked about last, which is mostly the one to be replaced."""
 
     def Patterns(self) -> Sequence[Pattern]:
         return [self.rule.pattern]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
-        refusal = self.rule.refusal(MatchContext(match, self.rule.tensors))
+        refusal = self.rule.refusal(self._context(match))
         return True if refusal is None else refusal
 
     def Replacement(self, match: MatchResult) -> EsGraph:
-        return self.rule.replacement(MatchContext(match, self.rule.tensors))
+        return self.rule.replacement(self._context(match))
+
+    def _context(self, match: MatchResult) -> MatchContext:
+        if self._asked is None or self._asked[0] is not match:
+            self._asked = match, MatchContext(match, self.rule.tensors)
+        return self._asked[1]
 
 
 class DrrPatternBase:
@@ -256,9 +263,9 @@ def _apply(
     """Build one operator; what it makes is added to ``made`` under its names."""
     with es.written_at(application.origin):
         operands: list[Any] = []
-        for given in application.inputs:
-            if isinstance(given, Tensor):
-                operands.append(made[given.name])
+        for given, name in application.operands:
+            if name is not None:
+                operands.append(made[name])
             elif isinstance(given, Const):
                 value = constant(given)  # a bare number takes its partner's dtype
                 bare = isinstance(value, int | float | list | tuple) and bool(application.reads)
@@ -267,7 +274,9 @@ def _apply(
                 operands.append(None if isinstance(given, NoneTensor) else given)
         returned = application.function(*operands, num_outputs=len(application.outputs), **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
-    made.update({name: tensor for name, tensor in zip(application.outputs, tensors, strict=True) if name})
+    for name, tensor in zip(application.outputs, tensors, strict=True):
+        if name:
+            made[name] = tensor
     return tensors
 
 
