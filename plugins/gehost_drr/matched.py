@@ -45,6 +45,8 @@ class MatchContext:
 
     def __init__(self, match: MatchResult, tensors: Mapping[str, int]) -> None:
         """``tensors``: under which index each name was captured; the inputs first, as they are numbered."""
+        if _OWN.isdisjoint(match.attributes):
+            vars(self).update(match.attributes)  # found at once; functions of a rule ask for them again and again
         self._match = match
         self._inputs: list[Value] | None = None
         self._tensors = tensors
@@ -87,3 +89,7 @@ class MatchContext:
             raise AttributeError(name)
         attributes = self._match.attributes
         return attributes[name] if name in attributes else self.Tensor(name)
+
+
+_OWN = frozenset(dir(MatchContext))
+"""Names that mean something else than a variable."""

@@ -274,9 +274,7 @@ def _apply(
                 operands.append(None if isinstance(given, NoneTensor) else given)
         returned = application.function(*operands, num_outputs=len(application.outputs), **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
-    for name, tensor in zip(application.outputs, tensors, strict=True):
-        if name:
-            made[name] = tensor
+    made.update((name, tensor) for name, tensor in zip(application.outputs, tensors, strict=True) if name)
     return tensors
 
 

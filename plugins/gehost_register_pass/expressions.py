@@ -230,6 +230,7 @@ class Matched(Protocol):
         ...
 
 
+INTEGERS: frozenset[type] = frozenset({int})
 NUMBERS: frozenset[type] = frozenset({int, float})
 """Types of most that is in lists, and plain as it is."""
 

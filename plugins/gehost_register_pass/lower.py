@@ -21,7 +21,20 @@ from gehost import (
     es,
 )
 
-from .expressions import DTYPES, NUMBERS, Condition, Constant, DtypeName, Expression, OpAttr, Ref, Stored, Unknown, known
+from .expressions import (
+    DTYPES,
+    INTEGERS,
+    NUMBERS,
+    Condition,
+    Constant,
+    DtypeName,
+    Expression,
+    OpAttr,
+    Ref,
+    Stored,
+    Unknown,
+    known,
+)
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
 from .scope import mistake
@@ -163,12 +176,12 @@ class _Matched:
 
     def attribute(self, op: int, name: str) -> Any:
         operator = self._pair.pattern.ops[op]
-        said = dict(operator.attributes).get(name)
+        said = dict(operator.attributes).get(name) if operator.attributes else None
         found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
             raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
         entries = cast("list[Any]", found) if isinstance(found, list) else [found]
-        if set(map(type, entries)) <= {int}:  # floats alone are rounded
+        if INTEGERS.issuperset(map(type, entries)):  # floats alone are rounded
             return cast("Any", found)
         return _stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
 
