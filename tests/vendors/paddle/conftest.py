@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 import gehost_drr
+import gehost_register_pass
 from gehost import PassRecord
 from gehost.testing import assert_equal_numbers, parse, random_weights, run_pass
 
@@ -64,6 +65,17 @@ def paddle(tmp_path_factory: pytest.TempPathFactory) -> Paddle:
     root = tmp_path_factory.mktemp("vendors")
     (root / OWN.name).symlink_to(OWN)
     return Paddle(root)
+
+
+@pytest.fixture(scope="module")
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Arguments for a directory of vendors that holds one file alone, that of the test module's ``PASS``, which is traced."""
+    root = tmp_path_factory.mktemp("vendors")
+    passes = root / OWN.name / "custom_fusion_passes"
+    passes.mkdir(parents=True)
+    file = f"{request.module.PASS}.py"
+    (passes / file).symlink_to(OWN / "custom_fusion_passes" / file)
+    return {"vendors": root, "plugins": [("register_pass", gehost_register_pass)]}
 
 
 @pytest.fixture(scope="session")

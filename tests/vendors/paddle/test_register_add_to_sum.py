@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,7 @@ from gehost import Host, HostOptions
 from gehost.testing import assert_equal_numbers, assert_fuses, assert_refuses, check_pass, parse, random_weights
 
 STYLES: dict[str, Any] = {"plugins": [("register_pass", gehost_register_pass)]}
-PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Arguments for a directory of vendors that holds this file alone."""
-    root = tmp_path_factory.mktemp("vendors")
-    passes = root / "paddle" / "custom_fusion_passes"
-    passes.mkdir(parents=True)
-    (passes / "add_to_sum.py").symlink_to(PADDLE / "custom_fusion_passes" / "add_to_sum.py")
-    return {"vendors": root, **STYLES}
+PASS = "add_to_sum"
 
 
 def chain(body: str, *, opset: int = 17, dtype: str = "float", outputs: str = "", x: str = "2, 3", rows: int = 2) -> Any:

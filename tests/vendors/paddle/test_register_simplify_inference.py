@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import gehost_register_pass
 from gehost.testing import assert_fuses, assert_refuses, check_pass, parse
 
-PADDLE = Path(__file__).parents[3] / "vendors" / "paddle"
 PASS = "simplify_inference"
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Arguments for a directory of vendors that holds this file alone."""
-    root = tmp_path_factory.mktemp("vendors")
-    passes = root / "paddle" / "custom_fusion_passes"
-    passes.mkdir(parents=True)
-    (passes / f"{PASS}.py").symlink_to(PADDLE / "custom_fusion_passes" / f"{PASS}.py")
-    return {"vendors": root, "plugins": [("register_pass", gehost_register_pass)]}
 
 
 CONSTANTS = {
