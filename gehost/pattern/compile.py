@@ -93,11 +93,11 @@ class _Variant:
     def _finish(self, binding: Binding) -> bool:
         """Every reader of every inner tensor is inside the match, and joining the match closes no cycle."""
         nodes = binding.nodes
-        for index, reads in self._inner:  # which the pattern reads so often
+        for index, readers in self._inner:  # so many operators of the pattern read it, which are all bound
             value = binding.values[index]
-            if value is None or (reads == 1 and isinstance(value.read_by, Node)):
+            if value is None or (readers == 1 and isinstance(value.read_by, Node)):
                 continue
-            if len(value.readers) != reads:  # else they are those of the pattern
+            if len(value.readers) != readers:  # else they are those of the pattern
                 for reader in value.readers:
                     if reader not in nodes:
                         self._blocked.append(value)

@@ -79,7 +79,7 @@ Plan: TypeAlias = Sequence[PlannedNode]
 """The nodes of a replacement of which all outputs are made by them, with the types that were there."""
 
 
-def plan_of(planned: Iterable[PlannedNode]) -> Plan:
+def as_plan(planned: Iterable[PlannedNode]) -> Plan:
     """A plan of nodes that were planned for one rewrite; its constants are its own, as an author may change his arrays."""
     own: dict[int, np.ndarray[Any, Any]] = {}
     plan = list(planned)

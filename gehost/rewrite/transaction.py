@@ -19,7 +19,7 @@ from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
 from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.history import HISTORY
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
-from gehost.rewrite.plan import Plan, PlannedNode, Read, key_of, plan_of
+from gehost.rewrite.plan import Plan, PlannedNode, Read, as_plan, key_of
 from gehost.rewrite.proof import Step, TypeProof, is_whole
 from gehost.rewrite.provenance import provenance
 
@@ -72,7 +72,7 @@ class Transaction:
         else:
             self._make_out()
             if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
-                plans[key] = plan_of(planned for _, planned in self.planned.values())
+                plans[key] = as_plan(planned for _, planned in self.planned.values())
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)

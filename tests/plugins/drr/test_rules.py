@@ -54,6 +54,19 @@ def test_two_transposes_become_one_in_either_spelling(apply: Apply, rule: DrrRul
     assert_equal_numbers(model_of(PAIR), done.model)
 
 
+def test_a_variable_may_have_the_name_of_what_a_match_can_do(apply: Apply) -> None:
+    @drr.rule()
+    def named(pat: Any, res: Any) -> None:
+        pat.ret = pat.Transpose(perm=attr.Attr)(pat.Transpose(perm=attr.value)(pat.x))
+        pat.where(pat.x.rank == 4)
+        pat.RequireNativeCall(lambda m: m.value("x").rank == len(m.Attr("value")) == len(m.Attr("Attr")))
+        res.ret = res.Transpose(perm=lambda m: [m.Attr("value")[i] for i in m.Attr("Attr")])(res.x)
+
+    done = apply(named, PAIR)
+    assert done.record.replaced == 1
+    assert_equal_numbers(model_of(PAIR), done.model)
+
+
 def test_a_rule_is_read_as_text() -> None:
     lines = str(short).splitlines()
     assert lines[0].startswith("redundant_transpose (benefit 2, layout) at ")

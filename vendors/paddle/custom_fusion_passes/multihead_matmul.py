@@ -173,7 +173,10 @@ def multihead_matmul_masked_transposed_twice(pat: Any, res: Any) -> None:
 
 @REG_IR_PASS("multihead_matmul_fuse_pass")
 class MultiheadMatmulFusePass(PatternRewritePass):
-    """Self-attention, with or without a mask; k transposed at once or in two steps."""
+    """Self-attention, with or without a mask; k transposed at once or in two steps.
+
+    Beside ``vendors/ascend`` switch FlattenBatchMatMulAddPass off: it comes first, and takes the projections.
+    """
 
     patterns = (
         multihead_matmul_plain,
