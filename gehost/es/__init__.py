@@ -10,6 +10,7 @@ from functools import cache
 
 from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor, Origin, author_origin, written_at
+from gehost.es.reuse import Recipe
 from gehost.es.schemas import operator_names
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "EsTensor",
     "OpFunction",
     "Origin",
+    "Recipe",
     "author_origin",
     "constrain",
     "op",

@@ -1,14 +1,17 @@
-"""Python numbers in the element type of the tensor beside them."""
+"""Python values beside tensors: as arrays, in the element type of their partner, and told apart exactly."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from gehost.errors import PatternError
 from gehost.ir import tensors
-from gehost.ir.types import TensorType
+from gehost.ir.types import DataType, TensorType
+
+_PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, type(None)})
 
 
 def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
@@ -49,3 +52,13 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
         else:
             fits = cast.astype(array.dtype) == array
     return cast if np.all(fits) else None
+
+
+def exact(value: Any) -> str | None:
+    """A text that only values which are alike have: 1, 1.0 and True are equal, but not alike; None for what has no such text."""
+    if isinstance(value, list | tuple):
+        if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
+            return None
+    elif type(value) not in _PLAIN:
+        return None
+    return repr(cast("object", value))

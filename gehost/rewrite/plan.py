@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
 
 from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
+from gehost.es.literals import exact
 from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
 from gehost.ir.graph import NodeTemplate, Value
 from gehost.ir.region import Region
-from gehost.ir.types import DataType, ValueType
+from gehost.ir.types import ValueType
 from gehost.rewrite.history import ORIGIN_NODES
 from gehost.rewrite.provenance import Author, Provenance
 
 _MOST_BYTES = 1024
 """Constants of at most this many bytes are part of a key; a replacement with a larger one is made out anew each time."""
-_PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, type(None)})
 _UNKNOWN: Final = "unknown"
 """The type of a tensor that is there, of which nothing is known; None is an absent one."""
 
@@ -114,9 +114,10 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
                 return None
         params: list[Hashable] = []
         for name, given in node.params.items():
-            if not _is_plain(given):
+            told = exact(given)
+            if told is None:
                 return None
-            params.append((name, repr(given)))  # 1, 1.0 and True are equal, but not alike
+            params.append((name, told))
         looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
         nodes.append((node.ops, len(node.outputs), tuple(params), tuple(operands)))
         places[node] = len(places)
@@ -132,12 +133,6 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
     else:
         entering = [None if value is None else value.type or _UNKNOWN for value in inputs]
     return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs])
-
-
-def _is_plain(given: object) -> bool:
-    if isinstance(given, list | tuple):
-        return _PLAIN.issuperset(map(type, cast("Sequence[Any]", given)))
-    return type(given) in _PLAIN
 
 
 def _known(value: Value | None) -> Hashable:

@@ -96,6 +96,11 @@ class Application:
         return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
 
     @property
+    def constants(self) -> list[Const]:
+        """What it reads and is computed from the match."""
+        return [given for given in self.inputs if isinstance(given, Const)]
+
+    @property
     def reads(self) -> list[str]:
         """The names of the tensors that it reads."""
         return [given.name for given in self.inputs if isinstance(given, Tensor)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -61,8 +61,14 @@ class DrrRule:
         return tuple(value for value in values if isinstance(value, Expression) and not isinstance(value, Variable))
 
     @cached_property
-    def _in_order(self) -> Sequence[Application]:
-        return self.result.in_order()
+    def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
+        """What a replacement takes from a match, in the order in which ``_apply`` asks for it."""
+        given = [value for each in self.result.in_order() for value in (*each.attributes.values(), *each.constants)]
+        return [compute for value in given if (compute := _computation(value)) is not None]
+
+    @cached_property
+    def _recipe(self) -> es.Recipe:
+        return es.Recipe(self._build)
 
     @classmethod
     def defined(cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any) -> DrrRule:
@@ -146,12 +152,16 @@ class DrrRule:
 
     def replacement(self, matched: MatchContext) -> EsGraph:
         """What stands in place of a match."""
+        return self._recipe.graph([compute(matched) for compute in self._values])
+
+    def _build(self, values: Sequence[Any]) -> EsGraph:
+        computed = iter(values)
         with es.written_at(self.origin):
             builder = EsGraphBuilder(self.name)
             made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
-        for application in self._in_order:
-            params = {name: _value(value, matched) for name, value in application.attributes.items()}
-            _apply(application, builder, made, params, lambda const: const.compute(matched))
+        for application in self.result.in_order():
+            params = {name: _value(value, computed) for name, value in application.attributes.items()}
+            _apply(application, builder, made, params, lambda const: _value(const, computed))
         for target, (tensor, _) in self.result.forwards.items():
             made[target] = made[tensor]
         return builder.BuildAndReset([made[name] for name in self.outputs])
@@ -288,10 +298,14 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
         _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
 
 
-def _value(given: Any, matched: MatchContext) -> Any:
-    """An attribute's value in a match."""
-    if isinstance(given, Native):
-        return given.compute(matched)
+def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
+    """What computes an attribute or input of the result from a match; None for what the rule gives as it is."""
+    if isinstance(given, Native | Const):
+        return given.compute
     if isinstance(given, Expression):
-        return given.evaluate(matched)
-    return given(matched) if callable(given) else given
+        return given.evaluate
+    return given if callable(given) else None
+
+
+def _value(given: Any, computed: Iterator[Any]) -> Any:
+    return given if _computation(given) is None else next(computed)

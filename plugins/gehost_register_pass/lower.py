@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -75,19 +76,19 @@ class LoweredPair:
         self._name = name
         self._pair = pair
         names = Names(pair)
-        asked = [*pair.conditions, *[value for op in pair.replace.ops for value in _computed(op)]]
-        self._asked = [(entry, text_of(entry, names)) for entry in asked]
+        self._computed = [value for op in pair.replace.ops for value in _computed(op)]
+        self._asked = [(entry, text_of(entry, names)) for entry in (*pair.conditions, *self._computed)]
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
             inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
-            made = self._made = _build(pair.pattern, _functions(pair.pattern), inputs, _stand_in)
+            made = self._made = _build(pair.pattern, inputs, _stand_in)
             graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
             self.pattern = Pattern(graph)
         self._orders = _orders(pair)
-        self._settled: _Matched | None = None
-        self._functions = _functions(pair.replace)
+        self._recipes = [es.Recipe(partial(self._replaced, order)) for order in self._orders]
+        self._settled: tuple[_Matched, es.Recipe] | None = None
         self._constrain()
-        self._replaced(_stand_in, self._orders[0])  # proves operators, inputs and names of attributes
+        self._replaced(self._orders[0], [None] * len(self._computed))  # proves operators, inputs and names of attributes
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
@@ -106,11 +107,11 @@ class LoweredPair:
     def problem(self, match: MatchResult) -> str:
         """Why a match is refused, "" when it is not."""
         problems: list[str] = []
-        for order in self._orders:
+        for order, recipe in zip(self._orders, self._recipes, strict=True):
             matched = _Matched(match, self._pair, order)
             problem = self._problem(matched)
             if not problem:
-                self._settled = matched
+                self._settled = matched, recipe
                 return ""
             problems.append(problem)
         return problems[0]
@@ -133,18 +134,20 @@ class LoweredPair:
 
     def replacement(self, match: MatchResult) -> EsGraph:
         """The graph of the replace function, with what it takes from a match of which ``problem`` found none."""
-        settled = self._settled
-        assert settled is not None
+        assert self._settled is not None
+        settled, recipe = self._settled
         assert settled.match is match
-        return self._replaced(settled.value, settled.order)
+        return recipe.graph([settled.value(expression) for expression in self._computed])
 
-    def _replaced(self, value_of: Callable[[Expression], Any], order: Sequence[int]) -> EsGraph:
+    def _replaced(self, order: Sequence[int], values: Sequence[Any]) -> EsGraph:
+        """The graph of the replace function; ``values`` are those of ``_computed``."""
         program = self._pair.replace
+        computed = {id(expression): value for expression, value in zip(self._computed, values, strict=True)}
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
             placeholders = builder.CreateInputs(len(order))
             inputs = [placeholders[index] for index in order]
-            made = _build(program, self._functions, inputs, value_of)
+            made = _build(program, inputs, lambda given: computed[id(given)] if id(given) in computed else _stand_in(given))
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
@@ -221,14 +224,8 @@ def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
     return builder.CreateInput(index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape)
 
 
-def _functions(program: Program) -> list[Callable[..., Any]]:
-    """What builds a program's operators; looked up once, and called at each match."""
-    return [es.op(op.type) for op in program.ops]
-
-
 def _build(
     program: Program,
-    functions: Sequence[Callable[..., Any]],
     inputs: Sequence[EsTensor],
     value_of: Callable[[Expression], Any],
 ) -> list[tuple[EsTensor, ...]]:
@@ -243,13 +240,13 @@ def _build(
             return None
         return _tensor(given, inputs, made) if isinstance(given, Ref) else value_of(given)
 
-    for op, function in zip(program.ops, functions, strict=True):
+    for op in program.ops:
         with es.written_at(op.origin):
             operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
             if named and "::" in op.type:
                 raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
             attributes = {name: value_of(value) for name, value in op.attributes}
-            result: Any = function(*operands, num_outputs=op.outputs, **named, **attributes)
+            result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
     return made
 
