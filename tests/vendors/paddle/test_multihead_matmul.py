@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import Model, PatternMatcher
+import gehost_drr
+from gehost import Host, HostOptions, Model, PatternMatcher
 from gehost.testing import assert_equal_numbers
 
-from .conftest import Paddle
+from .conftest import OWN, Paddle
 
 PASS = "multihead_matmul_fuse_pass"
 FUSED = {"multihead_matmul": 1}
@@ -65,6 +66,14 @@ class Attention:
         for old, new in changes:
             assert old in self.text
             self.text = self.text.replace(old, new)
+        return self
+
+    def flattened(self, rows: str, batches: int = 2, *, gemm: str = "Gemm") -> Attention:
+        """With projections over all rows at once, which a Reshape to ``rows`` takes apart again."""
+        self.text = self.text.replace("int64[3] joined", f"int64[{len(rows.split(','))}] rows = {{{rows}}}, int64[3] joined")
+        for path in "qkv":
+            over_rows = f"f{path} = Flatten<axis = {batches}>(x)\np{path} = {gemm}(f{path}, w{path}, b{path})"
+            self.but((f"p{path} = MatMul(x, w{path})", over_rows), (f"Add(p{path}, b{path})", f"Reshape(p{path}, rows)"))
         return self
 
     def taking(self, weight: str) -> Attention:
@@ -122,8 +131,26 @@ TWICE = (
         small(split="-1, 5, 3, 4", joined="0, 5, 12"),
         Attention("N", 5, 12, 3),
         small().but(("float[2, 3, 5, 5] mask", "float[2, 1, 1, 5] mask")),
+        small().flattened("2, 5, 12"),
+        small(mask=False).flattened("2, 5, -1"),
+        small().but(TWICE).flattened("2, -1, 3, 4"),
+        small(mask=False).but(TWICE).flattened("-1, 5, 12"),
+        Attention("N", 5, 12, 3).flattened("-1, 5, 12"),
     ],
-    ids=["k in two steps", "that without mask", "operands swapped", "sizes", "the rest", "any batch", "a mask that is broadcast"],
+    ids=[
+        "k in two steps",
+        "that without mask",
+        "operands swapped",
+        "sizes",
+        "the rest",
+        "any batch",
+        "a mask that is broadcast",
+        "flattened",
+        "flattened without mask",
+        "flattened, k in two steps",
+        "all of that without mask",
+        "flattened, any batch",
+    ],
 )
 def test_variants(paddle: Paddle, attention: Attention) -> None:
     paddle.fuses(attention.model(), PASS, FUSED)
@@ -165,10 +192,54 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (widths(bv=(1,)), "weight"),
         (widths(wq=(2, 12, 12)), "weight"),
         (small().but(("Reshape(aq, split)", "Reshape<allowzero = 1>(aq, split)")), "heads"),
+        (small(split="2, 5, 3, 4").flattened("5, 2, 12"), "rows"),
+        (small(split="2, 5, 3, 4").flattened("10, 12"), "rows"),
+        (small(split="2, 5, 3, 4").flattened("0, 6, 10"), "rows"),
+        (Attention("N", 5, 12, 3).flattened("-1, 10, 6"), "rows"),
+        (Attention("N", 5, 12, 3).flattened("-1, 1, 12"), "rows"),
+        (Attention("N", 5, 12, 3).flattened("-1, 5, 6"), "rows"),
+        (Attention("N", 5, 12, 3, mask=False).flattened("0, -1, 12"), "rows"),
     ],
 )
 def test_what_may_compute_something_else_is_refused(paddle: Paddle, attention: Attention, reason: str) -> None:
     paddle.refuses(attention.model(), PASS, reason)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        small().flattened("2, 5, 12", gemm="Gemm<transB = 1>"),
+        small().flattened("2, 5, 12", gemm="Gemm<alpha = 0.5>"),
+        small().flattened("2, 5, 12", gemm="Gemm<beta = 0.5>"),
+        Attention("2", 6, 12, 3).flattened("2, 6, 12", gemm="Gemm<transA = 1>"),
+        Attention("2", 1, 12, 3).flattened("2, 1, 12", batches=1),
+        small().flattened("2, 5, 12").but(("aq = Reshape(pq, rows)", "aq = Identity(pq)")),
+    ],
+    ids=["transB", "alpha", "beta", "transA", "axis", "one not taken apart"],
+)
+def test_another_product_over_all_rows_does_not_match(paddle: Paddle, attention: Attention) -> None:
+    paddle.refuses(attention.model(), PASS)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(),
+        Attention(mask=False),
+        Attention("N", 5, 12, 3),
+        small().but(("[2, 5, 12]", "[N, S, 12]"), ("[2, 3, 5, 5]", "[N, 3, S, S]")),
+    ],
+    ids=["published", "without mask", "any batch", "any batch and length"],
+)
+def test_with_all_vendors_too(attention: Attention) -> None:
+    """``vendors/ascend`` comes first, and flattens the projections."""
+    model = attention.model()
+    host = Host(HostOptions(vendors=[OWN.parent], plugins=False), plugins=[("drr", gehost_drr)])
+    result, report = host.run(model)
+    fired = {record.name: record.replaced for record in report.passes if record.replaced}
+    assert fired == {"FlattenBatchMatMulAddPass": 3, PASS: 1}
+    assert [node.op_type for node in result.graph.node] == ["multihead_matmul"]
+    assert_equal_numbers(model, result)
 
 
 def test_another_dtype_is_refused(paddle: Paddle) -> None:
@@ -184,7 +255,8 @@ K_SCALED = (("Mul(tq, scale)", "Mul(tk, scale)"), ("MatMul(scaled, tk)", "MatMul
 
 @pytest.fixture
 def why_not(module: Callable[[str], Any]) -> Callable[[onnx.ModelProto], str]:
-    rule = module("multihead_matmul").multihead_matmul_masked
+    pass_ = module("multihead_matmul").MultiheadMatmulFusePass
+    (rule,) = (rule for rule in pass_.patterns if rule.name == "multihead_matmul_with_mask")
 
     def ask(model: onnx.ModelProto) -> str:
         """The nearest miss of the rule at the operator that makes ``out``, without the rule's line."""

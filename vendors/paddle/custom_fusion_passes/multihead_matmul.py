@@ -2,6 +2,7 @@
 
 ``x → MatMul wq → Add bq → Reshape → Transpose → Mul scale → q``  and so k and v, without scale;
 ``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape   ==>   x, w, b [, mask] → paddle::multihead_matmul``
+The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as some exporters and ``vendors/ascend`` write them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gehost import DataType, EsTensor, Rejection, es, ops, shapes
-from gehost_drr import REG_IR_PASS, MatchContext, PatternRewritePass, drr
+from gehost_drr import REG_IR_PASS, DrrRule, MatchContext, PatternRewritePass, drr
 
 PATHS = ("q", "k", "v")
 
@@ -44,17 +45,17 @@ def multihead_matmul(
     return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, head_number * head_size])
 
 
-def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool) -> None:
+def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool, flattened: bool) -> None:
     """The rule, with its variants.
 
     Shapes: x [B, S, H]; wq, wk, wv [H, D]; bq, bk, bv [D]; heads · d = D; mask broadcasts; result [B, S, D].
     Keeps: dtype. B and S of the Reshapes are copied, or proven to be those of x.
     Refuses: ``dtype``: not float32 or float16, whose numbers ``alpha`` holds; ``weight``: a weight or bias that is no constant
-    of the wanted shape; ``scale``: not one constant number; ``heads``: a Reshape that does not split D into the same heads, or
-    does not put them together.
+    of the wanted shape; ``scale``: not one constant number; ``rows``: a projection's Reshape that is not known to give back
+    B and S; ``heads``: a Reshape that does not split D into the same heads, or does not put them together.
     No match: other perms, a softmax over another axis, a scale elsewhere, a tensor between that is read elsewhere.
     """
-    heads = {path: _heads(pat, path) for path in PATHS}
+    heads = {path: _heads(pat, path, flattened=flattened) for path in PATHS}
     q = pat.Commutative(pat.Mul(pat.Transpose(perm=[0, 2, 1, 3])(heads["q"]), pat.scale))
     if k_transposed_twice:
         k = pat.Transpose(perm=[0, 1, 3, 2])(pat.Transpose(perm=[0, 2, 1, 3])(heads["k"]))
@@ -68,6 +69,8 @@ def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool)
     pat.where(pat.x.dtype.one_of(DataType.FLOAT, DataType.FLOAT16), "dtype: wanted float32 or float16")
     pat.where(pat.x.rank == 3, "rank: x is not [B, S, H]")
     pat.RequireNativeCall(_has_constant_projections)
+    if flattened:
+        pat.RequireNativeCall(_gives_back_rows)
     pat.RequireNativeCall(_splits_and_joins_heads)
     heads_of = {"head_number": res.Attr(lambda m: _heads_of(m)[0]), "head_size": res.Attr(lambda m: _heads_of(m)[1])}
     fused = res.Op("paddle::multihead_matmul", {"alpha": res.Attr(_alpha), **heads_of})
@@ -75,11 +78,16 @@ def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool)
     res.out = fused(res.x, *packed, res.mask) if with_mask else fused(res.x, *packed)
 
 
-def _heads(pat: Any, path: str) -> Any:
+def _heads(pat: Any, path: str, *, flattened: bool) -> Any:
     """``Reshape(x · w + b)`` of one path; its tensors are called after it."""
-    product = pat.MatMul(pat.x, pat.Tensor(f"w{path}"))
-    total = pat.Commutative(pat.Add(product, pat.Tensor(f"b{path}")))
-    reshaped = pat.Reshape(total, pat.Tensor(f"split{path}"))
+    weight, bias = pat.Tensor(f"w{path}"), pat.Tensor(f"b{path}")
+    if flattened:
+        gemm = pat.Gemm(alpha=1.0, beta=1.0, transA=0, transB=0)(pat.Flatten(axis=2)(pat.x), weight, bias)
+        projected = pat.Reshape(gemm, pat.Tensor(f"rows{path}"))
+        pat.Tensor(f"projected{path}").Assign(projected)
+    else:
+        projected = pat.Commutative(pat.Add(pat.MatMul(pat.x, weight), bias))
+    reshaped = pat.Reshape(projected, pat.Tensor(f"split{path}"))
     pat.Tensor(f"heads{path}").Assign(reshaped)
     return reshaped
 
@@ -139,10 +147,20 @@ def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
     return (number, size) if number > 0 and number * size == width else None
 
 
-def _keeps_batch(m: MatchContext, name: str, target: list[int]) -> bool:
+def _gives_back_rows(m: MatchContext) -> bool | Rejection:
+    """Whether each projection, after it was computed over all rows, is [B, S, D] again."""
+    for path in PATHS:
+        target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
+        sizes = target.tolist() if target is not None and target.shape == (3,) and target[2] == width else [1, 1]
+        if not _keeps_batch(m, f"projected{path}", sizes, may_copy=False):
+            return m.reject("rows: a projection is not known to be [B, S, D] again")
+    return True
+
+
+def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: bool = True) -> bool:
     """Whether a Reshape leaves B and S as they are: copied, or of proven size; one of them may be what is left over (-1)."""
     made, x = m.value(name), m.value("x")
-    copies = made.producer is not None and not made.producer.attrs.get("allowzero", 0)
+    copies = may_copy and made.producer is not None and not made.producer.attrs.get("allowzero", 0)
     proven = [
         (copies and target[axis] == 0)
         or (made.shape is not None and x.shape is not None and shapes.same_dim(made.shape[axis], x.shape[axis]))
@@ -151,36 +169,24 @@ def _keeps_batch(m: MatchContext, name: str, target: list[int]) -> bool:
     return all(known or (target[axis] == -1 and proven[1 - axis]) for axis, known in enumerate(proven))
 
 
-@drr.rule(labels=["attention"])
-def multihead_matmul_plain(pat: Any, res: Any) -> None:
-    _attention(pat, res, with_mask=False, k_transposed_twice=False)
+def _rule(**variant: bool) -> DrrRule:
+    """A variant as a rule; with a mask it is tried first."""
+    name = "_".join(["multihead_matmul", *(said for said, is_so in variant.items() if is_so)])
 
+    @drr.rule(name=name, labels=["attention"], benefit=2 if variant["with_mask"] else 1)
+    def rule(pat: Any, res: Any) -> None:
+        _attention(pat, res, **variant)
 
-@drr.rule(labels=["attention"], benefit=2)
-def multihead_matmul_masked(pat: Any, res: Any) -> None:
-    _attention(pat, res, with_mask=True, k_transposed_twice=False)
-
-
-@drr.rule(labels=["attention"])
-def multihead_matmul_transposed_twice(pat: Any, res: Any) -> None:
-    _attention(pat, res, with_mask=False, k_transposed_twice=True)
-
-
-@drr.rule(labels=["attention"], benefit=2)
-def multihead_matmul_masked_transposed_twice(pat: Any, res: Any) -> None:
-    _attention(pat, res, with_mask=True, k_transposed_twice=True)
+    return rule
 
 
 @REG_IR_PASS("multihead_matmul_fuse_pass")
 class MultiheadMatmulFusePass(PatternRewritePass):
-    """Self-attention, with or without a mask; k transposed at once or in two steps.
+    """Self-attention, with or without a mask; k transposed at once or in two steps; over all rows of x, or batch by batch."""
 
-    Beside ``vendors/ascend`` switch FlattenBatchMatMulAddPass off: it comes first, and takes the projections.
-    """
-
-    patterns = (
-        multihead_matmul_plain,
-        multihead_matmul_masked,
-        multihead_matmul_transposed_twice,
-        multihead_matmul_masked_transposed_twice,
+    patterns = tuple(
+        _rule(with_mask=mask, k_transposed_twice=twice, flattened=flattened)
+        for mask in (False, True)
+        for twice in (False, True)
+        for flattened in (False, True)
     )
