@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from gehost.errors import PatternError
@@ -157,6 +158,7 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     raise PatternError(f"{author_origin()}: {op} needs at least one tensor among its inputs; use CreateConst for constants")
 
 
+@cache
 def op(name: str) -> OpFunction:
     """The function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``."""
     return OpFunction(name)

@@ -61,9 +61,13 @@ class DrrRule:
         return tuple(value for value in values if isinstance(value, Expression) and not isinstance(value, Variable))
 
     @cached_property
+    def _in_order(self) -> Sequence[Application]:
+        return self.result.in_order()
+
+    @cached_property
     def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
         """What a replacement takes from a match, in the order in which ``_apply`` asks for it."""
-        given = [value for each in self.result.in_order() for value in (*each.attributes.values(), *each.constants)]
+        given = [value for each in self._in_order for value in (*each.attributes.values(), *each.constants)]
         return [compute for value in given if (compute := _computation(value)) is not None]
 
     @cached_property
@@ -159,7 +163,7 @@ class DrrRule:
         with es.written_at(self.origin):
             builder = EsGraphBuilder(self.name)
             made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
-        for application in self.result.in_order():
+        for application in self._in_order:
             params = {name: _value(value, computed) for name, value in application.attributes.items()}
             _apply(application, builder, made, params, lambda const: _value(const, computed))
         for target, (tensor, _) in self.result.forwards.items():
