@@ -56,7 +56,7 @@ _THREE = ("matmul_add", "layer_norm", "gelu")
 _FLOOR = ("onnx.load", "onnx.infer", "onnx.save")
 _FIVE = Goal(5, faster=True)
 _IDLE = Goal(50, faster=True)
-EQUAL = Goal(1.15)
+EQUAL = Goal(1.05)
 """Of a rule's cost in another style to that of GE's class; two runs of one task differ by as much."""
 
 FIGURES = (
