@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
-from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor, Origin, author_origin, written_at
+from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
+from gehost.es.origin import Origin, author_origin, written_at
 from gehost.es.reuse import Recipe
 from gehost.es.schemas import operator_names
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from gehost.errors import PatternError
 from gehost.es import schemas
-from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand, author_origin
+from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
+from gehost.es.origin import author_origin
 from gehost.ir.graph import op_name, split_op
 
 COMMUTATIVE = frozenset(

@@ -6,95 +6,43 @@ opset of the model at hand when it is used.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from types import CodeType
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from gehost.errors import PatternError
 from gehost.es.literals import as_array, in_dtype
+from gehost.es.origin import Origin, author_origin
 from gehost.ir.types import DataType, Dim, TensorType
 
 
-class Origin:
-    """Where an author wrote something. The line is looked up when somebody asks, which is seldom."""
-
-    __slots__ = ("_code", "_offset", "path")
-
-    def __init__(self, path: str, line: int, code: CodeType | None = None) -> None:
-        """With ``code``, ``line`` is the offset of an instruction in it."""
-        self.path = path
-        self._offset = line
-        self._code = code
-
-    @property
-    def line(self) -> int:
-        code, offset = self._code, self._offset
-        if code is not None:
-            found = (line or 0 for start, end, line in code.co_lines() if start <= offset < end)
-            self._offset, self._code = next(found, code.co_firstlineno), None
-        return self._offset
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Origin) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_written: ContextVar[Origin | None] = ContextVar("gehost_written_at", default=None)
-
-
-def author_origin(plugin: str = _OURS) -> Origin:
-    """File and line of the nearest caller outside gehost itself, and outside the directory of a ``plugin`` that asks."""
-    said = _written.get()
-    if said is not None:
-        return said
-    frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
-    code = frame.f_code
-    path = code.co_filename
-    while (path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))) and frame.f_back is not None:
-        frame = frame.f_back
-        code = frame.f_code
-        path = code.co_filename
-    return Origin(path, frame.f_lasti, code)
-
-
-class written_at:  # noqa: N801 - a statement's word; a class, because rules say it for each operator of each replacement
-    """Whatever is built meanwhile was written there: for styles that build a graph after its author's call returned."""
-
-    __slots__ = ("_origin", "_token")
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-
-    def __enter__(self) -> None:
-        self._token = _written.set(self._origin)
-
-    def __exit__(self, *error: object) -> None:
-        _written.reset(self._token)
-
-
-@dataclass(eq=False, slots=True)
 class EsInput:
     """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits its constraints."""
 
-    graph: EsGraph
-    index: int
-    origin: Origin
-    name: str
-    dtype: DataType | None = None
-    rank: int | None = None
-    shape: tuple[Dim, ...] | None = None
+    __slots__ = ("dtype", "graph", "index", "name", "origin", "rank", "shape")
+
+    def __init__(
+        self,
+        graph: EsGraph,
+        index: int,
+        origin: Origin,
+        name: str,
+        dtype: DataType | None = None,
+        rank: int | None = None,
+        shape: tuple[Dim, ...] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.index = index
+        self.origin = origin
+        self.name = name
+        self.dtype = dtype
+        self.rank = rank
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"<EsInput {self.index} ({self.name}) at {self.origin}>"
 
 
 @dataclass(eq=False, slots=True)
@@ -109,20 +57,32 @@ class EsConst:
     atol: float = 0.0
 
 
-@dataclass(eq=False, slots=True)
 class EsNode:
-    """An operator application; ``ops`` holds more than one name in a pattern that takes any of them."""
+    """An operator application; ``ops`` holds more than one name in a pattern that takes any of them.
 
-    graph: EsGraph
-    ops: tuple[str, ...]
-    inputs: list[EsTensor | None]
-    params: dict[str, Any]
-    origin: Origin
-    open_slots: frozenset[int] = frozenset()
-    """Absent inputs of which the author said nothing, because a later one was given by name."""
-    outputs: list[EsTensor] = field(default_factory=list["EsTensor"])
-    constraints: dict[str, Any] = field(default_factory=dict[str, Any])
-    commutative: bool = False
+    ``open_slots`` are absent inputs of which the author said nothing, because a later one was given by name.
+    """
+
+    __slots__ = ("commutative", "constraints", "graph", "inputs", "open_slots", "ops", "origin", "outputs", "params")
+
+    def __init__(
+        self,
+        graph: EsGraph,
+        ops: tuple[str, ...],
+        inputs: list[EsTensor | None],
+        params: dict[str, Any],
+        origin: Origin,
+        open_slots: frozenset[int] = frozenset(),
+    ) -> None:
+        self.graph = graph
+        self.ops = ops
+        self.inputs = inputs
+        self.params = params
+        self.origin = origin
+        self.open_slots = open_slots
+        self.outputs: list[EsTensor] = []
+        self.constraints: dict[str, Any] = {}
+        self.commutative = False
 
     def __repr__(self) -> str:
         return f"<EsNode {'|'.join(self.ops)} at {self.origin}>"
@@ -141,15 +101,20 @@ class EsChoice:
     origin: Origin
 
 
-@dataclass(eq=False, slots=True)
 class EsTensor:
     """A tensor of a graph under construction: output ``index`` of its producer. Python arithmetic builds nodes."""
 
-    producer: EsNode | EsInput | EsConst | EsChoice
-    index: int = 0
+    __slots__ = ("index", "producer")
 
     __array_ufunc__: ClassVar[None] = None
     """Keeps numpy from taking the tensor apart in ``array * tensor``."""
+
+    def __init__(self, producer: EsNode | EsInput | EsConst | EsChoice, index: int = 0) -> None:
+        self.producer = producer
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"<EsTensor {self.index} of {self.producer!r}>"
 
     @property
     def graph(self) -> EsGraph:

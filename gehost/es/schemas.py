@@ -148,7 +148,7 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
         variadic=_ends_variadic(schema.inputs),
         variadic_outputs=_ends_variadic(schema.outputs),
         parameters=parameters,
-        migrating=known.migrating & parameters.keys(),
+        migrating=known.migrating.intersection(parameters),
         attributes={name: _default(attribute) for name, attribute in schema.attributes.items()},
         kinds={name: _KINDS[attribute.type] for name, attribute in schema.attributes.items()},
         needed=frozenset(name for name, attribute in schema.attributes.items() if attribute.required),

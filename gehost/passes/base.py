@@ -7,7 +7,8 @@ from enum import Enum
 from typing import ClassVar, Self
 
 from gehost.errors import VendorError
-from gehost.es.graph import EsGraph, author_origin
+from gehost.es.graph import EsGraph
+from gehost.es.origin import author_origin
 from gehost.ir.graph import Graph, Node
 from gehost.passes import engine
 from gehost.passes.context import CustomPassContext

@@ -13,7 +13,8 @@ import numpy as np
 
 from gehost.errors import PassError, PatternError, deepest_line, described
 from gehost.es import schemas
-from gehost.es.graph import EsGraph, EsTensor, Origin
+from gehost.es.graph import EsGraph, EsTensor
+from gehost.es.origin import Origin
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.region import Region
 from gehost.passes.context import CustomPassContext

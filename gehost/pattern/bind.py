@@ -76,7 +76,7 @@ class Bind:
             if len(inputs) != count:
                 if len(inputs) > count and not no_more(node):
                     return False
-                inputs = [*inputs, *[None] * (count - len(inputs))]
+                inputs = (*inputs, *[None] * (count - len(inputs)))
             for (tensor, index, bound, asks), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
                 if tensor is None:
                     if value is not None:

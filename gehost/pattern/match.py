@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gehost.errors import PatternError
-from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor, author_origin
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.model import Model

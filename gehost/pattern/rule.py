@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from gehost.es.graph import EsGraph, EsNode, Origin
+from gehost.es.graph import EsGraph, EsNode
 from gehost.es.literals import in_dtype
+from gehost.es.origin import Origin
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 

@@ -10,7 +10,8 @@ import pytest
 
 from gehost import es
 from gehost.errors import PatternError
-from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsInput, EsNode, EsTensor, Origin, author_origin
+from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsInput, EsNode, EsTensor
+from gehost.es.origin import Origin, author_origin
 from gehost.ir.types import DataType, TensorType
 
 

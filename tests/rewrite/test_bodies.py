@@ -10,7 +10,8 @@ import pytest
 
 from gehost import es, ops
 from gehost.errors import GehostError, PatternError, VendorError
-from gehost.es.graph import EsConst, EsTensor, Origin
+from gehost.es.graph import EsConst, EsTensor
+from gehost.es.origin import Origin
 from gehost.infer import Inferrer
 from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType

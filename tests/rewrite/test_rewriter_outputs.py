@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gehost import es
-from gehost.es.graph import EsConst, EsTensor, Origin
+from gehost.es.graph import EsConst, EsTensor
+from gehost.es.origin import Origin
 
 
 def matmul_add(a, b, c):
