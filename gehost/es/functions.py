@@ -12,6 +12,7 @@ from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
 from gehost.es.origin import author_origin
+from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
 
 COMMUTATIVE = frozenset(
@@ -25,24 +26,6 @@ class Bind:
     """A variable for the value of a parameter, in a pattern: equal at every use; ``match.attributes[name]`` holds it."""
 
     name: str
-
-
-class EsOutputs(tuple[EsTensor, ...]):
-    """Several outputs of one operator; its schema's names for them are attributes."""
-
-    _by_name: dict[str, EsTensor]
-
-    @classmethod
-    def of(cls, tensors: Sequence[EsTensor], names: Sequence[str]) -> EsOutputs:
-        outputs = cls(tensors)
-        outputs._by_name = dict(zip(names, tensors, strict=False))
-        return outputs
-
-    def __getattr__(self, name: str) -> EsTensor:
-        found = self.__dict__.get("_by_name", {}).get(name)
-        if found is None:
-            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self.__dict__.get('_by_name', {}))}")
-        return found
 
 
 class OpFunction:
@@ -80,7 +63,8 @@ class OpFunction:
         if not params and num_outputs in (None, 1) and len(inputs) in self._plain:
             return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, {})[0]
         call = _Call(list(inputs), params)
-        count, names = 1, ()
+        count = 1
+        names: Sequence[str] = ()
         for op, known in self._known:
             call.place_keywords(op, known)
             count, names = known.default_outputs, () if known.variadic_outputs else known.outputs

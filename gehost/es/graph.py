@@ -244,6 +244,13 @@ class EsGraph:
         self.nodes.append(node)
         return node.outputs
 
+    def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
+        """The same graph with other outputs; its nodes and inputs are the same objects."""
+        found = EsGraph(self.name)
+        found.origin, found.nodes, found._inputs = self.origin, self.nodes, self._inputs
+        found.outputs = list(outputs)
+        return found
+
     def reachable(self, chosen: Mapping[EsChoice, EsTensor] | None = None) -> list[EsNode]:
         """The nodes that an output depends on, in the order in which they were built.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import DataType, Dim, TensorType, ValueType
@@ -108,6 +108,9 @@ def _gather(node: Node, elements: Elements, indices: Elements | None) -> Element
 
 
 def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) -> Elements | None:
+    starts: Sequence[Any] | None
+    ends: Sequence[Any] | None
+    steps: Sequence[Any] | None
     if "starts" in node.attrs:
         starts, ends, steps = node.attrs["starts"], node.attrs["ends"], [1]
     else:
@@ -128,6 +131,7 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
     source = types[0] if types else None
     if wanted is None:
         return inferred
+    shape: Elements | None
     if node.op == "Reshape":
         shape = _reshaped(wanted, source, allow_zero=bool(node.attrs.get("allowzero", 0)))
     elif node.op == "Expand":

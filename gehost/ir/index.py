@@ -95,12 +95,12 @@ def _index_inputs(graph: Graph) -> None:
     for entries in (proto.initializer, proto.sparse_initializer):
         for tensor in entries:
             name = tensor.name if isinstance(tensor, onnx.TensorProto) else tensor.values.name
-            value = values.get(name)
-            if value is None:
-                value = values[name] = Value(graph, name)
-            elif value.initializer is not None:
+            stated = values.get(name)
+            if stated is None:
+                stated = values[name] = Value(graph, name)
+            elif stated.initializer is not None:
                 raise ModelError(f'{graph.model}: two initializers are called "{name}"; rename one')
-            value.initializer = tensor
+            stated.initializer = tensor
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:

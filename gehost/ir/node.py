@@ -101,6 +101,7 @@ class Value:
         if self._array is not None and self._array[0] is source:
             return self._array[1]
         base_dir = self.graph.model.base_dir
+        array: np.ndarray[Any, Any] | None
         if isinstance(source, onnx.TensorProto):
             array = tensors.to_numpy(source, base_dir)
         elif isinstance(source, Attributes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -195,10 +194,8 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     known = schemas.operator(node.domain, node.op_type)
     most = len(node.outputs) if known is None else known.max_outputs
     if len(outputs) < len(replacement.outputs) and len(node.outputs) <= len(replacement.outputs) <= most:
-        replacement = copy.copy(replacement)
-        replacement.outputs = [
-            tensor for tensor, value in zip(replacement.outputs, node.outputs, strict=False) if value is not None
-        ]
+        delivered = zip(replacement.outputs, node.outputs, strict=False)
+        replacement = replacement.delivering([tensor for tensor, value in delivered if value is not None])
     return Region(node.graph, inputs, outputs, [node]), replacement
 
 

@@ -18,7 +18,9 @@ class _Way:
 
     output: int
     reader: OpPattern
-    slots: slice
+    first: int
+    end: int
+    """Among which inputs of the reader it is."""
 
 
 class Candidates:
@@ -76,7 +78,7 @@ class Candidates:
                 for reader in value.readers:
                     if not isinstance(reader, Node) or reader.op not in way.reader.ops or reader.graph is not node.graph:
                         continue
-                    if value in reader.inputs[way.slots]:
+                    if value in reader.inputs[way.first : way.end]:
                         reached[reader] = None
             nodes, op = reached, way.reader
         return nodes
@@ -91,7 +93,7 @@ def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
             if tensor is None or tensor is ANY or tensor.producer is None or tensor.producer == anchor.index:
                 continue
             if tensor.producer not in ways:
-                slots = slice(len(reader.inputs)) if reader.commutative else slice(slot, slot + 1)
-                ways[tensor.producer] = _Way(tensor.slot, reader, slots)
+                first, end = (0, len(reader.inputs)) if reader.commutative else (slot, slot + 1)
+                ways[tensor.producer] = _Way(tensor.slot, reader, first, end)
                 waiting.append(source.ops[tensor.producer])
     return ways

@@ -147,8 +147,7 @@ class Transaction:
                 if isinstance(read, int):
                     inputs.append(region_inputs[read])
                 elif isinstance(read, tuple):
-                    place, index = read
-                    inputs.append(made[place].outputs[index])
+                    inputs.append(made[read[0]].outputs[read[1]])
                 elif read is not None:
                     inputs.append(self._constant(read))
                 else:
@@ -371,9 +370,9 @@ def _still_needed(region: Region) -> set[Node]:
             if not replaced and value in region.inputs:
                 kept.add(node)
                 continue
-            for reader in value.readers:
-                if reader not in inside:
-                    reader = graph.reading_node(reader)  # a body's reads are those of the node that holds it
+            for found in value.readers:
+                # A body's reads are those of the node that holds it.
+                reader = found if found in inside else graph.reading_node(found)
                 if reader in kept or not (replaced or reader in inside):
                     kept.add(node)
                     break

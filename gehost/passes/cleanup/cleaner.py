@@ -67,8 +67,8 @@ class _Cleaner:
 
     def run(self) -> None:
         self._merger.merge_initializers()
-        for node in self._state.initial:
-            self._state.push(node)
+        for present in self._state.initial:
+            self._state.push(present)
         while True:
             while (node := self._state.pop()) is not None:
                 self._visit(node)

@@ -56,7 +56,7 @@ def _keeps_dtype(_state: State, node: Node, source: Value) -> bool:
 
 def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
     order = node.attrs.get("perm")
-    return bool(order) and all(axis == place for place, axis in enumerate(order))
+    return order is not None and len(order) > 0 and all(axis == place for place, axis in enumerate(order))
 
 
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:

@@ -1,0 +1,25 @@
+"""Several outputs of one operator, by position and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gehost.es.graph import EsTensor
+
+
+class EsOutputs(tuple[EsTensor, ...]):
+    """Several outputs of one operator; its schema's names for them are attributes."""
+
+    _by_name: dict[str, EsTensor]
+
+    @classmethod
+    def of(cls, tensors: Sequence[EsTensor], names: Sequence[str]) -> EsOutputs:
+        outputs = cls(tensors)
+        outputs._by_name = dict(zip(names, tensors, strict=False))
+        return outputs
+
+    def __getattr__(self, name: str) -> EsTensor:
+        found = self.__dict__.get("_by_name", {}).get(name)
+        if found is None:
+            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self.__dict__.get('_by_name', {}))}")
+        return found
