@@ -194,6 +194,7 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (small().but(("Reshape(aq, split)", "Reshape<allowzero = 1>(aq, split)")), "heads"),
         (small(split="2, 5, 3, 4").flattened("5, 2, 12"), "rows"),
         (small(split="2, 5, 3, 4").flattened("10, 12"), "rows"),
+        (small(split="2, 5, 3, 4").flattened("-1"), "rows"),
         (small(split="2, 5, 3, 4").flattened("0, 6, 10"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 10, 6"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 1, 12"), "rows"),
