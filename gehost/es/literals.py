@@ -56,7 +56,7 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
 
 def exact(value: Any) -> str | None:
     """A text that only values which are alike have: 1, 1.0 and True are equal, but not alike; None for what has no such text."""
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):  # a subclass may print as it likes
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
             return None
     elif type(value) not in _PLAIN:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence, Sized
+from typing import Any, Final, cast
 
 from gehost.es.graph import EsGraph
 from gehost.es.literals import exact
 
 _MOST: Final = 64
 """Graphs that one rule keeps."""
+_LONGEST: Final = 256
+"""Elements of a value of which they are kept; weights as a list cost more to tell apart than to build anew."""
 
 
 class Recipe:
@@ -26,10 +28,11 @@ class Recipe:
         self._built: dict[tuple[str, ...], EsGraph] = {}
 
     def graph(self, values: Sequence[Any]) -> EsGraph:
-        """The graph of ``values``, which are numbers, texts and lists of them; others, as arrays, are built anew each time."""
+        """The graph of ``values``, which are numbers, texts and short lists of them; others are built anew each time."""
         told: list[str] = []
         for value in values:
-            text = exact(value)
+            is_long = isinstance(value, list | tuple | str | bytes) and len(cast("Sized", value)) > _LONGEST
+            text = None if is_long else exact(value)
             if text is None:
                 return self._build(values)
             told.append(text)

@@ -65,7 +65,14 @@ def test_where_one_value_ends_and_the_next_begins(recipe: es.Recipe, built: list
     assert len(built) == 5
 
 
-@pytest.mark.parametrize("value", [np.ones(2), np.float32(1), [[1], [2]], object()])
+class AlikeInPrint(list[int]):
+    def __repr__(self) -> str:
+        return "alike"
+
+
+@pytest.mark.parametrize(
+    "value", [np.ones(2), np.float32(1), [[1], [2]], object(), AlikeInPrint([1]), [0] * 257, (0,) * 257, "a" * 257, b"a" * 257]
+)
 def test_other_values_are_built_anew(recipe: es.Recipe, value: Any) -> None:
     assert recipe.graph([value]) is not recipe.graph([value])
 

@@ -250,6 +250,25 @@ def test_a_computed_constant_stands_in_the_result(apply: Apply) -> None:
     assert_equal_numbers(model_of(text), done.model)
 
 
+def test_each_computed_value_stands_where_it_was_written(apply: Apply) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        pat.y = pat.Neg(pat.Concat(axis=attr.axis)(pat.x, pat.c))
+        negated = res.Tensor("negated")  # read before it is made
+        res.Op("Concat", {"axis": lambda m: m.axis})([negated, res.Const(lambda m: (-m.c.Array()).tolist())], [res.Tensor("y")])
+        res.Op("Mul")([res.x, res.Const(lambda m: -1)], [negated])
+
+    text = """(float[2] x) => (float[4] y, float[4] z, float[4] u)
+    <float[2] a = {1, 2}, float[2] b = {3, 5}, float[2] c = {1, 2}> {
+        s = Concat<axis = 0>(x, a) y = Neg(s)
+        t = Concat<axis = 0>(x, b) z = Neg(t)
+        r = Concat<axis = -1>(x, c) u = Neg(r)
+    }"""
+    done = apply(rule, text)
+    assert sorted(done.ops) == ["Concat"] * 3 + ["Mul"] * 3
+    assert_equal_numbers(model_of(text), done.model)
+
+
 @pytest.mark.parametrize("number", [2, 2.5, [2.5, 1]])
 def test_a_computed_number_takes_its_partners_dtype(apply: Apply, number: Any) -> None:
     @drr.rule()

@@ -168,6 +168,7 @@ def test_half_precision_is_kept(paddle: Paddle) -> None:
     paddle.fuses(in_dtype(small(), "float16"), PASS, FUSED)
 
 
+WRONG = ("int64[3] joined", "int64[3] wrong = {5, 2, 12}, int64[3] joined")
 OTHER = ("int64[3] joined", "int64[4] other = {0, 0, 4, 3}, int64[3] joined")
 
 
@@ -194,6 +195,9 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (small().but(("Reshape(aq, split)", "Reshape<allowzero = 1>(aq, split)")), "heads"),
         (small(split="2, 5, 3, 4").flattened("5, 2, 12"), "rows"),
         (small(split="2, 5, 3, 4").flattened("10, 12"), "rows"),
+        (small(split="2, 5, 3, 4").flattened("-1"), "rows"),
+        (small(split="2, 5, 3, 4").flattened("2, 5, 12").but(WRONG, ("Reshape(pk, rows)", "Reshape(pk, wrong)")), "rows"),
+        (small(split="2, 5, 3, 4").flattened("2, 5, 12").but(WRONG, ("Reshape(pv, rows)", "Reshape(pv, wrong)")), "rows"),
         (small(split="2, 5, 3, 4").flattened("0, 6, 10"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 10, 6"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 1, 12"), "rows"),

@@ -152,7 +152,7 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
     for path in PATHS:
         target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
         sizes = target.tolist() if target is not None and target.shape == (3,) and target[2] == width else [1, 1]
-        if not _keeps_batch(m, f"projected{path}", sizes, may_copy=False):
+        if (m.value(f"projected{path}").rank or 0) < 3 or not _keeps_batch(m, f"projected{path}", sizes, may_copy=False):
             return m.reject("rows: a projection is not known to be [B, S, D] again")
     return True
 
