@@ -71,6 +71,11 @@ class DrrRule:
         return [compute for value in given if (compute := _computation(value)) is not None]
 
     @cached_property
+    def _has_lists(self) -> bool:
+        """Whether the result reads a list or array, which its author may fill anew at each match."""
+        return any(isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs)
+
+    @cached_property
     def _recipe(self) -> es.Recipe:
         return es.Recipe(self._build)
 
@@ -156,7 +161,8 @@ class DrrRule:
 
     def replacement(self, matched: MatchContext) -> EsGraph:
         """What stands in place of a match."""
-        return self._recipe.graph([compute(matched) for compute in self._values])
+        values = [compute(matched) for compute in self._values]
+        return self._build(values) if self._has_lists else self._recipe.graph(values)
 
     def _build(self, values: Sequence[Any]) -> EsGraph:
         computed = iter(values)

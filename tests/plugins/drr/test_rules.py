@@ -269,6 +269,27 @@ def test_each_computed_value_stands_where_it_was_written(apply: Apply) -> None:
     assert_equal_numbers(model_of(text), done.model)
 
 
+@pytest.mark.parametrize("filled", [[0.0, 0.0], np.zeros(2, np.float32)], ids=["list", "array"])
+def test_what_an_author_fills_anew_for_each_match_is_read_anew(apply: Apply, filled: Any) -> None:
+    @drr.rule()
+    def rule(pat: Any, res: Any) -> None:
+        def fill(m: Any) -> bool:
+            filled[:] = (m.a.Array() + m.b.Array()).tolist()
+            return True
+
+        pat.y = pat.Add(pat.Add(pat.x, pat.a), pat.b)
+        pat.RequireNativeCall(fill)
+        res.y = res.Add(res.x, filled)
+
+    text = """(float[2] x) => (float[2] y, float[2] z) <float[2] a = {1, 2}, float[2] b = {3, 5}, float[2] c = {1, 1}> {
+        s = Add(x, a) y = Add(s, b)
+        t = Add(x, b) z = Add(t, c)
+    }"""
+    done = apply(rule, text)
+    assert list(done.ops) == ["Add", "Add"]
+    assert_equal_numbers(model_of(text), done.model)
+
+
 @pytest.mark.parametrize("number", [2, 2.5, [2.5, 1]])
 def test_a_computed_number_takes_its_partners_dtype(apply: Apply, number: Any) -> None:
     @drr.rule()

@@ -2,7 +2,8 @@
 
 ``x → MatMul wq → Add bq → Reshape → Transpose → Mul scale → q``  and so k and v, without scale;
 ``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape   ==>   x, w, b [, mask] → paddle::multihead_matmul``
-The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as some exporters and ``vendors/ascend`` write them.
+The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as ``vendors/ascend`` leaves them; not where clean-up has
+made one Flatten of the three, nor where a size of x has neither number nor name, as such sizes are not proven to be equal.
 """
 
 from __future__ import annotations
@@ -170,10 +171,10 @@ def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: boo
 
 
 def _rule(**variant: bool) -> DrrRule:
-    """A variant as a rule; with a mask it is tried first."""
+    """A variant as a rule."""
     name = "_".join(["multihead_matmul", *(said for said, is_so in variant.items() if is_so)])
 
-    @drr.rule(name=name, labels=["attention"], benefit=2 if variant["with_mask"] else 1)
+    @drr.rule(name=name, labels=["attention"])
     def rule(pat: Any, res: Any) -> None:
         _attention(pat, res, **variant)
 
