@@ -1,4 +1,5 @@
 # `make demo` and `make test` need Python ≥ 3.11 and make; everything else goes into .venv.
+# `make compiled` needs a C compiler, and makes machine code of what each rewrite runs through; `make interpreted` takes it back.
 # `make bench` has the peers in an environment of its own; BENCH_ARGS="--quick" and more: tests/benchmarks/README.md.
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +7,7 @@ BIN := $(VENV)/bin
 BENCH := build/bench-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend bench fuzz fuzz-files clean
+.PHONY: demo test lint types tests backend bench fuzz fuzz-files compiled interpreted clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -46,5 +47,13 @@ $(BENCH)/installed: pyproject.toml
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
-clean:
+compiled: interpreted $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mypy[mypyc]>=1.18' 'setuptools>=77'
+	$(BIN)/python compiled.py
+
+interpreted:
+	find gehost . -maxdepth 1 -name '*__mypyc.*' -delete
+	find gehost -name '*.so' -delete
+
+clean: interpreted
 	rm -rf $(VENV) build dist

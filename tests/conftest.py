@@ -11,10 +11,30 @@ from typing import Any
 import onnx
 import pytest
 
+import gehost
 from gehost import Host, HostOptions
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.testing import parse
+
+PACKAGE = Path(gehost.__file__).parent
+MACHINE_CODE = sorted(PACKAGE.rglob("*.so"))
+
+
+def pytest_sessionstart() -> None:
+    """Machine code that is older than its source would be tested in its place."""
+    for file in MACHINE_CODE:
+        source = file.with_name(f"{file.name.partition('.')[0]}.py")
+        if not source.exists() or source.stat().st_mtime > file.stat().st_mtime:
+            pytest.exit(f"{source} is newer than what was compiled of it: make compiled, or make interpreted", 2)
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> None:
+    """For what machine code does not do: look up a method that a test has put in place of another, end in RecursionError."""
+    if MACHINE_CODE:
+        pytest.skip("gehost is compiled")
+
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2] x) => (float[2] y) {

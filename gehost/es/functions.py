@@ -154,14 +154,14 @@ def AnyOf(*names: str) -> OpFunction:
     return OpFunction(*names)
 
 
-def Alternatives(*tensors: EsTensor) -> EsTensor:
+def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
     """One of several sub-patterns, tried in this order; a placeholder among them makes the others optional.
 
     Raises:
         PatternError: one of them is no tensor, or of another graph.
     """
     for tensor in tensors:
-        if not isinstance(tensor, EsTensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
+        if not isinstance(tensor, EsTensor):
             raise PatternError(f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}")
         if tensor.graph is not tensors[0].graph:
             raise PatternError(f"{author_origin()}: Alternatives of tensors of two builders")

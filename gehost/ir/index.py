@@ -182,6 +182,8 @@ def _interned(graph: Graph, domain: str, op_type: str, overload: str) -> str:
     try:
         return sys.intern(op_name(domain, op_type, overload))
     except TypeError as error:  # protobuf gives a text that is not UTF-8 as bytes
+        if not isinstance(op_type, bytes):
+            raise
         raise ModelError(f"{graph.model}: operator type {op_type!r} is not UTF-8; export the model again") from error
 
 

@@ -18,6 +18,7 @@ from gehost.ir.index import index_bodies, index_model
 from gehost.ir.journal import Journal
 from gehost.ir.names import Names
 from gehost.ir.save import save_model
+from gehost.ir.text import check_text
 
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage."""
@@ -39,6 +40,13 @@ class Model:
         self.proto = proto
         self.path = path
         self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
+        try:
+            self._read(proto)
+        except TypeError as error:
+            _check_text(self, error)
+            raise
+
+    def _read(self, proto: onnx.ModelProto) -> None:
         self.ir_version = proto.ir_version
         self.opsets = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in proto.opset_import}
         self.functions = {op_name(function.domain, function.name, function.overload): function for function in proto.functions}
@@ -208,6 +216,18 @@ class Model:
             graph.inputs, graph.outputs = [], []
             graph.head = graph.tail = None
         self.journal.commit()
+
+
+def _check_text(model: Model, error: TypeError) -> None:
+    """What is not UTF-8 comes as bytes, which machine code does not take for text; interpreted code finds it when it is admitted.
+
+    Raises:
+        ModelError: there is such a text; says where.
+    """
+    try:
+        check_text(model.proto)
+    except ModelError as told:
+        raise ModelError(f"{model}: {told}") from error
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def _rewrite(
         blamed = _blamed(context, hook, node, error)
         if blamed is error:
             raise
-        raise blamed from error
+        raise blamed from blamed.__cause__
 
 
 def _refusal(answer: Any) -> str:
@@ -294,7 +294,7 @@ class AuthorCode:
             error = _edited()
         blamed = _blamed(self._context, self._hook, None, error)
         if blamed is not error:
-            raise blamed from error
+            raise blamed from blamed.__cause__
 
 
 def _edited() -> PassError:
@@ -311,6 +311,7 @@ def _blamed(context: CustomPassContext, hook: str, node: Node | None, error: Bas
     told = described(error).removeprefix(f"{where}: ")
     failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
     failure.named = True
+    failure.__cause__ = error
     return failure
 
 
@@ -381,4 +382,6 @@ class _BottomUp:
         del made, at, rewired
 
     def __iter__(self) -> Iterator[Node]:
-        return (node for node in reversed(self._found) if node.in_graph)
+        for node in reversed(self._found):
+            if node.in_graph:
+                yield node

@@ -27,7 +27,7 @@ class CompiledPattern:
     @property
     def anchor_ops(self) -> tuple[str, ...]:
         """The operators that make output 0."""
-        return tuple(dict.fromkeys(op for variant in self._variants for op in variant.anchor.ops))
+        return tuple(dict.fromkeys([op for variant in self._variants for op in variant.anchor.ops]))
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
         """The nodes that may make output 0 of a match in the graph as it is, in topological order.
@@ -63,7 +63,7 @@ class _Variant:
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
         self._blocked: list[Value] = []
-        readers = Counter(index for op in source.ops for index in {t.index for t in op.inputs if t is not None})
+        readers = Counter([index for op in source.ops for index in {t.index for t in op.inputs if t is not None}])
         self._inner = [(index, readers[index]) for index in source.inner]
         plan, needed = plan_of(source), source.needed
         binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
@@ -137,7 +137,7 @@ def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
 
     place(source.ops[producer], None)
     while len(plan) < len(source.ops):
-        known = bound_by(op for op, _ in plan)
+        known = bound_by([op for op, _ in plan])
         waiting = [op for op in source.ops if op.index not in placed]
         reading = [(op, t) for op in waiting for t in op.inputs if t is not None and t.constant is None and t.index in known]
         place(*(reading[0] if reading else (waiting[0], None)))

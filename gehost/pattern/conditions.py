@@ -74,7 +74,7 @@ def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
     rank = first.rank if first is not None else None
     if rank is None or np.ndim(value) > 1:
         return False
-    here, there = (_positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted))
+    here, there = [_positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted)]
     if node.op.startswith("Reduce") or node.op in ("Squeeze", "Unsqueeze"):
         here.sort()
         there.sort()

@@ -72,7 +72,7 @@ class Transaction:
         else:
             self._make_out()
             if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
-                plans[key] = as_plan(planned for _, planned in self.planned.values())
+                plans[key] = as_plan([planned for _, planned in self.planned.values()])
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)

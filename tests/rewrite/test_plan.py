@@ -20,7 +20,7 @@ from gehost.testing import assert_equal_numbers, parse, run_pass
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def planned(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> list[int]:
     """Gets an entry for each rewrite that is done by plan."""
     done: list[int] = []
     follow = transaction.Transaction._follow

@@ -102,7 +102,7 @@ def nothing(dtype: str) -> None:
 
 
 @pytest.fixture
-def refused(run, monkeypatch):
+def refused(run, monkeypatch, interpreted):
     """The whole reasons for which matches are refused."""
     from gehost import PassRecord
 

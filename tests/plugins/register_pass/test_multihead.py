@@ -206,6 +206,7 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
         (_split("qkv", 0, 0, -1, 4), "condition", "-1 == 3"),
     ],
 )
+@pytest.mark.usefixtures("interpreted")
 def test_near_misses_that_are_refused(changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from gehost import PassRecord
 

@@ -1,0 +1,20 @@
+"""Compiles what each rewrite runs through, beside its source, where Python prefers it: ``make compiled``.
+
+Same behaviour, half the time: see tests/benchmarks/README.md. Whoever edits one of these modules runs it again, or
+``make interpreted``; the test suite refuses to run with machine code that is older than its source.
+"""
+
+from mypyc.build import mypycify
+from setuptools import setup
+
+HOT = """
+ir/check ir/edits ir/ge ir/graph ir/journal ir/links ir/names ir/node ir/region
+es/functions es/graph
+pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
+rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
+passes/context passes/engine
+"""
+
+if __name__ == "__main__":
+    modules = mypycify(["--ignore-missing-imports", "--follow-imports=silent", *(f"gehost/{name}.py" for name in HOT.split())])
+    setup(name="gehost", packages=[], ext_modules=modules, script_args=["--quiet", "build_ext", "--inplace"])
