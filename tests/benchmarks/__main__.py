@@ -172,6 +172,7 @@ def _about(repeat: int, limit: float) -> dict[str, Any]:
         "commit": commit.stdout.strip() or "unknown",
         "python": platform.python_version(),
         "machine": platform.machine(),
+        "compiled": any((ROOT / "gehost").rglob("*.so")),
         "versions": versions,
         "repeat": repeat,
         "limit": limit,
