@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gehost.diagnose.findings import Finding, Outcome
 from gehost.diagnose.nodes import replacement
@@ -15,8 +15,7 @@ from gehost.pattern.rule import SourcePattern
 from gehost.pattern.wording import named
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     """What the traced matcher found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
 
     node: Node
@@ -188,7 +187,7 @@ class Account:
             return
         again = self._at.tracer.around(node)
         if isinstance(again, MatchFailure):
-            self._add_miss(node, replace(again, reason=f"{again.reason}, since a rewrite of this pass"))
+            self._add_miss(node, again._replace(reason=f"{again.reason}, since a rewrite of this pass"))
         else:
             self.add(node, Outcome.LEFT, "matches, but the pass ended before its turn")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
@@ -14,22 +12,22 @@ from gehost.pattern.compile import Link, plan_of
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.wording import (
     Unmet,
+    count_problem,
     cycle_problem,
     leak_problem,
     name_of,
-    named,
+    node_problem,
     operand_holds,
     operand_problem,
+    operator_problem,
     parameter_problem,
     producer_problem,
     reader_problem,
-    swapped_hint,
     together,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MatchFailure:
+class MatchFailure(NamedTuple):
     """The nearest miss of a pattern at one node.
 
     Attributes:
@@ -63,7 +61,7 @@ class Tracer:
 
     def __init__(self, source: SourcePattern) -> None:
         self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
-        self._from: dict[OpPattern, _Plan] = {plan.steps[0][0]: plan for plan in self._plans}
+        self._from: dict[OpPattern, _Plan] = {plan.steps[0].op: plan for plan in self._plans}
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
@@ -93,14 +91,31 @@ class Tracer:
 _Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 
 
+class _Step:
+    """An operator of a plan, and what is asked for each node again and again.
+
+    Attributes:
+        asks: whether its parameters have to be anything.
+        maker: the operator that comes next, where that makes an operand; which one is ``made``.
+    """
+
+    def __init__(self, op: OpPattern, link: Link, following: tuple[OpPattern, Link] | None) -> None:
+        self.op = op
+        self.link = link
+        self.asks = bool(op.constraints) or op.exact_attributes is not None
+        self.no_more = no_more_inputs(op, len(op.inputs))
+        self.made: Link = None
+        if following is not None and following[1] is not None and following[1].producer == following[0].index:
+            self.maker, self.made = following
+
+
 class _Plan:
-    """The order in which a variant's operators are placed, and what is asked for each node again and again."""
+    """The order in which a variant's operators are placed."""
 
     def __init__(self, source: SourcePattern, steps: _Steps) -> None:
         self.source = source
-        self.steps = steps
         self.needed = source.needed
-        self.ends = {op: no_more_inputs(op, len(op.inputs)) for op in source.ops}
+        self.steps = [_Step(op, link, following) for (op, link), following in zip(steps, [*steps[1:], None], strict=True)]
 
 
 def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
@@ -118,52 +133,40 @@ def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
     return plan
 
 
-class _Closeness(IntEnum):
-    """How near a try came to one more operator; of tries of one depth the closest is told."""
+_NOTHING: Final = 0
+"""How near a try came to one more operator; of tries of one depth the closest is told. Here: no node is there."""
+_OTHER: Final = 1
+"""A node of another operator."""
+_CONDITION: Final = 2
+"""A node of the operator, with other inputs, outputs or parameters."""
 
-    NOTHING = 0
-    """No node there."""
-    OTHER = 1
-    """A node of another operator."""
-    CONDITION = 2
-    """A node of the operator, with other inputs, outputs or parameters."""
-
-
-_Tell: TypeAlias = Callable[[], "str | Unmet"]
-_Place: TypeAlias = tuple[Node | Value | None, int]
-"""Whom a miss is about, and the input of it."""
-
-
-class _Miss(NamedTuple):
-    """What ``MatchFailure`` says of it; ``tell`` makes the reason, where it is asked for."""
-
-    tell: _Tell
-    op: OpPattern
-    node: Node | None
-    size: int
+_About: TypeAlias = Node | Value | None
+_Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
+"""What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
 
 
 class _Nearest:
     """The nearest misses so far: the first, and those that are as near with another wish or at another place."""
 
     def __init__(self) -> None:
-        self._score: tuple[int, int] = (-1, 0)
-        self._misses: dict[tuple[_Place, OpPattern], _Miss] = {}
+        self._score = (-1, 0)
+        self._misses: dict[tuple[_About, int, OpPattern], _Miss] = {}
+        """By whom the miss is about, at which input of it, and what was wanted."""
 
-    def note(self, score: tuple[int, int], place: _Place, miss: _Miss) -> None:
+    def note(self, score: tuple[int, int], about: _About, slot: int, miss: _Miss) -> None:
         """Remember a miss if none was nearer; it is asked for its reason when all is done."""
         if score < self._score:
             return
         if score > self._score:
             self._score, self._misses = score, {}
-        self._misses.setdefault((place, miss.op), miss)
+        self._misses.setdefault((about, slot, miss[2]), miss)
 
     def failure(self) -> MatchFailure:
-        ((about, _), _), (tell, op, node, size) = next(iter(self._misses.items()))
-        reason = tell()
+        ((about, *_), (word, of, op, node, size)), *others = self._misses.items()
+        reason = word(*of)
         if isinstance(reason, Unmet):
-            told = [miss.tell() for ((other, _), _), miss in self._misses.items() if other is about]
-            reason = together([each for each in told if isinstance(each, Unmet)])
+            told = [word(*of) for (other, *_), (word, of, *_) in others if other is about]
+            reason = together(about, [reason, *(each for each in told if isinstance(each, Unmet))])
         return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
 
@@ -178,9 +181,8 @@ class _Found(NamedTuple):
 class _Search:
     def __init__(self, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
         self._source = plan.source
-        self._plan = plan.steps
+        self._steps = plan.steps
         self._needed = plan.needed
-        self._ends = plan.ends
         self._graph = graph
         self._nearest = nearest
 
@@ -188,26 +190,36 @@ class _Search:
         return self._place(0, node, _Found({}, {}, {}))
 
     def _fail(
-        self, depth: int, closeness: _Closeness, node: Node | None, tell: _Tell, op: OpPattern, at: _Place | None = None
+        self,
+        depth: int,
+        closeness: int,
+        op: OpPattern,
+        node: Node | None,
+        at: tuple[_About, int],
+        word: Callable[..., str | Unmet],
+        *of: Any,
     ) -> None:
-        """Note a miss; ``at`` says whom it is about where that is not ``node``."""
-        self._nearest.note((depth, closeness), at or (node, 0), _Miss(tell, op, node, len(self._plan)))
+        """Note a miss of ``op``; ``at`` is whom it is about, and the input of it."""
+        self._nearest.note((depth, closeness), *at, (word, of, op, node, len(self._steps)))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
         """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
-        op, _ = self._plan[depth]
+        step = self._steps[depth]
+        op = step.op
         if node.op not in op.ops:
-            self._fail(depth, _Closeness.OTHER, node, lambda: Unmet(f'"{node.label}"', None, op.label, node.op), op)
+            self._fail(depth, _OTHER, op, node, (node, 0), operator_problem, op, node)
             return None
-        attributes = dict(found.attributes)
-        values = dict(found.values)
-        problem = self._standing_problem(node, found) or parameter_problem(op, node, attributes)
+        attributes, values = found.attributes, dict(found.values)
+        problem = self._standing_problem(node, found)
+        if step.asks and not problem:
+            attributes = dict(attributes)
+            problem = parameter_problem(op, node, attributes)
         problem = problem or self._output_problem(op, node, values)
         if problem:
-            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} {problem}", op)
+            self._fail(depth, _CONDITION, op, node, (node, 0), node_problem, node, problem)
             return None
         nodes = {**found.nodes, op.index: node}
-        for bound in self._operands(op, node, values, depth):
+        for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
             match = self._go_on(depth + 1, _Found(nodes, bound, attributes))
             if match is not None:
                 return match
@@ -231,79 +243,86 @@ class _Search:
             values[tensor.index] = value
         return ""
 
-    def _operands(
-        self, op: OpPattern, node: Node, values: dict[int, Value | None], depth: int
+    def _in_order(
+        self, step: _Step, node: Node, values: dict[int, Value | None], depth: int
     ) -> Iterator[dict[int, Value | None]]:
-        """What the inputs bind, in each order in which they fit."""
+        """What the inputs bind as they stand, if they fit."""
+        op, inputs = step.op, node.inputs
+        if not step.no_more(node):
+            self._fail(depth, _CONDITION, op, node, (node, 0), count_problem, op, node)
+            return
+        for slot, tensor in enumerate(op.inputs):
+            value = inputs[slot] if slot < len(inputs) else None
+            if not operand_holds(tensor, value, values):
+                self._fail(depth, _CONDITION, op, node, (node, slot), operand_problem, node, slot, tensor, value, values)
+                return
+            if tensor is not None and tensor is not ANY:
+                values[tensor.index] = value
+        yield values
+
+    def _in_any_order(
+        self, step: _Step, node: Node, values: dict[int, Value | None], depth: int
+    ) -> Iterator[dict[int, Value | None]]:
+        """What the inputs bind in each order in which they fit."""
+        op, inputs = step.op, node.inputs
         count = len(op.inputs)
-        if not self._ends[op](node) or (op.commutative and len(node.inputs) < count):
-            given = sum(value is not None for value in node.inputs)
-            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} inputs: wanted {count}, got {given}", op)
+        if len(inputs) < count or not step.no_more(node):
+            self._fail(depth, _CONDITION, op, node, (node, 0), count_problem, op, node)
             return
-        if not op.commutative:
-            for slot, tensor in enumerate(op.inputs):
-                value = node.inputs[slot] if slot < len(node.inputs) else None
-                if not operand_holds(tensor, value, values):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op, (node, slot))
-                    return
-                if tensor is not None and tensor is not ANY:
-                    values[tensor.index] = value
-            yield values
-            return
-        following, link = self._plan[depth + 1] if depth + 1 < len(self._plan) else (op, None)
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
             bound, taken = waiting.pop()
-            place = len(taken)
-            if place == count:
+            if len(taken) == count:
                 yield bound
                 continue
-            tensor = op.inputs[place]
-            for slot in (slot for slot in reversed(range(count)) if slot not in taken):
-                value = node.inputs[slot]
-                if not operand_holds(tensor, value, bound):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op, (node, slot))
+            tensor = op.inputs[len(taken)]
+            for slot in range(count - 1, -1, -1):
+                if slot in taken:
                     continue
-                if link is not None and link is tensor and value is not None and link.producer == following.index:
-                    closeness = _wrong_producer(following, link, value)
+                value = inputs[slot]
+                if not operand_holds(tensor, value, bound):
+                    self._fail(depth, _CONDITION, op, node, (node, slot), operand_problem, node, slot, tensor, value, bound)
+                    continue
+                if tensor is step.made and tensor is not None and value is not None:
+                    maker = step.maker
+                    closeness = _wrong_producer(maker, tensor, value)
                     if closeness is not None:  # the next step would find it out for each order of the other operands
-                        miss = _producer_miss(node, slot, following, link, value)
-                        self._fail(depth + 1, closeness, value.producer, miss, following, (node, slot))
+                        of = maker, tensor.slot, value, node, slot
+                        self._fail(depth + 1, closeness, maker, value.producer, (node, slot), producer_problem, *of)
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
     def _go_on(self, depth: int, found: _Found) -> list[Node] | None:
-        if depth == len(self._plan):
+        if depth == len(self._steps):
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
                 anchor = self._source.tensors[self._source.outputs[0]].producer
                 return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
-            self._fail(depth, _Closeness.CONDITION, node, lambda: told, op)
+            self._fail(depth, _CONDITION, op, node, (node, 0), str, told)
             return None
-        op, link = self._plan[depth]
-        for node in self._candidates(op, link, found, depth):
+        for node in self._candidates(self._steps[depth], found, depth):
             match = self._place(depth, node, found)
             if match is not None:
                 return match
         return None
 
-    def _candidates(self, op: OpPattern, link: Link, found: _Found, depth: int) -> Sequence[Node]:
+    def _candidates(self, step: _Step, found: _Found, depth: int) -> Sequence[Node]:
+        op, link = step.op, step.link
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, _Closeness.NOTHING, None, lambda: f"the graph has no {op.label}", op)
+                self._fail(depth, _NOTHING, op, None, (None, 0), str, f"the graph has no {op.label}")
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, _Closeness.NOTHING, None, lambda: f"the tensor that leads to {op.label} is absent", op)
+            self._fail(depth, _NOTHING, op, None, (None, 0), str, f"the tensor that leads to {op.label} is absent")
             return ()
         if link.producer != op.index:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                closeness = _Closeness.OTHER if value.consumers() else _Closeness.NOTHING
-                self._fail(depth, closeness, None, lambda: reader_problem(op, value), op, (value, 0))
+                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, (value, 0), reader_problem, op, value)
             return readers
         closeness = _wrong_producer(op, link, value)
         if closeness is None:
@@ -311,8 +330,8 @@ class _Search:
         reader = next(index for index in found.nodes if _reads(self._source.ops[index], link))
         node = found.nodes[reader]
         slot = node.inputs.index(value)
-        miss = _producer_miss(node, slot, op, link, value, self._source.ops[reader])
-        self._fail(depth, closeness, value.producer, miss, op, (node, slot))
+        of = op, link.slot, value, node, slot, self._source.ops[reader]
+        self._fail(depth, closeness, op, value.producer, (node, slot), producer_problem, *of)
         return ()
 
     def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
@@ -335,35 +354,19 @@ class _Search:
         nodes = sorted(found.nodes.values(), key=by_order)
         region = Region(self._graph, [found.values[index] for index in source.inputs], outputs, nodes)
         problem = cycle_problem(region)
-        op, _ = self._plan[0]
+        op = self._steps[0].op
         return (op, found.nodes[op.index], problem) if problem else None
 
 
-def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> _Closeness | None:
+def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
     """How near what makes ``value`` comes to ``op``, which is to make it; None where it may stand for it."""
     node = value.producer
-    if node is None or value.is_constant:
-        return None if node is not None and node.op in op.ops else _Closeness.NOTHING
-    if node.op not in op.ops:
-        return _Closeness.OTHER
-    return None if value.index == link.slot else _Closeness.CONDITION
+    if node is None:
+        return _NOTHING
+    if node.op in op.ops:
+        return None if value.index == link.slot else _CONDITION
+    return _NOTHING if node.op == "Constant" else _OTHER
 
 
 def _reads(op: OpPattern, tensor: TensorPattern) -> bool:
     return any(operand is not None and operand.index == tensor.index for operand in op.inputs)
-
-
-def _producer_miss(
-    node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value, reading: OpPattern | None = None
-) -> _Tell:
-    """What came at an input of a node that stands for ``reading`` already."""
-
-    def tell() -> Unmet:
-        return Unmet(named(node), slot, *producer_problem(op, value, link.slot), swapped_hint(reading, node, slot, op))
-
-    return tell
-
-
-def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> _Tell:
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return lambda: operand_problem(node, slot, op.inputs[place], value, bound)
