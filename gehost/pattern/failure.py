@@ -80,12 +80,12 @@ class Tracer:
 
     @staticmethod
     def _try(node: Node, plans: Sequence[_Plan]) -> list[Node] | MatchFailure:
-        nearest = _Nearest()
+        search = _Search(node.graph)
         for plan in plans:
-            found = _Search(plan, node.graph, nearest).at(node)
+            found = search.at(plan, node)
             if found is not None:
                 return found
-        return nearest.failure()
+        return search.failure()
 
 
 _Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
@@ -96,14 +96,18 @@ class _Step:
 
     Attributes:
         asks: whether its parameters have to be anything.
+        outputs: the slot of each output, its tensor, and whether it must be there.
+        count: how many inputs the operator has.
         maker: the operator that comes next, where that makes an operand; which one is ``made``.
     """
 
-    def __init__(self, op: OpPattern, link: Link, following: tuple[OpPattern, Link] | None) -> None:
+    def __init__(self, op: OpPattern, link: Link, following: tuple[OpPattern, Link] | None, needed: frozenset[int]) -> None:
         self.op = op
         self.link = link
         self.asks = bool(op.constraints) or op.exact_attributes is not None
-        self.no_more = no_more_inputs(op, len(op.inputs))
+        self.outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
+        self.count = len(op.inputs)
+        self.no_more = no_more_inputs(op, self.count)
         self.made: Link = None
         if following is not None and following[1] is not None and following[1].producer == following[0].index:
             self.maker, self.made = following
@@ -114,8 +118,8 @@ class _Plan:
 
     def __init__(self, source: SourcePattern, steps: _Steps) -> None:
         self.source = source
-        self.needed = source.needed
-        self.steps = [_Step(op, link, following) for (op, link), following in zip(steps, [*steps[1:], None], strict=True)]
+        after = [*steps[1:], None]
+        self.steps = [_Step(op, link, next_one, source.needed) for (op, link), next_one in zip(steps, after, strict=True)]
 
 
 def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
@@ -140,34 +144,8 @@ _OTHER: Final = 1
 _CONDITION: Final = 2
 """A node of the operator, with other inputs, outputs or parameters."""
 
-_About: TypeAlias = Node | Value | None
 _Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
 """What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
-
-
-class _Nearest:
-    """The nearest misses so far: the first, and those that are as near with another wish or at another place."""
-
-    def __init__(self) -> None:
-        self._score = (-1, 0)
-        self._misses: dict[tuple[_About, int, OpPattern], _Miss] = {}
-        """By whom the miss is about, at which input of it, and what was wanted."""
-
-    def note(self, score: tuple[int, int], about: _About, slot: int, miss: _Miss) -> None:
-        """Remember a miss if none was nearer; it is asked for its reason when all is done."""
-        if score < self._score:
-            return
-        if score > self._score:
-            self._score, self._misses = score, {}
-        self._misses.setdefault((about, slot, miss[2]), miss)
-
-    def failure(self) -> MatchFailure:
-        ((about, *_), (word, of, op, node, size)), *others = self._misses.items()
-        reason = word(*of)
-        if isinstance(reason, Unmet):
-            told = [word(*of) for (other, *_), (word, of, *_) in others if other is about]
-            reason = together(about, [reason, *(each for each in told if isinstance(each, Unmet))])
-        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
 
 class _Found(NamedTuple):
@@ -178,16 +156,39 @@ class _Found(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-class _Search:
-    def __init__(self, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
-        self._source = plan.source
-        self._steps = plan.steps
-        self._needed = plan.needed
-        self._graph = graph
-        self._nearest = nearest
+_START = _Found({}, {}, {})
 
-    def at(self, node: Node) -> list[Node] | None:
-        return self._place(0, node, _Found({}, {}, {}))
+
+class _Search:
+    """The tries at one node, and the nearest misses of them.
+
+    Those are the first one, and the ones that are as near with another wish or at another place.
+    """
+
+    _plan: _Plan
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._score = (-1, 0)
+        self._misses: dict[tuple[Node | Value | None, int, OpPattern], _Miss] = {}
+        """By whom the miss is about, at which input of it, and what was wanted."""
+
+    def at(self, plan: _Plan, node: Node) -> list[Node] | None:
+        self._plan = plan
+        return self._place(0, node, _START)
+
+    def failure(self) -> MatchFailure:
+        """The nearest miss, after all tries have failed."""
+        misses = iter(self._misses.items())
+        (about, _, _), (word, of, op, node, size) = next(misses)
+        reason = word(*of)
+        if isinstance(reason, Unmet):
+            tried = [reason]
+            for (other, _, _), (word, of, *_) in misses:
+                if other is about and isinstance(told := word(*of), Unmet):
+                    tried.append(told)
+            reason = together(about, tried)
+        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
     def _fail(
         self,
@@ -195,28 +196,40 @@ class _Search:
         closeness: int,
         op: OpPattern,
         node: Node | None,
-        at: tuple[_About, int],
+        about: Node | Value | None,
+        slot: int,
         word: Callable[..., str | Unmet],
         *of: Any,
     ) -> None:
-        """Note a miss of ``op``; ``at`` is whom it is about, and the input of it."""
-        self._nearest.note((depth, closeness), *at, (word, of, op, node, len(self._steps)))
+        """Note that no node was found for ``op``, if no miss was nearer.
+
+        Args:
+            node: what came.
+            about: whom that is told of, and the input of it is ``slot``.
+            word: makes the reason from ``of``, if it is asked for when all is done.
+        """
+        score = depth, closeness
+        if score < self._score:
+            return
+        if score > self._score:
+            self._score, self._misses = score, {}
+        self._misses.setdefault((about, slot, op), (word, of, op, node, len(self._plan.steps)))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
         """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
-        step = self._steps[depth]
+        step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
-            self._fail(depth, _OTHER, op, node, (node, 0), operator_problem, op, node)
+            self._fail(depth, _OTHER, op, node, node, 0, operator_problem, op, node)
             return None
         attributes, values = found.attributes, dict(found.values)
         problem = self._standing_problem(node, found)
         if step.asks and not problem:
             attributes = dict(attributes)
             problem = parameter_problem(op, node, attributes)
-        problem = problem or self._output_problem(op, node, values)
+        problem = problem or self._output_problem(step, node, values)
         if problem:
-            self._fail(depth, _CONDITION, op, node, (node, 0), node_problem, node, problem)
+            self._fail(depth, _CONDITION, op, node, node, 0, node_problem, node, problem)
             return None
         nodes = {**found.nodes, op.index: node}
         for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
@@ -230,17 +243,19 @@ class _Search:
             return "stands for another operator of the pattern already"
         return "" if node.graph is self._graph else f'is in another graph, "{node.graph.name}"'
 
-    def _output_problem(self, op: OpPattern, node: Node, values: dict[int, Value | None]) -> str:
-        signature = op.ops[node.op]
-        if signature is not None and signature.variadic_outputs and len(node.outputs) != len(op.outputs):
-            return f"outputs: wanted {len(op.outputs)}, got {len(node.outputs)}"
-        for tensor in op.outputs:
-            value = node.outputs[tensor.slot] if tensor.slot < len(node.outputs) else None
-            if tensor.index in values and values[tensor.index] is not value:
-                return f'output {tensor.slot}: wanted "{name_of(values[tensor.index])}", got "{name_of(value)}"'
-            if value is None and tensor.index in self._needed:
-                return f"output {tensor.slot}: it is absent"
-            values[tensor.index] = value
+    def _output_problem(self, step: _Step, node: Node, values: dict[int, Value | None]) -> str:
+        outputs = node.outputs
+        if len(outputs) != len(step.outputs):
+            signature = step.op.ops[node.op]
+            if signature is not None and signature.variadic_outputs:
+                return f"outputs: wanted {len(step.outputs)}, got {len(outputs)}"
+        for slot, tensor, is_needed in step.outputs:
+            value = outputs[slot] if slot < len(outputs) else None
+            if tensor in values and values[tensor] is not value:
+                return f'output {slot}: wanted "{name_of(values[tensor])}", got "{name_of(value)}"'
+            if value is None and is_needed:
+                return f"output {slot}: it is absent"
+            values[tensor] = value
         return ""
 
     def _in_order(
@@ -248,13 +263,13 @@ class _Search:
     ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind as they stand, if they fit."""
         op, inputs = step.op, node.inputs
-        if not step.no_more(node):
-            self._fail(depth, _CONDITION, op, node, (node, 0), count_problem, op, node)
+        if len(inputs) > step.count and not step.no_more(node):
+            self._fail(depth, _CONDITION, op, node, node, 0, count_problem, op, node)
             return
         for slot, tensor in enumerate(op.inputs):
             value = inputs[slot] if slot < len(inputs) else None
             if not operand_holds(tensor, value, values):
-                self._fail(depth, _CONDITION, op, node, (node, slot), operand_problem, node, slot, tensor, value, values)
+                self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, values)
                 return
             if tensor is not None and tensor is not ANY:
                 values[tensor.index] = value
@@ -265,9 +280,9 @@ class _Search:
     ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind in each order in which they fit."""
         op, inputs = step.op, node.inputs
-        count = len(op.inputs)
-        if len(inputs) < count or not step.no_more(node):
-            self._fail(depth, _CONDITION, op, node, (node, 0), count_problem, op, node)
+        count = step.count
+        if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
+            self._fail(depth, _CONDITION, op, node, node, 0, count_problem, op, node)
             return
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
@@ -281,28 +296,28 @@ class _Search:
                     continue
                 value = inputs[slot]
                 if not operand_holds(tensor, value, bound):
-                    self._fail(depth, _CONDITION, op, node, (node, slot), operand_problem, node, slot, tensor, value, bound)
+                    self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, bound)
                     continue
                 if tensor is step.made and tensor is not None and value is not None:
                     maker = step.maker
                     closeness = _wrong_producer(maker, tensor, value)
                     if closeness is not None:  # the next step would find it out for each order of the other operands
                         of = maker, tensor.slot, value, node, slot
-                        self._fail(depth + 1, closeness, maker, value.producer, (node, slot), producer_problem, *of)
+                        self._fail(depth + 1, closeness, maker, value.producer, node, slot, producer_problem, *of)
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
     def _go_on(self, depth: int, found: _Found) -> list[Node] | None:
-        if depth == len(self._steps):
+        if depth == len(self._plan.steps):
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
-                anchor = self._source.tensors[self._source.outputs[0]].producer
+                anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
                 return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
-            self._fail(depth, _CONDITION, op, node, (node, 0), str, told)
+            self._fail(depth, _CONDITION, op, node, node, 0, str, told)
             return None
-        for node in self._candidates(self._steps[depth], found, depth):
+        for node in self._candidates(self._plan.steps[depth], found, depth):
             match = self._place(depth, node, found)
             if match is not None:
                 return match
@@ -313,48 +328,48 @@ class _Search:
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, _NOTHING, op, None, (None, 0), str, f"the graph has no {op.label}")
+                self._fail(depth, _NOTHING, op, None, None, 0, str, f"the graph has no {op.label}")
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, _NOTHING, op, None, (None, 0), str, f"the tensor that leads to {op.label} is absent")
+            self._fail(depth, _NOTHING, op, None, None, 0, str, f"the tensor that leads to {op.label} is absent")
             return ()
         if link.producer != op.index:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, (value, 0), reader_problem, op, value)
+                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, value, 0, reader_problem, op, value)
             return readers
         closeness = _wrong_producer(op, link, value)
         if closeness is None:
             return [value.producer] if value.producer is not None else ()
-        reader = next(index for index in found.nodes if _reads(self._source.ops[index], link))
+        reader = next(index for index in found.nodes if _reads(self._plan.source.ops[index], link))
         node = found.nodes[reader]
         slot = node.inputs.index(value)
-        of = op, link.slot, value, node, slot, self._source.ops[reader]
-        self._fail(depth, closeness, op, value.producer, (node, slot), producer_problem, *of)
+        of = op, link.slot, value, node, slot, self._plan.source.ops[reader]
+        self._fail(depth, closeness, op, value.producer, node, slot, producer_problem, *of)
         return ()
 
     def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
         """A tensor inside that is read outside."""
         inside = set(found.nodes.values())
-        for index in self._source.inner:
+        for index in self._plan.source.inner:
             value = found.values[index]
             outside = [reader for reader in value.readers if reader not in inside] if value is not None else []
             if value is not None and outside:
-                producer = self._source.tensors[index].producer
+                producer = self._plan.source.tensors[index].producer
                 assert producer is not None
-                return self._source.ops[producer], found.nodes[producer], leak_problem(value, outside)
+                return self._plan.source.ops[producer], found.nodes[producer], leak_problem(value, outside)
         return None
 
     def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        source = self._source
+        source = self._plan.source
         outputs = [value for index in source.outputs if (value := found.values[index]) is not None]
         if len(outputs) < 2:
             return None
         nodes = sorted(found.nodes.values(), key=by_order)
         region = Region(self._graph, [found.values[index] for index in source.inputs], outputs, nodes)
         problem = cycle_problem(region)
-        op = self._steps[0].op
+        op = self._plan.steps[0].op
         return (op, found.nodes[op.index], problem) if problem else None
 
 
