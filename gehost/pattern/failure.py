@@ -170,7 +170,7 @@ class _Search:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._score = (-1, 0)
-        self._misses: dict[tuple[Node | Value | None, int, OpPattern], _Miss] = {}
+        self._misses: dict[tuple[Node | Value | None, int | None, OpPattern], _Miss] = {}
         """By whom the miss is about, at which input of it, and what was wanted."""
 
     def at(self, plan: _Plan, node: Node) -> list[Node] | None:
@@ -180,13 +180,13 @@ class _Search:
     def failure(self) -> MatchFailure:
         """The nearest miss, after all tries have failed."""
         misses = iter(self._misses.items())
-        (about, _, _), (word, of, op, node, size) = next(misses)
+        (about, slot, _), (word, of, op, node, size) = next(misses)
         reason = word(*of)
-        if isinstance(reason, Unmet):
-            tried = [reason]
-            for (other, _, _), (word, of, *_) in misses:
-                if other is about and isinstance(told := word(*of), Unmet):
-                    tried.append(told)
+        if not isinstance(reason, str):
+            tried = [(slot, reason)]
+            for (other, slot, _), (word, of, *_) in misses:
+                if other is about and not isinstance(told := word(*of), str):
+                    tried.append((slot, told))
             reason = together(about, tried)
         return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
@@ -197,7 +197,7 @@ class _Search:
         op: OpPattern,
         node: Node | None,
         about: Node | Value | None,
-        slot: int,
+        slot: int | None,
         word: Callable[..., str | Unmet],
         *of: Any,
     ) -> None:
@@ -220,7 +220,7 @@ class _Search:
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
-            self._fail(depth, _OTHER, op, node, node, 0, operator_problem, op, node)
+            self._fail(depth, _OTHER, op, node, node, None, operator_problem, op, node)
             return None
         attributes, values = found.attributes, dict(found.values)
         problem = self._standing_problem(node, found)
@@ -229,7 +229,7 @@ class _Search:
             problem = parameter_problem(op, node, attributes)
         problem = problem or self._output_problem(step, node, values)
         if problem:
-            self._fail(depth, _CONDITION, op, node, node, 0, node_problem, node, problem)
+            self._fail(depth, _CONDITION, op, node, node, None, node_problem, node, problem)
             return None
         nodes = {**found.nodes, op.index: node}
         for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
@@ -264,7 +264,7 @@ class _Search:
         """What the inputs bind as they stand, if they fit."""
         op, inputs = step.op, node.inputs
         if len(inputs) > step.count and not step.no_more(node):
-            self._fail(depth, _CONDITION, op, node, node, 0, count_problem, op, node)
+            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
             return
         for slot, tensor in enumerate(op.inputs):
             value = inputs[slot] if slot < len(inputs) else None
@@ -282,7 +282,7 @@ class _Search:
         op, inputs = step.op, node.inputs
         count = step.count
         if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
-            self._fail(depth, _CONDITION, op, node, node, 0, count_problem, op, node)
+            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
             return
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
@@ -315,7 +315,7 @@ class _Search:
                 anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
                 return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
-            self._fail(depth, _CONDITION, op, node, node, 0, str, told)
+            self._fail(depth, _CONDITION, op, node, node, None, str, told)
             return None
         for node in self._candidates(self._plan.steps[depth], found, depth):
             match = self._place(depth, node, found)
@@ -328,16 +328,16 @@ class _Search:
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, _NOTHING, op, None, None, 0, str, f"the graph has no {op.label}")
+                self._fail(depth, _NOTHING, op, None, None, None, str, f"the graph has no {op.label}")
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, _NOTHING, op, None, None, 0, str, f"the tensor that leads to {op.label} is absent")
+            self._fail(depth, _NOTHING, op, None, None, None, str, f"the tensor that leads to {op.label} is absent")
             return ()
         if link.producer != op.index:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, value, 0, reader_problem, op, value)
+                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, value, None, reader_problem, op, value)
             return readers
         closeness = _wrong_producer(op, link, value)
         if closeness is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -18,41 +18,36 @@ _SHOWN = 16
 """Elements of a constant that are written out."""
 
 
-class Unmet(NamedTuple):
-    """What a try wanted of a node or tensor, and what was there.
+Unmet: TypeAlias = tuple[str, str, str]
+"""What a try wanted of a node or tensor, what was there, and what is said after that; the latter two may be ""."""
 
-    Attributes:
-        slot: the input of the node that it is about; None where it is about the node or tensor itself.
-        rest: what is said after that.
+
+def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet]]) -> str:
+    """What tries that are equally near wanted of one node or tensor, in one sentence.
+
+    Args:
+        about: the node or tensor.
+        tried: for each try the input of the node that it is about, or None, and what is to be said of it.
     """
-
-    slot: int | None
-    wanted: str
-    got: str = ""
-    rest: str = ""
-
-
-def together(about: Node | Value | None, tried: Sequence[Unmet]) -> str:
-    """What several tries that are equally near wanted of one node or tensor, in one sentence."""
     if isinstance(about, Node):
-        subject = f'"{about.label}":' if tried[0].slot is None else named(about)
+        subject = f'"{about.label}":' if tried[0][0] is None else named(about)
     else:
         subject = f'tensor "{name_of(about)}":'
     return f"{subject} {_wishes(tuple(tried))}"
 
 
 @lru_cache(maxsize=1024)  # most misses of a pattern differ in nothing but whom they are about
-def _wishes(tried: tuple[Unmet, ...]) -> str:
+def _wishes(tried: tuple[tuple[int | None, Unmet], ...]) -> str:
     by_wanted: dict[str, dict[int | None, str]] = {}
-    for unmet in sorted(tried, key=lambda unmet: unmet.slot or 0):
-        by_wanted.setdefault(unmet.wanted, {})[unmet.slot] = unmet.got
+    for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
+        by_wanted.setdefault(wanted, {})[slot] = got
     parts: list[str] = []
     while by_wanted:
         there = next(iter(by_wanted.values()))
-        wanted = [each for each, at in by_wanted.items() if at == there]
+        wishes = [each for each, at in by_wanted.items() if at == there]
         by_wanted = {each: at for each, at in by_wanted.items() if at != there}
-        parts.append(f"{_inputs(there)}wanted {' or '.join(wanted)}{_got(list(there.values()))}")
-    rest = next((unmet.rest for unmet in tried if unmet.rest), "")
+        parts.append(f"{_inputs(there)}wanted {' or '.join(wishes)}{_got(list(there.values()))}")
+    rest = next((rest for _, (_, _, rest) in tried if rest), "")
     return f"{'; '.join(parts)}{rest}"
 
 
@@ -83,7 +78,7 @@ def node_problem(node: Node, problem: str) -> str:
 
 def operator_problem(op: OpPattern, node: Node) -> Unmet:
     """That a node is of none of the operators that are wanted."""
-    return Unmet(None, op.label, node.op)
+    return op.label, node.op, ""
 
 
 def count_problem(op: OpPattern, node: Node) -> str:
@@ -125,17 +120,17 @@ def operand_problem(
         return f"{named(node)} input {slot}: it is absent"
     if tensor.index in bound and bound[tensor.index] is not value:
         return f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
-    return Unmet(slot, *_tensor_problem(tensor, value))
+    return _tensor_problem(tensor, value)
 
 
-def _tensor_problem(tensor: TensorPattern, value: Value) -> tuple[str, str]:
+def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
     """What is asked of a tensor, and what was there."""
     if tensor.constant is None:
         asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
         told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
-        return told, f'"{value.name}", {value.type or "of which nothing is known"}'
+        return told, f'"{value.name}", {value.type or "of which nothing is known"}', ""
     if not value.is_constant:
-        return "a constant", f'"{value.name}", {maker(value)}'
+        return "a constant", f'"{value.name}", {maker(value)}', ""
     array = tensor.constant.array
     wanted = (
         "a constant"
@@ -146,7 +141,7 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> tuple[str, str]:
     )
     got = value.array
     told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
-    return wanted, f'"{value.name}", {told}'
+    return wanted, f'"{value.name}", {told}', ""
 
 
 def producer_problem(op: OpPattern, output: int, value: Value, node: Node, slot: int, reading: OpPattern | None = None) -> Unmet:
@@ -161,12 +156,12 @@ def producer_problem(op: OpPattern, output: int, value: Value, node: Node, slot:
         wanted, got = f"output {output} of {op.label}", f'"{value.name}", output {value.index}'
     else:
         wanted, got = op.label, maker(value) if producer is not None else f'"{value.name}", {maker(value)}'
-    return Unmet(slot, wanted, got, _swapped_hint(reading, node, slot, op))
+    return wanted, got, "" if reading is None else _swapped_hint(reading, node, slot, op)
 
 
-def _swapped_hint(reading: OpPattern | None, reader: Node, slot: int, op: OpPattern) -> str:
+def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
     """What to do where the operand that was wanted at ``slot`` is the other one of an operator whose operands may swap."""
-    if reading is None or reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
+    if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]
     if other is None or other.producer is None or other.producer.op not in op.ops:
@@ -178,7 +173,7 @@ def reader_problem(op: OpPattern, value: Value) -> Unmet:
     """Why none of the readers of ``value`` can stand for ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
     read = f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}" if readers else "no node reads it"
-    return Unmet(None, op.label, rest=f" to read it; {read}")
+    return op.label, "", f" to read it; {read}"
 
 
 def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
