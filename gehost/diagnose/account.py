@@ -75,7 +75,8 @@ class Account:
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        self._looks = [(node, at.tracer.at(node)) for node in anchors] or self._look_inside(graph, at)
+        matches = at.tracer.matches(graph)
+        self._looks = [(node, matches.get(node) or at.tracer.at(node)) for node in anchors] or self._look_inside(graph, at)
 
     @staticmethod
     def _look_inside(graph: Graph, at: _Pattern) -> list[_Look]:

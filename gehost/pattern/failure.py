@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.bind import no_more_inputs
-from gehost.pattern.compile import Link, plan_of
+from gehost.pattern.compile import CompiledPattern, Link, plan_of
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.wording import (
     Unmet,
@@ -62,6 +62,20 @@ class Tracer:
     def __init__(self, source: SourcePattern) -> None:
         self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
         self._from: dict[OpPattern, _Plan] = {plan.steps[0].op: plan for plan in self._plans}
+        self._compiled = CompiledPattern(source)
+
+    def matches(self, graph: Graph) -> dict[Node, list[Node]]:
+        """The nodes of each match in a graph as it is, first and as the key the one that makes output 0.
+
+        A match has nothing to be told of, so that it is left to the plain matcher, which is faster.
+        """
+        found: dict[Node, list[Node]] = {}
+        for node in self._compiled.candidates(graph)[0]:
+            binding, _ = self._compiled.match_at(node)
+            if binding is not None:
+                bound = [binding.nodes[op.index] for op, _ in plan_of(binding.source)]
+                found[node] = [each for each in bound if each is not None]
+        return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
@@ -231,9 +245,8 @@ class _Search:
         if problem:
             self._fail(depth, _CONDITION, op, node, node, None, node_problem, node, problem)
             return None
-        nodes = {**found.nodes, op.index: node}
         for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
-            match = self._go_on(depth + 1, _Found(nodes, bound, attributes))
+            match = self._go_on(depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes))
             if match is not None:
                 return match
         return None
