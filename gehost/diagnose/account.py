@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from gehost.diagnose.findings import Finding, Outcome
@@ -141,11 +142,10 @@ class Account:
         self._findings.append((node, found))
 
     def _tell(self, node: Node, found: list[Node] | MatchFailure) -> None:
-        if self._tell_done(node, node if isinstance(found, MatchFailure) else found[0]):
-            return
         if isinstance(found, MatchFailure):
-            self._add_miss(node, found)
-        else:
+            if not self._tell_done(node, node):
+                self._add_miss(node, found)
+        elif not self._tell_done(node, found[0]):
             self._tell_left(node, found)
 
     def _tell_done(self, node: Node, anchor: Node) -> bool:
@@ -184,7 +184,7 @@ class Account:
             return
         again = self._at.tracer.around(node)
         if isinstance(again, MatchFailure):
-            self._add_miss(node, again._replace(reason=f"{again.reason}, since a rewrite of this pass"))
+            self._add_miss(node, replace(again, reason=f"{again.reason}, since a rewrite of this pass"))
         else:
             self.add(node, Outcome.LEFT, "matches, but the pass ended before its turn")
 
