@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind import no_more_inputs
-from gehost.pattern.compile import CompiledPattern, Link, plan_of
+from gehost.pattern.compile import CompiledPattern, plan_of
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.steps import Plan, Step, steps_from
 from gehost.pattern.wording import (
     Unmet,
     count_problem,
@@ -62,8 +62,8 @@ class Tracer:
     """The traced matcher of a pattern and its variants, made once for many nodes."""
 
     def __init__(self, source: SourcePattern) -> None:
-        self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
-        self._around: dict[str, list[_Plan]] = {}
+        self._plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._around: dict[str, list[Plan]] = {}
         """For a node's operator, the plans that begin with each operator of the pattern that the node may stand for."""
         self._compiled = CompiledPattern(source)
 
@@ -92,7 +92,7 @@ class Tracer:
         plans = self._around.get(node.op)
         if plans is None:
             plans = self._around[node.op] = [
-                plan if op is plan.steps[0].op else _Plan(plan.source, _steps_from(plan.source, op))
+                plan if op is plan.steps[0].op else Plan(plan.source, steps_from(plan.source, op))
                 for plan in self._plans
                 for op in plan.source.ops
                 if node.op in op.ops
@@ -100,8 +100,8 @@ class Tracer:
         return self._try(node, plans) if plans else None
 
     @staticmethod
-    def _try(node: Node, plans: Sequence[_Plan]) -> list[Node] | MatchFailure:
-        if len(plans) == 1 and (miss := plans[0].first_miss(node)) is not None:
+    def _try(node: Node, plans: Sequence[Plan]) -> list[Node] | MatchFailure:
+        if len(plans) == 1 and (miss := _first_miss(plans[0], node)) is not None:
             return miss
         search = _Search(node.graph)
         for plan in plans:
@@ -109,93 +109,6 @@ class Tracer:
             if found is not None:
                 return found
         return search.failure()
-
-
-_Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
-
-
-class _Step:
-    """An operator of a plan, and what is asked for each node again and again.
-
-    Attributes:
-        asks: whether its parameters have to be anything.
-        outputs: the slot of each output, its tensor, and whether it must be there.
-        count: how many inputs the operator has.
-        maker: the operator that comes next, where that makes an operand; which one is ``made``.
-    """
-
-    def __init__(self, op: OpPattern, link: Link, following: tuple[OpPattern, Link] | None, needed: frozenset[int]) -> None:
-        self.op = op
-        self.link = link
-        self.asks = bool(op.constraints) or op.exact_attributes is not None
-        self.outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
-        self.count = len(op.inputs)
-        self.no_more = no_more_inputs(op, self.count)
-        self.made: Link = None
-        if following is not None and following[1] is not None and following[1].producer == following[0].index:
-            self.maker, self.made = following
-
-    def slots_of_made(self) -> Sequence[int]:
-        """The inputs that are tried for ``made`` before anything else that is asked of a node can go wrong; else none."""
-        op, made = self.op, self.made
-        if made is None or op.inputs[0] is not made or self.asks or len(op.outputs) != 1:
-            return ()
-        if op.commutative:
-            return range(self.count - 1, -1, -1)
-        asks_more = any(t is None or (t.constant, t.dtype, t.rank, t.shape) != (None,) * 4 for t in op.inputs)
-        return () if asks_more or len(set(op.inputs)) < self.count else (0,)
-
-
-class _Plan:
-    """The order in which a variant's operators are placed."""
-
-    def __init__(self, source: SourcePattern, steps: _Steps) -> None:
-        self.source = source
-        after = [*steps[1:], None]
-        self.steps = [_Step(op, link, next_one, source.needed) for (op, link), next_one in zip(steps, after, strict=True)]
-        self._first_slots = self.steps[0].slots_of_made()
-
-    def first_miss(self, node: Node) -> MatchFailure | None:
-        """The nearest miss where no input comes from the operator that is placed second; None where it takes a search.
-
-        Most candidates fall there. A search would find the same, and take several times as long.
-        """
-        step, made, inputs = self.steps[0], self.steps[0].made, node.inputs
-        if not self._first_slots or made is None or node.op not in step.op.ops or len(node.outputs) != 1:
-            return None
-        if len(inputs) != step.count or None in inputs or None in node.outputs:
-            return None
-        slots: dict[int, Value] = {}
-        nearest = -1
-        for slot in self._first_slots:
-            value = inputs[slot]
-            assert value is not None
-            closeness = _wrong_producer(step.maker, made, value)
-            if closeness is None:
-                return None
-            if closeness > nearest:
-                slots, nearest = {}, closeness
-            if closeness == nearest:
-                slots[slot] = value
-        reading = None if step.op.commutative else step.op
-        tried = [(slot, producer_problem(step.maker, made.slot, value, node, slot, reading)) for slot, value in slots.items()]
-        first = next(iter(slots.values()))
-        return MatchFailure(together(node, tried), step.maker, first.producer, 1, len(self.steps), nearest)
-
-
-def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
-    """All operators, ``root`` first, each after a tensor that leads to it: to who makes it, rather than to who reads it."""
-    plan: list[tuple[OpPattern, Link]] = [(root, None)]
-    while len(plan) < len(source.ops):
-        placed = {op.index for op, _ in plan}
-        touched = [t for op, _ in plan for t in (*op.inputs, *op.outputs) if t is not None and t is not ANY]
-        known = {tensor.index for tensor in touched if tensor.constant is None}
-        makers = [(source.ops[t.producer], t) for t in touched if t.producer is not None and t.producer not in placed]
-        waiting = [op for op in source.ops if op.index not in placed]
-        readers = [(op, t) for op in waiting for t in op.inputs if t is not None and t.index in known]
-        readers.sort(key=lambda reading: reading[1].is_input)  # a placeholder may have any number of readers
-        plan.append(next(iter([*makers, *readers]), (waiting[0], None)))
-    return plan
 
 
 _NOTHING: Final = 0
@@ -207,6 +120,34 @@ _CONDITION: Final = 2
 
 _Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
 """What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
+
+
+def _first_miss(plan: Plan, node: Node) -> MatchFailure | None:
+    """The nearest miss where no input comes from the operator that is placed second; None where it takes a search.
+
+    Most candidates fall there. A search would find the same, and take several times as long.
+    """
+    step, inputs = plan.steps[0], node.inputs
+    made = step.made
+    if not plan.first_slots or made is None or node.op not in step.op.ops or len(node.outputs) != 1:
+        return None
+    if len(inputs) != step.count or None in inputs or None in node.outputs:
+        return None
+    slots: list[tuple[int, Value]] = []
+    nearest = -1
+    for slot in plan.first_slots:
+        value = inputs[slot]
+        assert value is not None
+        closeness = _wrong_producer(step.maker, made, value)
+        if closeness is None:
+            return None
+        if closeness > nearest:
+            slots, nearest = [], closeness
+        if closeness == nearest:
+            slots.append((slot, value))
+    reading = None if step.op.commutative else step.op
+    tried = [(slot, producer_problem(step.maker, made.slot, value, node, slot, reading)) for slot, value in slots]
+    return MatchFailure(together(node, tried), step.maker, slots[0][1].producer, 1, len(plan.steps), nearest)
 
 
 class _Found(NamedTuple):
@@ -226,7 +167,7 @@ class _Search:
     Those are the first one, and the ones that are as near with another wish or at another place.
     """
 
-    _plan: _Plan
+    _plan: Plan
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -234,7 +175,7 @@ class _Search:
         self._misses: dict[tuple[Node | Value | None, int | None, OpPattern], _Miss] = {}
         """By whom the miss is about, at which input of it, and what was wanted."""
 
-    def at(self, plan: _Plan, node: Node) -> list[Node] | None:
+    def at(self, plan: Plan, node: Node) -> list[Node] | None:
         self._plan = plan
         return self._place(0, node, _START)
 
@@ -303,7 +244,7 @@ class _Search:
             return "stands for another operator of the pattern already"
         return "" if node.graph is self._graph else f'is in another graph, "{node.graph.name}"'
 
-    def _output_problem(self, step: _Step, node: Node, values: dict[int, Value | None]) -> str:
+    def _output_problem(self, step: Step, node: Node, values: dict[int, Value | None]) -> str:
         outputs = node.outputs
         if len(outputs) != len(step.outputs):
             signature = step.op.ops[node.op]
@@ -318,9 +259,7 @@ class _Search:
             values[tensor] = value
         return ""
 
-    def _in_order(
-        self, step: _Step, node: Node, values: dict[int, Value | None], depth: int
-    ) -> Iterator[dict[int, Value | None]]:
+    def _in_order(self, step: Step, node: Node, values: dict[int, Value | None], depth: int) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind as they stand, if they fit."""
         op, inputs = step.op, node.inputs
         if len(inputs) > step.count and not step.no_more(node):
@@ -336,7 +275,7 @@ class _Search:
         yield values
 
     def _in_any_order(
-        self, step: _Step, node: Node, values: dict[int, Value | None], depth: int
+        self, step: Step, node: Node, values: dict[int, Value | None], depth: int
     ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind in each order in which they fit."""
         op, inputs = step.op, node.inputs
@@ -383,7 +322,7 @@ class _Search:
                 return match
         return None
 
-    def _candidates(self, step: _Step, found: _Found, depth: int) -> Sequence[Node]:
+    def _candidates(self, step: Step, found: _Found, depth: int) -> Sequence[Node]:
         op, link = step.op, step.link
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
