@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
@@ -65,7 +66,11 @@ class Tracer:
         self._plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
         self._around: dict[str, list[Plan]] = {}
         """For a node's operator, the plans that begin with each operator of the pattern that the node may stand for."""
-        self._compiled = CompiledPattern(source)
+        self._source = source
+
+    @cached_property
+    def _compiled(self) -> CompiledPattern:
+        return CompiledPattern(self._source)
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
         """The nodes of each match in a graph as it is, first and as the key the one that makes output 0.

@@ -36,8 +36,9 @@ def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet
     return f"{subject} {_wishes(tuple(tried))}"
 
 
-@lru_cache(maxsize=1024)  # most misses of a pattern differ in nothing but whom they are about
+@lru_cache(maxsize=1024)
 def _wishes(tried: tuple[tuple[int | None, Unmet], ...]) -> str:
+    """The sentence without whom it is about, by which alone most misses of a pattern differ."""
     by_wanted: dict[str, dict[int | None, str]] = {}
     for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
         by_wanted.setdefault(wanted, {})[slot] = got
