@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeAlias
 
 from gehost.diagnose.findings import Finding, Outcome
 from gehost.diagnose.nodes import replacement
@@ -14,13 +15,8 @@ from gehost.pattern.failure import MatchFailure, Tracer
 from gehost.pattern.rule import SourcePattern
 from gehost.pattern.wording import named
 
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What the traced matcher found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
-
-    node: Node
-    found: list[Node] | MatchFailure
+_Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
+"""What the traced matcher found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
 
 
 class _Pattern:
@@ -33,6 +29,7 @@ class _Pattern:
         self.size = len(source.ops)
         self.anchor, _ = plan_of(source)[0]
         self.anchor_ops = tuple(dict.fromkeys(op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops))
+        self.origins = {op: str(op.origin) for each in (source, *source.variants) for op in each.ops}
         self.seen = False
 
 
@@ -75,11 +72,12 @@ class Account:
         if targets is not None:
             at.seen = True
             here = [node for node in targets if node.graph is graph and node.in_graph]
-            self._looks = [_Look(node, at.tracer.around(node) or at.tracer.at(node)) for node in here]
+            self._looks = [(node, at.tracer.around(node) or at.tracer.at(node)) for node in here]
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        self._looks = [_Look(node, at.tracer.at(node)) for node in anchors] or self._look_inside(graph, at)
+        matches = at.tracer.matches(graph)
+        self._looks = [(node, matches.get(node) or at.tracer.at(node)) for node in anchors] or self._look_inside(graph, at)
 
     @staticmethod
     def _look_inside(graph: Graph, at: _Pattern) -> list[_Look]:
@@ -87,7 +85,7 @@ class Account:
         for op, _ in plan_of(at.source):
             nodes = graph.nodes_of(*op.ops)
             if nodes:
-                return [_Look(node, found) for node in nodes if (found := at.tracer.around(node)) is not None]
+                return [(node, found) for node in nodes if (found := at.tracer.around(node)) is not None]
         return []
 
     def rewritten(self, anchor: Node, rewrite: Rewrite) -> None:
@@ -101,11 +99,11 @@ class Account:
 
     def settle(self, targets: Sequence[Node] | None) -> None:
         """Say what became of what was found, now that the rule has run."""
-        told = {look.node for look in self._looks}
-        for look in self._looks:
-            inside = self._taken.get(look.node, look.node) is not look.node and isinstance(look.found, MatchFailure)
+        told = {node for node, _ in self._looks}
+        for node, found in self._looks:
+            inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
             if targets is not None or not inside:  # the inside of a match is told of where somebody asks for it
-                self._tell(look)
+                self._tell(node, found)
         for node in [*self._rewritten, *self._refused, *(made for made in self._made if made.in_graph)]:
             if node not in told and (targets is None or node in targets):
                 told.add(node)
@@ -136,20 +134,18 @@ class Account:
             _body(node),
             self._at.place,
             wanted.label,
-            str(wanted.origin),
+            self._at.origins[wanted],
             miss.depth,
             miss.size,
             miss.closeness,
         )
         self._findings.append((node, found))
 
-    def _tell(self, look: _Look) -> None:
-        node, found = look.node, look.found
-        if self._tell_done(node, node if isinstance(found, MatchFailure) else found[0]):
-            return
+    def _tell(self, node: Node, found: list[Node] | MatchFailure) -> None:
         if isinstance(found, MatchFailure):
-            self._add_miss(node, found)
-        else:
+            if not self._tell_done(node, node):
+                self._add_miss(node, found)
+        elif not self._tell_done(node, found[0]):
             self._tell_left(node, found)
 
     def _tell_done(self, node: Node, anchor: Node) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Outcome(StrEnum):
@@ -25,8 +25,7 @@ class Outcome(StrEnum):
     """It is not in the graph when the pass runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What became of one node at one pattern of the pass.
 
     Attributes:
@@ -74,7 +73,7 @@ class Group:
         return self.findings[0]
 
     def as_dict(self) -> dict[str, Any]:
-        first = asdict(self.first)
+        first = self.first._asdict()
         del first["node"], first["op"], first["graph"]
         return {"cause": self.cause, "count": len(self.findings), **first, "nodes": [found.node for found in self.findings]}
 
@@ -131,5 +130,11 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON can carry it."""
-        plain = asdict(self)
-        return {**plain, "counts": self.counts(), "groups": [group.as_dict() for group in self.groups()]}
+        findings = [found._asdict() for found in self.findings]
+        return {
+            **vars(self),
+            "notes": list(self.notes),
+            "findings": findings,
+            "counts": self.counts(),
+            "groups": [group.as_dict() for group in self.groups()],
+        }

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind import no_more_inputs
-from gehost.pattern.compile import Link, plan_of
+from gehost.pattern.compile import CompiledPattern, plan_of
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.steps import Plan, Step, steps_from
 from gehost.pattern.wording import (
     Unmet,
+    count_problem,
     cycle_problem,
     leak_problem,
     name_of,
-    named,
+    node_problem,
     operand_holds,
     operand_problem,
+    operator_problem,
     parameter_problem,
     producer_problem,
     reader_problem,
-    swapped_hint,
     together,
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MatchFailure:
     """The nearest miss of a pattern at one node.
 
@@ -62,8 +63,27 @@ class Tracer:
     """The traced matcher of a pattern and its variants, made once for many nodes."""
 
     def __init__(self, source: SourcePattern) -> None:
-        self._plans = [_Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
-        self._from: dict[OpPattern, _Plan] = {plan.steps[0][0]: plan for plan in self._plans}
+        self._plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._around: dict[str, list[Plan]] = {}
+        """For a node's operator, the plans that begin with each operator of the pattern that the node may stand for."""
+        self._source = source
+
+    @cached_property
+    def _compiled(self) -> CompiledPattern:
+        return CompiledPattern(self._source)
+
+    def matches(self, graph: Graph) -> dict[Node, list[Node]]:
+        """The nodes of each match in a graph as it is, first and as the key the one that makes output 0.
+
+        A match has nothing to be told of, so that it is left to the plain matcher, which is faster.
+        """
+        found: dict[Node, list[Node]] = {}
+        for node in self._compiled.candidates(graph)[0]:
+            binding, _ = self._compiled.match_at(node)
+            if binding is not None:
+                bound = [binding.nodes[op.index] for op, _ in plan_of(binding.source)]
+                found[node] = [each for each in bound if each is not None]
+        return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
@@ -74,97 +94,65 @@ class Tracer:
 
         Of a match the node that makes output 0 comes first.
         """
-        places = [(plan.source, op) for plan in self._plans for op in plan.source.ops if node.op in op.ops]
-        for source, op in places:
-            if op not in self._from:
-                self._from[op] = _Plan(source, _steps_from(source, op))
-        return self._try(node, [self._from[op] for _, op in places]) if places else None
+        plans = self._around.get(node.op)
+        if plans is None:
+            plans = self._around[node.op] = [
+                plan if op is plan.steps[0].op else Plan(plan.source, steps_from(plan.source, op))
+                for plan in self._plans
+                for op in plan.source.ops
+                if node.op in op.ops
+            ]
+        return self._try(node, plans) if plans else None
 
     @staticmethod
-    def _try(node: Node, plans: Sequence[_Plan]) -> list[Node] | MatchFailure:
-        nearest = _Nearest()
+    def _try(node: Node, plans: Sequence[Plan]) -> list[Node] | MatchFailure:
+        if len(plans) == 1 and (miss := _first_miss(plans[0], node)) is not None:
+            return miss
+        search = _Search(node.graph)
         for plan in plans:
-            found = _Search(plan, node.graph, nearest).at(node)
+            found = search.at(plan, node)
             if found is not None:
                 return found
-        return nearest.failure()
+        return search.failure()
 
 
-_Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
+_NOTHING: Final = 0
+"""How near a try came to one more operator; of tries of one depth the closest is told. Here: no node is there."""
+_OTHER: Final = 1
+"""A node of another operator."""
+_CONDITION: Final = 2
+"""A node of the operator, with other inputs, outputs or parameters."""
+
+_Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
+"""What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
 
 
-class _Plan:
-    """The order in which a variant's operators are placed, and what is asked for each node again and again."""
+def _first_miss(plan: Plan, node: Node) -> MatchFailure | None:
+    """The nearest miss where no input comes from the operator that is placed second; None where it takes a search.
 
-    def __init__(self, source: SourcePattern, steps: _Steps) -> None:
-        self.source = source
-        self.steps = steps
-        self.needed = source.needed
-        self.ends = {op: no_more_inputs(op, len(op.inputs)) for op in source.ops}
-
-
-def _steps_from(source: SourcePattern, root: OpPattern) -> _Steps:
-    """All operators, ``root`` first, each after a tensor that leads to it: to who makes it, rather than to who reads it."""
-    plan: list[tuple[OpPattern, Link]] = [(root, None)]
-    while len(plan) < len(source.ops):
-        placed = {op.index for op, _ in plan}
-        touched = [t for op, _ in plan for t in (*op.inputs, *op.outputs) if t is not None and t is not ANY]
-        known = {tensor.index for tensor in touched if tensor.constant is None}
-        makers = [(source.ops[t.producer], t) for t in touched if t.producer is not None and t.producer not in placed]
-        waiting = [op for op in source.ops if op.index not in placed]
-        readers = [(op, t) for op in waiting for t in op.inputs if t is not None and t.index in known]
-        readers.sort(key=lambda reading: reading[1].is_input)  # a placeholder may have any number of readers
-        plan.append(next(iter([*makers, *readers]), (waiting[0], None)))
-    return plan
-
-
-class _Closeness(IntEnum):
-    """How near a try came to one more operator; of tries of one depth the closest is told."""
-
-    NOTHING = 0
-    """No node there."""
-    OTHER = 1
-    """A node of another operator."""
-    CONDITION = 2
-    """A node of the operator, with other inputs, outputs or parameters."""
-
-
-_Tell: TypeAlias = Callable[[], "str | Unmet"]
-_Place: TypeAlias = tuple[Node | Value | None, int]
-"""Whom a miss is about, and the input of it."""
-
-
-class _Miss(NamedTuple):
-    """What ``MatchFailure`` says of it; ``tell`` makes the reason, where it is asked for."""
-
-    tell: _Tell
-    op: OpPattern
-    node: Node | None
-    size: int
-
-
-class _Nearest:
-    """The nearest misses so far: the first, and those that are as near with another wish or at another place."""
-
-    def __init__(self) -> None:
-        self._score: tuple[int, int] = (-1, 0)
-        self._misses: dict[tuple[_Place, OpPattern], _Miss] = {}
-
-    def note(self, score: tuple[int, int], place: _Place, miss: _Miss) -> None:
-        """Remember a miss if none was nearer; it is asked for its reason when all is done."""
-        if score < self._score:
-            return
-        if score > self._score:
-            self._score, self._misses = score, {}
-        self._misses.setdefault((place, miss.op), miss)
-
-    def failure(self) -> MatchFailure:
-        ((about, _), _), (tell, op, node, size) = next(iter(self._misses.items()))
-        reason = tell()
-        if isinstance(reason, Unmet):
-            told = [miss.tell() for ((other, _), _), miss in self._misses.items() if other is about]
-            reason = together([each for each in told if isinstance(each, Unmet)])
-        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
+    Most candidates fall there. A search would find the same, and take several times as long.
+    """
+    step, inputs = plan.steps[0], node.inputs
+    made = step.made
+    if not plan.first_slots or made is None or node.op not in step.op.ops or len(node.outputs) != 1:
+        return None
+    if len(inputs) != step.count or None in inputs or None in node.outputs:
+        return None
+    slots: list[tuple[int, Value]] = []
+    nearest = -1
+    for slot in plan.first_slots:
+        value = inputs[slot]
+        assert value is not None
+        closeness = _wrong_producer(step.maker, made, value)
+        if closeness is None:
+            return None
+        if closeness > nearest:
+            slots, nearest = [], closeness
+        if closeness == nearest:
+            slots.append((slot, value))
+    reading = None if step.op.commutative else step.op
+    tried = [(slot, producer_problem(step.maker, made.slot, value, node, slot, reading)) for slot, value in slots]
+    return MatchFailure(together(node, tried), step.maker, slots[0][1].producer, 1, len(plan.steps), nearest)
 
 
 class _Found(NamedTuple):
@@ -175,40 +163,83 @@ class _Found(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-class _Search:
-    def __init__(self, plan: _Plan, graph: Graph, nearest: _Nearest) -> None:
-        self._source = plan.source
-        self._plan = plan.steps
-        self._needed = plan.needed
-        self._ends = plan.ends
-        self._graph = graph
-        self._nearest = nearest
+_START = _Found({}, {}, {})
 
-    def at(self, node: Node) -> list[Node] | None:
-        return self._place(0, node, _Found({}, {}, {}))
+
+class _Search:
+    """The tries at one node, and the nearest misses of them.
+
+    Those are the first one, and the ones that are as near with another wish or at another place.
+    """
+
+    _plan: Plan
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._score = (-1, 0)
+        self._misses: dict[tuple[Node | Value | None, int | None, OpPattern], _Miss] = {}
+        """By whom the miss is about, at which input of it, and what was wanted."""
+
+    def at(self, plan: Plan, node: Node) -> list[Node] | None:
+        self._plan = plan
+        return self._place(0, node, _START)
+
+    def failure(self) -> MatchFailure:
+        """The nearest miss, after all tries have failed."""
+        misses = iter(self._misses.items())
+        (about, slot, _), (word, of, op, node, size) = next(misses)
+        reason = word(*of)
+        if not isinstance(reason, str):
+            tried = [(slot, reason)]
+            for (other, slot, _), (word, of, *_) in misses:
+                if other is about and not isinstance(told := word(*of), str):
+                    tried.append((slot, told))
+            reason = together(about, tried)
+        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
 
     def _fail(
-        self, depth: int, closeness: _Closeness, node: Node | None, tell: _Tell, op: OpPattern, at: _Place | None = None
+        self,
+        depth: int,
+        closeness: int,
+        op: OpPattern,
+        node: Node | None,
+        about: Node | Value | None,
+        slot: int | None,
+        word: Callable[..., str | Unmet],
+        *of: Any,
     ) -> None:
-        """Note a miss; ``at`` says whom it is about where that is not ``node``."""
-        self._nearest.note((depth, closeness), at or (node, 0), _Miss(tell, op, node, len(self._plan)))
+        """Note that no node was found for ``op``, if no miss was nearer.
+
+        Args:
+            node: what came.
+            about: whom that is told of, and the input of it is ``slot``.
+            word: makes the reason from ``of``, if it is asked for when all is done.
+        """
+        score = depth, closeness
+        if score < self._score:
+            return
+        if score > self._score:
+            self._score, self._misses = score, {}
+        self._misses.setdefault((about, slot, op), (word, of, op, node, len(self._plan.steps)))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
         """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
-        op, _ = self._plan[depth]
+        step = self._plan.steps[depth]
+        op = step.op
         if node.op not in op.ops:
-            self._fail(depth, _Closeness.OTHER, node, lambda: Unmet(f'"{node.label}"', None, op.label, node.op), op)
+            self._fail(depth, _OTHER, op, node, node, None, operator_problem, op, node)
             return None
-        attributes = dict(found.attributes)
-        values = dict(found.values)
-        problem = self._standing_problem(node, found) or parameter_problem(op, node, attributes)
-        problem = problem or self._output_problem(op, node, values)
+        attributes, values = found.attributes, dict(found.values)
+        problem = self._standing_problem(node, found)
+        if step.asks and not problem:
+            attributes = dict(attributes)
+            problem = parameter_problem(op, node, attributes)
+        problem = problem or self._output_problem(step, node, values)
         if problem:
-            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} {problem}", op)
+            self._fail(depth, _CONDITION, op, node, node, None, node_problem, node, problem)
             return None
-        nodes = {**found.nodes, op.index: node}
-        for bound in self._operands(op, node, values, depth):
-            match = self._go_on(depth + 1, _Found(nodes, bound, attributes))
+        for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
+            match = self._go_on(depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes))
             if match is not None:
                 return match
         return None
@@ -218,152 +249,143 @@ class _Search:
             return "stands for another operator of the pattern already"
         return "" if node.graph is self._graph else f'is in another graph, "{node.graph.name}"'
 
-    def _output_problem(self, op: OpPattern, node: Node, values: dict[int, Value | None]) -> str:
-        signature = op.ops[node.op]
-        if signature is not None and signature.variadic_outputs and len(node.outputs) != len(op.outputs):
-            return f"outputs: wanted {len(op.outputs)}, got {len(node.outputs)}"
-        for tensor in op.outputs:
-            value = node.outputs[tensor.slot] if tensor.slot < len(node.outputs) else None
-            if tensor.index in values and values[tensor.index] is not value:
-                return f'output {tensor.slot}: wanted "{name_of(values[tensor.index])}", got "{name_of(value)}"'
-            if value is None and tensor.index in self._needed:
-                return f"output {tensor.slot}: it is absent"
-            values[tensor.index] = value
+    def _output_problem(self, step: Step, node: Node, values: dict[int, Value | None]) -> str:
+        outputs = node.outputs
+        if len(outputs) != len(step.outputs):
+            signature = step.op.ops[node.op]
+            if signature is not None and signature.variadic_outputs:
+                return f"outputs: wanted {len(step.outputs)}, got {len(outputs)}"
+        for slot, tensor, is_needed in step.outputs:
+            value = outputs[slot] if slot < len(outputs) else None
+            if tensor in values and values[tensor] is not value:
+                return f'output {slot}: wanted "{name_of(values[tensor])}", got "{name_of(value)}"'
+            if value is None and is_needed:
+                return f"output {slot}: it is absent"
+            values[tensor] = value
         return ""
 
-    def _operands(
-        self, op: OpPattern, node: Node, values: dict[int, Value | None], depth: int
+    def _in_order(self, step: Step, node: Node, values: dict[int, Value | None], depth: int) -> Iterator[dict[int, Value | None]]:
+        """What the inputs bind as they stand, if they fit."""
+        op, inputs = step.op, node.inputs
+        if len(inputs) > step.count and not step.no_more(node):
+            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
+            return
+        for slot, tensor in enumerate(op.inputs):
+            value = inputs[slot] if slot < len(inputs) else None
+            if not operand_holds(tensor, value, values):
+                self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, values)
+                return
+            if tensor is not None and tensor is not ANY:
+                values[tensor.index] = value
+        yield values
+
+    def _in_any_order(
+        self, step: Step, node: Node, values: dict[int, Value | None], depth: int
     ) -> Iterator[dict[int, Value | None]]:
-        """What the inputs bind, in each order in which they fit."""
-        count = len(op.inputs)
-        if not self._ends[op](node) or (op.commutative and len(node.inputs) < count):
-            given = sum(value is not None for value in node.inputs)
-            self._fail(depth, _Closeness.CONDITION, node, lambda: f"{named(node)} inputs: wanted {count}, got {given}", op)
+        """What the inputs bind in each order in which they fit."""
+        op, inputs = step.op, node.inputs
+        count = step.count
+        if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
+            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
             return
-        if not op.commutative:
-            for slot, tensor in enumerate(op.inputs):
-                value = node.inputs[slot] if slot < len(node.inputs) else None
-                if not operand_holds(tensor, value, values):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, slot, slot, values), op, (node, slot))
-                    return
-                if tensor is not None and tensor is not ANY:
-                    values[tensor.index] = value
-            yield values
-            return
-        following, link = self._plan[depth + 1] if depth + 1 < len(self._plan) else (op, None)
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
             bound, taken = waiting.pop()
-            place = len(taken)
-            if place == count:
+            if len(taken) == count:
                 yield bound
                 continue
-            tensor = op.inputs[place]
-            for slot in (slot for slot in reversed(range(count)) if slot not in taken):
-                value = node.inputs[slot]
-                if not operand_holds(tensor, value, bound):
-                    self._fail(depth, _Closeness.CONDITION, node, _operand_miss(op, node, place, slot, bound), op, (node, slot))
+            tensor = op.inputs[len(taken)]
+            for slot in range(count - 1, -1, -1):
+                if slot in taken:
                     continue
-                if link is not None and link is tensor and value is not None and link.producer == following.index:
-                    closeness = _wrong_producer(following, link, value)
+                value = inputs[slot]
+                if not operand_holds(tensor, value, bound):
+                    self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, bound)
+                    continue
+                if tensor is step.made and tensor is not None and value is not None:
+                    maker = step.maker
+                    closeness = _wrong_producer(maker, tensor, value)
                     if closeness is not None:  # the next step would find it out for each order of the other operands
-                        miss = _producer_miss(node, slot, following, link, value)
-                        self._fail(depth + 1, closeness, value.producer, miss, following, (node, slot))
+                        of = maker, tensor.slot, value, node, slot
+                        self._fail(depth + 1, closeness, maker, value.producer, node, slot, producer_problem, *of)
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
     def _go_on(self, depth: int, found: _Found) -> list[Node] | None:
-        if depth == len(self._plan):
+        if depth == len(self._plan.steps):
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
-                anchor = self._source.tensors[self._source.outputs[0]].producer
+                anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
                 return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
-            self._fail(depth, _Closeness.CONDITION, node, lambda: told, op)
+            self._fail(depth, _CONDITION, op, node, node, None, str, told)
             return None
-        op, link = self._plan[depth]
-        for node in self._candidates(op, link, found, depth):
+        for node in self._candidates(self._plan.steps[depth], found, depth):
             match = self._place(depth, node, found)
             if match is not None:
                 return match
         return None
 
-    def _candidates(self, op: OpPattern, link: Link, found: _Found, depth: int) -> Sequence[Node]:
+    def _candidates(self, step: Step, found: _Found, depth: int) -> Sequence[Node]:
+        op, link = step.op, step.link
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, _Closeness.NOTHING, None, lambda: f"the graph has no {op.label}", op)
+                self._fail(depth, _NOTHING, op, None, None, None, str, f"the graph has no {op.label}")
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, _Closeness.NOTHING, None, lambda: f"the tensor that leads to {op.label} is absent", op)
+            self._fail(depth, _NOTHING, op, None, None, None, str, f"the tensor that leads to {op.label} is absent")
             return ()
         if link.producer != op.index:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                closeness = _Closeness.OTHER if value.consumers() else _Closeness.NOTHING
-                self._fail(depth, closeness, None, lambda: reader_problem(op, value), op, (value, 0))
+                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, value, None, reader_problem, op, value)
             return readers
         closeness = _wrong_producer(op, link, value)
         if closeness is None:
             return [value.producer] if value.producer is not None else ()
-        reader = next(index for index in found.nodes if _reads(self._source.ops[index], link))
+        reader = next(index for index in found.nodes if _reads(self._plan.source.ops[index], link))
         node = found.nodes[reader]
         slot = node.inputs.index(value)
-        miss = _producer_miss(node, slot, op, link, value, self._source.ops[reader])
-        self._fail(depth, closeness, value.producer, miss, op, (node, slot))
+        of = op, link.slot, value, node, slot, self._plan.source.ops[reader]
+        self._fail(depth, closeness, op, value.producer, node, slot, producer_problem, *of)
         return ()
 
     def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
         """A tensor inside that is read outside."""
         inside = set(found.nodes.values())
-        for index in self._source.inner:
+        for index in self._plan.source.inner:
             value = found.values[index]
             outside = [reader for reader in value.readers if reader not in inside] if value is not None else []
             if value is not None and outside:
-                producer = self._source.tensors[index].producer
+                producer = self._plan.source.tensors[index].producer
                 assert producer is not None
-                return self._source.ops[producer], found.nodes[producer], leak_problem(value, outside)
+                return self._plan.source.ops[producer], found.nodes[producer], leak_problem(value, outside)
         return None
 
     def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        source = self._source
+        source = self._plan.source
         outputs = [value for index in source.outputs if (value := found.values[index]) is not None]
         if len(outputs) < 2:
             return None
         nodes = sorted(found.nodes.values(), key=by_order)
         region = Region(self._graph, [found.values[index] for index in source.inputs], outputs, nodes)
         problem = cycle_problem(region)
-        op, _ = self._plan[0]
+        op = self._plan.steps[0].op
         return (op, found.nodes[op.index], problem) if problem else None
 
 
-def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> _Closeness | None:
+def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
     """How near what makes ``value`` comes to ``op``, which is to make it; None where it may stand for it."""
     node = value.producer
-    if node is None or value.is_constant:
-        return None if node is not None and node.op in op.ops else _Closeness.NOTHING
-    if node.op not in op.ops:
-        return _Closeness.OTHER
-    return None if value.index == link.slot else _Closeness.CONDITION
+    if node is None:
+        return _NOTHING
+    if node.op in op.ops:
+        return None if value.index == link.slot else _CONDITION
+    return _NOTHING if node.op == "Constant" else _OTHER
 
 
 def _reads(op: OpPattern, tensor: TensorPattern) -> bool:
     return any(operand is not None and operand.index == tensor.index for operand in op.inputs)
-
-
-def _producer_miss(
-    node: Node, slot: int, op: OpPattern, link: TensorPattern, value: Value, reading: OpPattern | None = None
-) -> _Tell:
-    """What came at an input of a node that stands for ``reading`` already."""
-
-    def tell() -> Unmet:
-        return Unmet(named(node), slot, *producer_problem(op, value, link.slot), swapped_hint(reading, node, slot, op))
-
-    return tell
-
-
-def _operand_miss(op: OpPattern, node: Node, place: int, slot: int, bound: Mapping[int, Value | None]) -> _Tell:
-    value = node.inputs[slot] if slot < len(node.inputs) else None
-    return lambda: operand_problem(node, slot, op.inputs[place], value, bound)

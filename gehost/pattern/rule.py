@@ -108,10 +108,10 @@ class OpPattern:
     """When set, the node may carry no attribute besides these (operators that have no schema)."""
     commutative: bool
     origin: Origin
+    label: str = field(init=False)
 
-    @property
-    def label(self) -> str:
-        return "|".join(self.ops)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", "|".join(self.ops))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

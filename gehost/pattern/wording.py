@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -17,36 +18,38 @@ _SHOWN = 16
 """Elements of a constant that are written out."""
 
 
-class Unmet(NamedTuple):
-    """What a try wanted at one place, and what was there.
+Unmet: TypeAlias = tuple[str, str, str]
+"""What a try wanted of a node or tensor, what was there, and what is said after that; the latter two may be ""."""
 
-    Attributes:
-        subject: the node or tensor as it is called.
-        slot: the input of the node that it is about; None where it is about the node or tensor itself.
-        rest: what is said after that.
+
+def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet]]) -> str:
+    """What tries that are equally near wanted of one node or tensor, in one sentence.
+
+    Args:
+        about: the node or tensor.
+        tried: for each try the input of the node that it is about, or None, and what is to be said of it.
     """
+    if isinstance(about, Node):
+        subject = f'"{about.label}":' if tried[0][0] is None else named(about)
+    else:
+        subject = f'tensor "{name_of(about)}":'
+    return f"{subject} {_wishes(tuple(tried))}"
 
-    subject: str
-    slot: int | None
-    wanted: str
-    got: str = ""
-    rest: str = ""
 
-
-def together(tried: Sequence[Unmet]) -> str:
-    """What several tries that are equally near wanted of one node or tensor, in one sentence."""
+@lru_cache(maxsize=1024)
+def _wishes(tried: tuple[tuple[int | None, Unmet], ...]) -> str:
+    """The sentence without whom it is about, by which alone most misses of a pattern differ."""
     by_wanted: dict[str, dict[int | None, str]] = {}
-    for unmet in sorted(tried, key=lambda unmet: unmet.slot or 0):
-        by_wanted.setdefault(unmet.wanted, {})[unmet.slot] = unmet.got
+    for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
+        by_wanted.setdefault(wanted, {})[slot] = got
     parts: list[str] = []
     while by_wanted:
         there = next(iter(by_wanted.values()))
-        wanted = [each for each, at in by_wanted.items() if at == there]
+        wishes = [each for each, at in by_wanted.items() if at == there]
         by_wanted = {each: at for each, at in by_wanted.items() if at != there}
-        parts.append(f"{_inputs(there)}wanted {' or '.join(wanted)}{_got(list(there.values()))}")
-    subject = tried[0].subject
-    rest = next((unmet.rest for unmet in tried if unmet.rest), "")
-    return f"{subject}{' ' if tried[0].slot is not None else ': '}{'; '.join(parts)}{rest}"
+        parts.append(f"{_inputs(there)}wanted {' or '.join(wishes)}{_got(list(there.values()))}")
+    rest = next((rest for _, (_, _, rest) in tried if rest), "")
+    return f"{'; '.join(parts)}{rest}"
 
 
 def _inputs(slots: Iterable[int | None]) -> str:
@@ -67,6 +70,21 @@ def _listed(parts: Sequence[str]) -> str:
 def named(node: Node) -> str:
     """A node as every message calls it: ``Add "/l0/add"``."""
     return f'{node.op} "{node.label}"'
+
+
+def node_problem(node: Node, problem: str) -> str:
+    """A problem that is about a node as a whole."""
+    return f"{named(node)} {problem}"
+
+
+def operator_problem(op: OpPattern, node: Node) -> Unmet:
+    """That a node is of none of the operators that are wanted."""
+    return op.label, node.op, ""
+
+
+def count_problem(op: OpPattern, node: Node) -> str:
+    """That a node has more or fewer inputs than are wanted."""
+    return node_problem(node, f"inputs: wanted {len(op.inputs)}, got {sum(value is not None for value in node.inputs)}")
 
 
 def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
@@ -103,17 +121,17 @@ def operand_problem(
         return f"{named(node)} input {slot}: it is absent"
     if tensor.index in bound and bound[tensor.index] is not value:
         return f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
-    return Unmet(named(node), slot, *_tensor_problem(tensor, value))
+    return _tensor_problem(tensor, value)
 
 
-def _tensor_problem(tensor: TensorPattern, value: Value) -> tuple[str, str]:
+def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
     """What is asked of a tensor, and what was there."""
     if tensor.constant is None:
         asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
         told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
-        return told, f'"{value.name}", {value.type or "of which nothing is known"}'
+        return told, f'"{value.name}", {value.type or "of which nothing is known"}', ""
     if not value.is_constant:
-        return "a constant", f'"{value.name}", {maker(value)}'
+        return "a constant", f'"{value.name}", {maker(value)}', ""
     array = tensor.constant.array
     wanted = (
         "a constant"
@@ -124,22 +142,27 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> tuple[str, str]:
     )
     got = value.array
     told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
-    return wanted, f'"{value.name}", {told}'
+    return wanted, f'"{value.name}", {told}', ""
 
 
-def producer_problem(op: OpPattern, value: Value, slot: int) -> tuple[str, str]:
-    """What was wanted to make ``value``, as output ``slot`` of ``op``, and what does."""
-    node = value.producer
-    if node is None:
-        return op.label, f'"{value.name}", {maker(value)}'
-    if node.op not in op.ops:
-        return op.label, maker(value)
-    return f"output {slot} of {op.label}", f'"{value.name}", output {value.index}'
+def producer_problem(op: OpPattern, output: int, value: Value, node: Node, slot: int, reading: OpPattern | None = None) -> Unmet:
+    """What was wanted to make ``value`` as output ``output`` of ``op``, and what does.
+
+    Args:
+        node: reads it at input ``slot``.
+        reading: the operator that ``node`` stands for already, if it does.
+    """
+    producer = value.producer
+    if producer is not None and producer.op in op.ops:
+        wanted, got = f"output {output} of {op.label}", f'"{value.name}", output {value.index}'
+    else:
+        wanted, got = op.label, maker(value) if producer is not None else f'"{value.name}", {maker(value)}'
+    return wanted, got, "" if reading is None else _swapped_hint(reading, node, slot, op)
 
 
-def swapped_hint(reading: OpPattern | None, reader: Node | None, slot: int, op: OpPattern) -> str:
+def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
     """What to do where the operand that was wanted at ``slot`` is the other one of an operator whose operands may swap."""
-    if reading is None or reader is None or reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
+    if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]
     if other is None or other.producer is None or other.producer.op not in op.ops:
@@ -151,7 +174,7 @@ def reader_problem(op: OpPattern, value: Value) -> Unmet:
     """Why none of the readers of ``value`` can stand for ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
     read = f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}" if readers else "no node reads it"
-    return Unmet(f'tensor "{value.name}"', None, op.label, rest=f" to read it; {read}")
+    return op.label, "", f" to read it; {read}"
 
 
 def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
@@ -190,8 +213,18 @@ def maker(value: Value) -> str:
         if value.is_constant:
             return "a constant"
         return "an initializer that callers may override" if value.initializer is not None else "an input of the graph"
-    by = node.metadata.get("gehost.pass")
+    by = made_by(node)
     return f"{node.op} (made by {by})" if by else node.op
+
+
+def made_by(node: Node) -> str:
+    """The pass that made a node; "" where none did."""
+    entries = node.proto.metadata_props
+    if entries:  # which is asked for each miss: all of them as a dict would take much longer
+        for entry in entries:
+            if entry.key == "gehost.pass":
+                return entry.value
+    return ""
 
 
 def _shown(value: Any) -> str:

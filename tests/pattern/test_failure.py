@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import onnx
 import pytest
 
 from gehost import DataType, es
 from gehost.es.graph import EsGraphBuilder
+from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.build import build_source
 from gehost.pattern.config import PatternMatcherConfig
@@ -88,6 +90,7 @@ def test_a_cycle_and_who_made_a_node(find):
     failure = PatternMatcher(pattern, model).why_not(nodes["Relu"])
     assert failure is not None
     assert failure.reason == 'would make a cycle through Exp "b"'
+    model.graph.set_metadata(nodes["Exp"], "written by", "an author")
     model.graph.set_metadata(nodes["Exp"], "gehost.pass", "LinearFusePass")
     failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(nodes["Neg"])
     assert failure is not None
@@ -117,6 +120,13 @@ def test_a_node_may_stand_for_any_operator_of_the_pattern(find, at, reason):
     tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Relu(x) + w, 2), model))
     node = next(node for node in model.graph.nodes if node.label == at)
     assert str(tracer.around(node)).endswith(f": {reason}")
+
+
+def test_around_the_node_that_makes_output_0_the_operators_are_placed_in_the_same_order(find):
+    model = find.load("g (float[2] x) => (float[2] y) { b = Sin(x) n = Neg(b) y = Add(n, b) }")
+    tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Exp(x) + es.Relu(w), 2), model))
+    (add,) = model.graph.nodes_of("Add")
+    assert tracer.around(add) == tracer.at(add)
 
 
 def test_a_node_of_no_operator_of_the_pattern_stands_for_none(find):
@@ -198,3 +208,61 @@ def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_tha
     failure = PatternMatcher(pattern, model).why_not(add)
     assert failure is not None
     assert failure.reason == 'Elu "r" alpha: wanted 1.0, got 2.0'
+
+
+FIRST_OPERANDS = """g (float[2, 2] x, float[2, 2] z) => (float[2, 2] y) {
+    two = Constant <value = float {2}> ()
+    a = MatMul(x, z) b = Relu(a) c = Sin(x) d, e = Split(x)
+    p0 = Add(b, c) p1 = Add(c, c) p2 = Add(x, c) p3 = Add(x, two) p4 = Add(a, c) p5 = Add(c, a) p6 = Add(d, e) p7 = Add(a, a)
+    q0 = Mul(c, two) q1 = Mul(two, c) q2 = Mul(b, x) q3 = Mul(a, two) q4 = Mul(c, z) q5 = Mul(x, two) q6 = Mul(x, x)
+    r = Clip(c, , two) s = Clip(b) t = Clip(c, two, two) u = Softmax <axis = 0> (c) v = Dropout(c) o, n = Split(c) y = Sum(b, c, x)
+}"""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, w: es.MatMul(x, w) + w,
+        lambda x, w: es.Commutative(es.MatMul(x, w) + w),
+        lambda x, w: es.Commutative(w + es.MatMul(x, w)),
+        lambda x, w: w + es.MatMul(x, w),
+        lambda x, w: es.Relu(es.MatMul(x, w)) * 2.0,
+        lambda x, w: es.Commutative(es.Relu(es.MatMul(x, w)) * 2.0),
+        lambda x, w: es.Commutative((d := es.MatMul(x, w)) * d),
+        lambda x, w: (d := es.MatMul(x, w)) * d,
+        lambda x, w: es.Commutative(es.Split(x, num_outputs=2)[1] + w),
+        lambda x, w: [es.Split(x, num_outputs=2)[1] + w],
+        lambda x, w: es.Clip(es.MatMul(x, w), None, 2.0),
+        lambda x, w: es.Clip(es.MatMul(x, w), x, w),
+        lambda x, w: es.Commutative(es.Sum(es.MatMul(x, w), x, w)),
+        lambda x, w: es.constrain(es.Softmax(es.MatMul(x, w)), axis=1),
+        lambda x, w: list(es.Dropout(es.MatMul(x, w), num_outputs=2)),
+        lambda x, w: es.Split(es.MatMul(x, w), num_outputs=1),
+    ],
+)
+def test_what_is_told_without_a_search_is_what_a_search_tells(find, monkeypatch, make):
+    model = find.load(FIRST_OPERANDS, opset=18)
+    tracer = Tracer(source_of(find.pattern(make, 2), model))
+    nodes = list(model.graph.nodes)
+    told = [tracer.at(node) for node in nodes]
+    monkeypatch.setattr("gehost.pattern.failure._first_miss", lambda plan, node: None)
+    assert told == [tracer.at(node) for node in nodes]
+
+
+def test_an_absent_output_is_told_before_the_inputs(find):
+    model = find.load("g (float[2] x) => (float[2] y) { y = Exp(x) }").proto
+    model.graph.node.append(onnx.NodeProto(op_type="Neg", name="neg", input=["y"], output=[""]))
+    model = Model(model)
+    failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(model.graph.nodes_of("Neg")[0])
+    assert failure is not None
+    assert failure.reason == 'Neg "neg" output 0: it is absent'
+
+
+def test_the_matches_are_those_that_a_search_finds(find):
+    text = "m = MatMul(x, z) b = Relu(x) c = Sin(x) p = Add(c, m) q = Add(b, c) r = Add(c, x) s = MatMul(x, z) t = Add(s, s)"
+    model = find.load(f"g (float[2, 2] x, float[2, 2] z) => (float[2, 2] y) {{ {text} u = Max(p, q, r, s, t) y = Add(u, m) }}")
+    pattern = find.pattern(lambda x, w: es.Commutative(es.Alternatives(es.MatMul(x, w), es.Neg(es.Relu(x)), es.Relu(x)) + w), 2)
+    tracer = Tracer(source_of(pattern, model))
+    searched = {node: found for node in model.graph.nodes if isinstance(found := tracer.at(node), list)}
+    assert [[node.op for node in found] for found in searched.values()] == [["Add", "Relu"]]
+    assert tracer.matches(model.graph) == searched

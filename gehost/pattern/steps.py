@@ -1,0 +1,70 @@
+"""In which order the traced matcher places the operators of a pattern, and what it asks of each node again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gehost.pattern.bind import no_more_inputs
+from gehost.pattern.compile import Link
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern
+
+Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
+"""Operators, each with what leads to it."""
+
+
+class Step:
+    """An operator of a plan, and what is asked for each node again and again.
+
+    Attributes:
+        asks: whether its parameters have to be anything.
+        outputs: the slot of each output, its tensor, and whether it must be there.
+        count: how many inputs the operator has.
+        maker: the operator that comes next, where that makes an operand; which one is ``made``.
+    """
+
+    def __init__(self, op: OpPattern, link: Link, following: tuple[OpPattern, Link] | None, needed: frozenset[int]) -> None:
+        self.op = op
+        self.link = link
+        self.asks = bool(op.constraints) or op.exact_attributes is not None
+        self.outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
+        self.count = len(op.inputs)
+        self.no_more = no_more_inputs(op, self.count)
+        self.made: Link = None
+        if following is not None and following[1] is not None and following[1].producer == following[0].index:
+            self.maker, self.made = following
+
+    def slots_of_made(self) -> Sequence[int]:
+        """The inputs that are tried for ``made`` before anything else that is asked of a node can go wrong; else none."""
+        op, made = self.op, self.made
+        if made is None or op.inputs[0] is not made or self.asks or len(op.outputs) != 1:
+            return ()
+        if op.commutative:
+            return range(self.count - 1, -1, -1)
+        asks_more = any(t is None or (t.constant, t.dtype, t.rank, t.shape) != (None,) * 4 for t in op.inputs)
+        return () if asks_more or len(set(op.inputs)) < self.count else (0,)
+
+
+class Plan:
+    """The order in which a variant's operators are placed."""
+
+    def __init__(self, source: SourcePattern, steps: Steps) -> None:
+        self.source = source
+        after = [*steps[1:], None]
+        self.steps = [Step(op, link, next_one, source.needed) for (op, link), next_one in zip(steps, after, strict=True)]
+        self.first_slots = self.steps[0].slots_of_made()
+
+
+def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
+    """All operators, ``root`` first, each after a tensor that leads to it: to who makes it, rather than to who reads it."""
+    plan: list[tuple[OpPattern, Link]] = [(root, None)]
+    while len(plan) < len(source.ops):
+        placed = {op.index for op, _ in plan}
+        touched = [t for op, _ in plan for t in (*op.inputs, *op.outputs) if t is not None and t is not ANY]
+        known = {tensor.index for tensor in touched if tensor.constant is None}
+        makers = [(source.ops[t.producer], t) for t in touched if t.producer is not None and t.producer not in placed]
+        waiting = [op for op in source.ops if op.index not in placed]
+        readers = [(op, t) for op in waiting for t in op.inputs if t is not None and t.index in known]
+        readers.sort(key=lambda reading: reading[1].is_input)  # a placeholder may have any number of readers
+        plan.append(next(iter([*makers, *readers]), (waiting[0], None)))
+    return plan
