@@ -14,6 +14,8 @@ from gehost.pattern.rule import ConstantPattern, Constraint, Kind, TensorPattern
 
 ABSENT: Final = object()
 UNREADABLE: Final = object()
+_MUST_BE_ABSENT, _BIND, _PREDICATE = Kind.ABSENT, Kind.BIND, Kind.PREDICATE
+"""Looked up once: a member of an enumeration costs as much as a call, and constraints are asked for at each node."""
 
 
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
@@ -44,17 +46,18 @@ def parameter_holds(constraint: Constraint, node: Node, signature: Signature | N
     value = parameter(node, constraint.name, signature)
     if value is UNREADABLE:
         return False
-    if constraint.kind is Kind.ABSENT:
+    kind = constraint.kind
+    if kind is _MUST_BE_ABSENT:
         return value is ABSENT
     if value is ABSENT:
         value = _default(node, constraint.name, signature)
     if constraint.name == "axis" and signature is not None and signature.flattens and not _is_last(value, node):
         return False
-    if constraint.kind is Kind.BIND:
+    if kind is _BIND:
         return same_parameter(value, bound.setdefault(constraint.wanted, value))
     if value is None:
         return False
-    if constraint.kind is Kind.PREDICATE:
+    if kind is _PREDICATE:
         return bool(constraint.wanted(value))
     wanted = constraint.wanted
     if same_parameter(value, wanted):
