@@ -42,7 +42,7 @@ class Names:
 
     def _known(self) -> set[str]:
         if self._used is None:
-            self._used = used = set()
+            self._used = used = set[str]()
             for graph in self._model.graphs:
                 used.update(name for name in _names_in(graph) if name[-1:].isdigit())
         return self._used
