@@ -130,6 +130,8 @@ def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> N
         for value in node.outputs:
             if value is not None:
                 value.graph.values[value.name] = value
+                if value.producer is None:
+                    value.producer = node
         link(node.graph, node, earlier)
         use_inputs(node)
 

@@ -280,6 +280,7 @@ class Graph:
                         journal.undo(mark)
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
+                    value.producer = None  # each would keep the other alive until Python's collector comes
             disuse_inputs(node)
             unlink(self, node)
 
