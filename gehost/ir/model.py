@@ -23,6 +23,9 @@ from gehost.ir.text import check_text
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage."""
 
+_SELDOM = 100
+"""Collections of the middle generation to one of all, while a large model is there."""
+
 _SEARCHED = 1 << 26
 """Bytes of a file that are searched; larger ones are mostly weights."""
 
@@ -167,7 +170,8 @@ class Model:
         """Commit, and bring the protobuf in line with the index. The protobuf stays this object's."""
         used: dict[str, onnx.FunctionProto] = {}
         for graph in self.graphs:
-            graph.flush()
+            with collector_off():  # it makes an object for each node
+                graph.flush()
             for op, nodes in graph.by_op.items():
                 if nodes and op in self.new_functions:
                     self._collect_function(op, used)
@@ -264,6 +268,7 @@ def collector_spared() -> Generator[Callable[[Model], None]]:
 
     Gives the function that says of a model that it is one.
     """
+    thresholds = gc.get_threshold()
     is_free, is_frozen = not gc.get_freeze_count(), False  # else somebody has a plan
 
     def spare(model: Model) -> None:
@@ -271,11 +276,13 @@ def collector_spared() -> Generator[Callable[[Model], None]]:
         if is_free and len(model.graph) >= _LARGE:
             gc.freeze()
             is_frozen = True
+            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))  # what is made of it grows with it
 
     try:
         yield spare
     finally:
         if is_frozen:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
             gc.collect()  # what was frozen is not counted among what waits for a collection
 
