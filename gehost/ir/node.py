@@ -30,7 +30,7 @@ class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
     Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a dict of them where
-    there have been several at once, None where there is none. A graph reads its outputs; readers in nested bodies are
+    there are several, None where there is none. A graph reads its outputs; readers in nested bodies are
     among them. What asks for readers takes ``readers`` or ``uses``.
     """
 
@@ -149,8 +149,8 @@ class Value:
             self.read_by = None
         elif isinstance(found, dict):
             found.pop(reader, None)
-            if not found:
-                self.read_by = None
+            if len(found) < 2:
+                self.read_by = next(iter(found), None)
 
     @property
     def is_graph_output(self) -> bool:

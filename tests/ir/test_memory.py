@@ -153,6 +153,18 @@ def test_metadata_that_a_node_of_the_file_is_given_is_read(tmp_path):
         assert origins(node) == '["old"]'
 
 
+def test_a_value_with_one_reader_left_has_no_table_of_readers():
+    model = Model(parsed())
+    graph = model.graph
+    value, reader = graph.values["a"], *graph.nodes_of("Abs")
+    other = graph.add_node("Neg", [value], ["p"])
+    assert value.read_by == {reader: None, other: None}
+    graph.remove_node(other)
+    assert value.read_by is reader
+    graph.set_input(reader, 0, None)
+    assert value.read_by is None
+
+
 # -- the collector --------------------------------------------------------------------------------------------------
 
 
