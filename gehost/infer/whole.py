@@ -32,6 +32,21 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
         model: it is flushed, and so committed.
         inferrer: knows the operators of the vendors, of which ONNX can tell nothing.
     """
+    content = _prepared(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(content, data_prop=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        return " ".join(str(error).split())
+    with collector_off():
+        _take(model.graph, inferred.graph)
+    if inferrer is not None:
+        for body in model.graphs:
+            _fill(body, inferrer)
+    return None
+
+
+def _prepared(model: Model) -> bytes:
+    """What ONNX's inference is asked: a copy that is gone, but for its bytes, before inference takes memory."""
     proto = model.flush()
     copy = skeleton(proto, lambda tensor: tensors.nbytes(tensor) <= _SMALL and not tensor.external_data)
     for tensor in copy.graph.initializer:
@@ -41,16 +56,7 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
         prepare(copy)
     if model.functions or any(op in graph.by_op for graph in model.graphs for op in WATCHED):
         leave_out(copy)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        return " ".join(str(error).split())
-    with collector_off():
-        _take(model.graph, inferred.graph)
-    if inferrer is not None:
-        for body in model.graphs:
-            _fill(body, inferrer)
-    return None
+    return copy.SerializeToString()
 
 
 def _embed(tensor: onnx.TensorProto, base_dir: str | None) -> None:

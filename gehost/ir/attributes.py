@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,9 +24,9 @@ class Attributes(Mapping[str, Any]):
 
     __slots__ = ("_node", "_protos")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node | None, entries: Iterable[onnx.AttributeProto]) -> None:
         self._node = node
-        self._protos = {entry.name: entry for entry in node.proto.attribute}
+        self._protos = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> Any:
         return self._decode(self._protos[name])
@@ -45,6 +45,7 @@ class Attributes(Mapping[str, Any]):
         return tuple(sorted((name, proto.SerializeToString(deterministic=True)) for name, proto in self._protos.items()))
 
     def _decode(self, proto: onnx.AttributeProto) -> Any:
+        assert self._node is not None
         if proto.type == _KIND.GRAPH:
             return self._body(proto.g)
         if proto.type == _KIND.GRAPHS:
@@ -52,6 +53,7 @@ class Attributes(Mapping[str, Any]):
         return attribute_value(proto, self._node.graph.model.base_dir)
 
     def _body(self, graph: onnx.GraphProto) -> Graph:
+        assert self._node is not None
         return next(body for body in self._node.bodies if body.proto is graph)
 
     def constant_array(self, base_dir: str | None) -> np.ndarray[Any, Any] | None:
@@ -66,6 +68,10 @@ class Attributes(Mapping[str, Any]):
             if name in ("value_string", "value_strings"):
                 return _frozen(np.array(self[name], dtype=object))
         return None
+
+
+NO_ATTRIBUTES = Attributes(None, ())
+"""Those of every node that has none, as most."""
 
 
 def attribute_value(proto: onnx.AttributeProto, base_dir: str | None = None) -> Any:

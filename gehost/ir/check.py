@@ -26,12 +26,12 @@ def check_graph(graph: Graph) -> None:
 
 
 def _check_node(node: Node, where: str) -> None:
-    graph = node.graph
-    if node.op != op_name(node.proto.domain, node.proto.op_type, node.proto.overload):
+    graph, proto = node.graph, node.proto
+    if node.op != op_name(proto.domain, proto.op_type, proto.overload):
         raise ModelError(f"{where}: the operators of {node!r} and of its protobuf differ")
-    if [value.name if value is not None else "" for value in node.inputs] != list(node.proto.input):
+    if [value.name if value is not None else "" for value in node.inputs] != list(proto.input):
         raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
-    if [value.name if value is not None else "" for value in node.outputs] != list(node.proto.output):
+    if [value.name if value is not None else "" for value in node.outputs] != list(proto.output):
         raise ModelError(f"{where}: the outputs of {node!r} and of its protobuf differ")
     for value in node.inputs:
         if value is not None:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
 
-def connect(node: Node, inputs: Sequence[Value | None], outputs: Sequence[Value | None]) -> None:
+def connect(node: Node, proto: onnx.NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value | None]) -> None:
     """Make a new node read ``inputs`` and define ``outputs``; it is not among the readers yet."""
-    node.proto.input.extend([value.name if value is not None else "" for value in inputs])
-    node.proto.output.extend([value.name if value is not None else "" for value in outputs])
+    proto.input.extend([value.name if value is not None else "" for value in inputs])
+    proto.output.extend([value.name if value is not None else "" for value in outputs])
     node.inputs, node.outputs = tuple(inputs), tuple(outputs)
     for slot, value in enumerate(outputs):
         if value is not None:
@@ -69,6 +69,7 @@ def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, 
 
 
 def put_metadata(node: Node, key: str, text: str | None) -> None:
+    node.graph.plain = 0
     entries = node.proto.metadata_props
     present = find_entry([entry.key for entry in entries], key)
     if text is None:
@@ -117,6 +118,7 @@ def forget_value(value: Value, remade: bool) -> None:
 
 
 def undo_add_node(node: Node) -> None:
+    node.hold()  # as of one that is removed
     disuse_inputs(node)
     unlink(node.graph, node)
 
@@ -128,6 +130,8 @@ def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> N
         for value in node.outputs:
             if value is not None:
                 value.graph.values[value.name] = value
+                if value.producer is None:
+                    value.producer = node
         link(node.graph, node, earlier)
         use_inputs(node)
 
@@ -169,7 +173,11 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     proto = graph.proto
-    arrange(proto.node, [node.proto for node in graph.nodes])
+    arrange(graph.protos, [node.hold() for node in graph.nodes])
+    graph.plain = 0
+    for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
+        node.place = place
+        node.held = None
     if graph.dropped:
         gone = {id(tensor) for tensor in graph.dropped}
         for entries in (proto.initializer, proto.sparse_initializer):

@@ -77,7 +77,9 @@ class Graph:
         "model",
         "outputs",
         "owner",
+        "plain",
         "proto",
+        "protos",
         "remade",
         "tail",
         "values",
@@ -86,6 +88,8 @@ class Graph:
     def __init__(self, model: Model, proto: onnx.GraphProto, owner: Node | None = None) -> None:
         self.model = model
         self.proto = proto
+        self.protos = proto.node
+        self.plain = 0  # nodes at places before this one are known to carry no metadata of passes; asking each is dear
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}
@@ -133,8 +137,7 @@ class Graph:
         """The value that ``name`` means here: this graph's own, else the nearest enclosing graph's."""
         graph: Graph | None = self
         while graph is not None:
-            value = graph.values.get(name)
-            if value is not None:
+            if (value := graph.values.get(name)) is not None:
                 return value
             graph = graph.owner.graph if graph.owner is not None else None
         return None
@@ -233,16 +236,16 @@ class Graph:
             journal.undo(mark)
             raise
         self.dirty = True  # what is added here goes, unless the node comes into the list
-        proto = self.proto.node.add()
+        place, proto = len(self.protos), self.protos.add()
         proto.MergeFromString(template.content)
         if template.blank is not None:
             proto.metadata_props[template.blank].value = text
         if name:
             self.model.names.use(name)
             proto.name = name
-        node = Node(self, proto, template.op)
+        node = Node(self, place, template.op)
         journal.record(undo_add_node, node)
-        connect(node, inputs, values)
+        connect(node, proto, inputs, values)
         link(self, node, after)
         if template.has_bodies:
             self.model.index_bodies(node)
@@ -266,6 +269,7 @@ class Graph:
         nodes = sorted(nodes, key=by_order)
         for node in nodes:
             self._own(node)
+            node.hold()  # the list of protobufs goes on without it
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])
@@ -276,6 +280,7 @@ class Graph:
                         journal.undo(mark)
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
+                    value.producer = None  # each would keep the other alive until Python's collector comes
             disuse_inputs(node)
             unlink(self, node)
 
@@ -340,8 +345,7 @@ class Graph:
 
     def set_metadata(self, node: Node, key: str, text: str) -> None:
         """Set one ``metadata_props`` entry of a node."""
-        old = node.metadata.get(key)
-        self._journal(put_metadata, node, key, old)
+        self._journal(put_metadata, node, key, node.metadata.get(key))
         put_metadata(node, key, text)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:

@@ -116,12 +116,12 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     in_order = True
     previous: Node | None = None
     order = 0
-    for proto in graph.proto.node:
+    for place, proto in enumerate(graph.protos):
         key = (proto.domain, proto.op_type, proto.overload)
         op = interned.get(key)
         if op is None:
             op = interned[key] = _interned(graph, *key)
-        node = Node(graph, proto, op)
+        node = Node(graph, place, op)
         inputs = tuple(map(known, proto.input))
         if is_nameless or None in inputs:  # absent, or not defined up to here
             inputs = tuple([_input(graph, name, pending) if name else None for name in proto.input])

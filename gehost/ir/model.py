@@ -23,16 +23,26 @@ from gehost.ir.text import check_text
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage."""
 
+_SELDOM = 100
+"""Collections of the middle generation to one of all, while a large model is there."""
+
+_SEARCHED = 1 << 26
+"""Bytes of a file that are searched; larger ones are mostly weights."""
+
+_METADATA = b"gehost."
+"""What the keys of the metadata start with that passes leave."""
+
 
 class Model:
     """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
 
-    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None) -> None:
+    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None, plain: bool = False) -> None:
         """Index ``proto``, which this object then owns and edits in place.
 
         Args:
             proto: the model.
             path: where it was read from; external data is found beside it.
+            plain: it is known that no node carries metadata of passes.
 
         Raises:
             ModelError: no graph, an undefined or doubly defined tensor, a cycle.
@@ -45,6 +55,9 @@ class Model:
         except TypeError as error:
             _check_text(self, error)
             raise
+        if plain:
+            for graph in self.graphs:
+                graph.plain = len(graph.protos)
 
     def _read(self, proto: onnx.ModelProto) -> None:
         self.ir_version = proto.ir_version
@@ -77,20 +90,8 @@ class Model:
             ModelError: the file cannot be read, is no ONNX model, or is not valid.
         """
         path = os.fspath(path)
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
-        except ValueError as error:
-            raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
-        if not content:
-            raise ModelError(f"{path}: the file is empty; give an ONNX model")
-        proto = onnx.ModelProto()
-        try:
-            proto.ParseFromString(content)
-        except (DecodeError, RecursionError) as error:
-            raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
-        return cls(proto, path=path)
+        proto, plain = _parsed(path)
+        return cls(proto, path=path, plain=plain)
 
     @property
     def graphs(self) -> Iterator[Graph]:
@@ -169,7 +170,8 @@ class Model:
         """Commit, and bring the protobuf in line with the index. The protobuf stays this object's."""
         used: dict[str, onnx.FunctionProto] = {}
         for graph in self.graphs:
-            graph.flush()
+            with collector_off():  # it makes an object for each node
+                graph.flush()
             for op, nodes in graph.by_op.items():
                 if nodes and op in self.new_functions:
                     self._collect_function(op, used)
@@ -230,6 +232,24 @@ def _check_text(model: Model, error: TypeError) -> None:
         raise ModelError(f"{model}: {told}") from error
 
 
+def _parsed(path: str) -> tuple[onnx.ModelProto, bool]:
+    """The protobuf, and whether none of its nodes carries metadata of passes, as far as that is cheap to tell."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
+    if not content:
+        raise ModelError(f"{path}: the file is empty; give an ONNX model")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except (DecodeError, RecursionError) as error:
+        raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
+    return proto, len(content) <= _SEARCHED and _METADATA not in content
+
+
 @contextmanager
 def collector_off() -> Generator[None]:
     """Keep Python's cyclic collector off while many objects that stay alive are made."""
@@ -248,6 +268,7 @@ def collector_spared() -> Generator[Callable[[Model], None]]:
 
     Gives the function that says of a model that it is one.
     """
+    thresholds = gc.get_threshold()
     is_free, is_frozen = not gc.get_freeze_count(), False  # else somebody has a plan
 
     def spare(model: Model) -> None:
@@ -255,11 +276,13 @@ def collector_spared() -> Generator[Callable[[Model], None]]:
         if is_free and len(model.graph) >= _LARGE:
             gc.freeze()
             is_frozen = True
+            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))  # what is made of it grows with it
 
     try:
         yield spare
     finally:
         if is_frozen:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
             gc.collect()  # what was frozen is not counted among what waits for a collection
 

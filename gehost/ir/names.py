@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
@@ -18,6 +19,7 @@ class Names:
         self._model = model
         self._journal = journal
         self._used: set[str] | None = None
+        """Those that end in a digit: no other name can be one that is asked for."""
         self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
@@ -34,15 +36,15 @@ class Names:
     def use(self, name: str) -> None:
         """Note a name that somebody else chose."""
         used = self._known()
-        if name not in used:
+        if name[-1:].isdigit() and name not in used:
             self._journal.record(used.discard, name)
             used.add(name)
 
     def _known(self) -> set[str]:
         if self._used is None:
-            self._used = used = {""}
+            self._used = used = set[str]()
             for graph in self._model.graphs:
-                used.update(_names_in(graph))
+                used.update(name for name in _names_in(graph) if name[-1:].isdigit())
         return self._used
 
     def _give_back(self, stem: str, first: int, name: str) -> None:
@@ -50,9 +52,9 @@ class Names:
         self._known().discard(name)
 
 
-def _names_in(graph: Graph) -> set[str]:
-    names = set(graph.values)
-    names.update(node.proto.name for node in graph.nodes)
-    # A leftover entry would give its type to a new tensor of that name.
-    names.update(info.name for info in graph.proto.value_info)
-    return names
+def _names_in(graph: Graph) -> Iterator[str]:
+    yield from graph.values
+    for node in graph.nodes:
+        yield node.proto.name
+    for info in graph.proto.value_info:  # a leftover entry would give its type to a new tensor of that name
+        yield info.name

@@ -13,7 +13,7 @@ import onnx
 
 from gehost.errors import GehostError
 from gehost.ir import tensors
-from gehost.ir.attributes import Attributes
+from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.ge import GNodeAccessors
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 
@@ -30,7 +30,7 @@ class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
     Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a dict of them where
-    there have been several at once, None where there is none. A graph reads its outputs; readers in nested bodies are
+    there are several, None where there is none. A graph reads its outputs; readers in nested bodies are
     among them. What asks for readers takes ``readers`` or ``uses``.
     """
 
@@ -149,8 +149,8 @@ class Value:
             self.read_by = None
         elif isinstance(found, dict):
             found.pop(reader, None)
-            if not found:
-                self.read_by = None
+            if len(found) < 2:
+                self.read_by = next(iter(found), None)
 
     @property
     def is_graph_output(self) -> bool:
@@ -177,11 +177,26 @@ class Node(GNodeAccessors):
     ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default domain.
     """
 
-    __slots__ = ("_attrs", "bodies", "generation", "graph", "inputs", "next", "op", "order", "outputs", "prev", "proto")
+    __slots__ = (
+        "_attrs",
+        "bodies",
+        "generation",
+        "graph",
+        "held",
+        "inputs",
+        "next",
+        "op",
+        "order",
+        "outputs",
+        "place",
+        "prev",
+    )
 
-    def __init__(self, graph: Graph, proto: onnx.NodeProto, op: str) -> None:
+    def __init__(self, graph: Graph, place: int, op: str) -> None:
         self.graph = graph
-        self.proto = proto
+        self.place = place
+        """Where the graph's list of protobufs has this node's, unless that is held."""
+        self.held: onnx.NodeProto | None = None
         self.op = op
         self.inputs: tuple[Value | None, ...] = ()
         self.outputs: tuple[Value | None, ...] = ()
@@ -194,6 +209,17 @@ class Node(GNodeAccessors):
 
     def __repr__(self) -> str:
         return f"<Node {self.label}>"
+
+    @property
+    def proto(self) -> onnx.NodeProto:
+        """The node's protobuf; looked up, as Python's view of one takes more memory than the node itself."""
+        return self.graph.protos[self.place] if self.held is None else self.held
+
+    def hold(self) -> onnx.NodeProto:
+        """The same, kept from now on, for a node that is going to be removed: the list goes on without it."""
+        if self.held is None:
+            self.held = self.graph.protos[self.place]
+        return self.held
 
     @property
     def op_type(self) -> str:
@@ -217,7 +243,8 @@ class Node(GNodeAccessors):
     def attrs(self) -> Attributes:
         """The attributes as a read-only mapping of Python values, decoded when asked for."""
         if self._attrs is None:
-            self._attrs = Attributes(self)
+            entries = self.proto.attribute
+            self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
     def forget_attrs(self) -> None:

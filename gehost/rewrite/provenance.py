@@ -48,9 +48,9 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     types: dict[str, None] = {}
     history = ""
     for node in nodes:
-        proto = node.proto
+        proto = node.hold()
         label = proto.name or node.label
-        if proto.metadata_props:
+        if node.place >= node.graph.plain and proto.metadata_props:
             metadata = node.metadata
             names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
             types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))

@@ -446,3 +446,14 @@ def test_nodes_are_removed_together_in_whatever_order_they_are_given(describe):
     with pytest.raises(GehostError, match="still read"):
         graph.remove_nodes([node for node in nodes if node.op != "Neg"])
     assert describe(model) == before
+
+
+def test_a_removal_alone_is_undone_and_what_was_taken_over_stays_so():
+    model = load("g (float[2] x) => (float[2] o) { a = Relu(x) o = Exp(a) }")
+    graph = model.graph
+    (old,) = graph.nodes_of("Exp")
+    taker = graph.add_node("Neg", [graph.values["x"]], [graph.values["o"]], after=old)
+    mark = model.mark()
+    graph.remove_nodes(graph.nodes_of("Relu", "Exp"))
+    model.undo(mark)
+    assert (value(model, "o").producer, value(model, "a").producer) == (taker, *graph.nodes_of("Relu"))

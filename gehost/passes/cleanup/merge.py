@@ -116,7 +116,8 @@ class Merger:
                 known = contents.get(value)
                 inputs.append(self._content(value) if known is None else known)
         present = tuple(value is not None for value in node.outputs)
-        return (node.graph, node.op, node.proto.overload, tuple(inputs), present)
+        overload = node.proto.overload if ":" in node.op else ""
+        return (node.graph, node.op, overload, tuple(inputs), present)
 
     def _content(self, value: Value) -> Hashable:
         known = self._contents.get(value)
