@@ -211,10 +211,10 @@ class PatternGraph:
         waiting = list(self.applications)
         made: set[str] = set()
         while waiting:
-            ready = [each for each in waiting if all(name in made or name not in self.makers for name in each.reads)]
-            if not ready:
+            ready = next((each for each in waiting if all(name in made or name not in self.makers for name in each.reads)), None)
+            if ready is None:
                 raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its own result")
-            ordered.append(ready[0])
-            waiting.remove(ready[0])
-            made.update(ready[0].outputs)
+            ordered.append(ready)
+            waiting.remove(ready)
+            made.update(ready.outputs)
         return ordered
