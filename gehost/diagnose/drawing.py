@@ -122,8 +122,8 @@ def shortened(text: str, most: int = _LONGEST_NAME) -> str:
 def kind_of(op: str) -> str:
     """The kind of an operator, by the file in which ONNX defines it."""
     domain, op_type = split_op(op)
-    versions = schemas.history().get((domain, op_type))
-    if versions is None:
+    versions = schemas.history(domain, op_type)
+    if not versions:
         return "custom"
     chapter = PurePath(versions[-1].file).parent.name
     return chapter if chapter in KINDS else "other"
@@ -215,7 +215,7 @@ def _row(name: str, value: str, type_: str = "") -> str:
 
 def _formal_name(op: str, slot: int) -> str:
     """What ONNX calls an input; its number where that says nothing."""
-    versions = schemas.history().get(split_op(op))
+    versions = schemas.history(*split_op(op))
     formal = [str(parameter.name) for parameter in versions[-1].inputs] if versions else []
     return formal[slot] if slot < len(formal) else f"input {slot}"
 

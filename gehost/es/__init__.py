@@ -12,7 +12,7 @@ from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFuncti
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
 from gehost.es.origin import Origin, author_origin, written_at
 from gehost.es.reuse import Recipe
-from gehost.es.schemas import operator_names
+from gehost.es.schemas import first_version, operator_names
 
 __all__ = [
     "Alternatives",
@@ -28,6 +28,7 @@ __all__ = [
     "Recipe",
     "author_origin",
     "constrain",
+    "first_version",
     "op",
     "operator_names",
     "written_at",

@@ -26,7 +26,7 @@ def resolve_op(name: str, registry: OpRegistry, where: object) -> str:
     """
     if "::" in name:
         return op_name(*split_op(name))
-    if name in schemas.operator_names():
+    if schemas.first_version("", name) is not None:
         return name
     found = registry.resolve(name)
     if found is not None:

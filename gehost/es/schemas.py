@@ -109,8 +109,8 @@ class Operator:
 @cache
 def operator(domain: str, op_type: str) -> Operator | None:
     """The union of an operator's versions; None where ONNX knows no such operator."""
-    versions = history().get((domain, op_type))
-    if versions is None:
+    versions = history(domain, op_type)
+    if not versions:
         return None
     newest = versions[-1]
     renamed = _RENAMED.get(op_type, {})
@@ -178,7 +178,7 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
 def newest_default(domain: str, op_type: str, name: str) -> Any:
     """The default of a parameter in the newest version that has it as an attribute; None where it has none."""
     old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
-    for schema in reversed(history().get((domain, op_type), [])):
+    for schema in reversed(history(domain, op_type)):
         for spelling in (name, old):
             if spelling in schema.attributes:
                 return _default(schema.attributes[spelling])

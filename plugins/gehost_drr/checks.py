@@ -55,10 +55,9 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
 
 
 def _check_operators(application: Application) -> None:
-    known = es.operator_names()
     for op in application.ops:
-        if "::" not in op and op not in known:
-            near = difflib.get_close_matches(op, sorted(known), 1)
+        if "::" not in op and es.first_version("", op) is None:
+            near = difflib.get_close_matches(op, sorted(es.operator_names()), 1)
             hint = f"did you mean {near[0]}?" if near else 'write "domain::Type" for one of your own'
             raise PatternError(f"{application.origin}: ONNX has no operator {op}; {hint}")
 

@@ -60,7 +60,7 @@ class Op:
 
 def operator_problem(type_: str, outputs: int | None = None) -> str:
     """Why there is no such operator, "" when there may be one."""
-    if "::" not in type_ and type_ not in es.operator_names():
+    if "::" not in type_ and es.first_version("", type_) is None:
         near = difflib.get_close_matches(type_, es.operator_names(), 1)
         hint = f"; did you mean {near[0]}?" if near else f'; one of another domain is op("domain::{type_}")'
         return f"ONNX has no operator {type_}{hint}"

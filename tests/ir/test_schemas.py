@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
-from gehost.ir.schemas import first_version, operator_names, schema_at
+from gehost.ir.schemas import first_version, history, operator_names, schema_at
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,19 @@ def test_names():
     assert "LinearClassifier" in operator_names("ai.onnx.ml")
     assert operator_names("acme") == frozenset()
     assert (first_version("", "Gelu"), first_version("", "Nothing")) == (20, None)
+
+
+def test_each_operator_has_all_the_versions_that_onnx_has():
+    wanted = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        wanted.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    assert {key: [schema.since_version for schema in history(*key)] for key in wanted} == {
+        key: sorted(versions) for key, versions in wanted.items()
+    }
+    for domain in {domain for domain, _ in wanted}:
+        assert operator_names(domain) == {name for owner, name in wanted if owner == domain}
+
+
+@pytest.mark.parametrize(("domain", "op_type"), [("", "relu"), ("ai.onnx", "Relu"), ("acme", "Relu"), ("", "\udc80")])
+def test_what_onnx_does_not_know_has_no_versions(domain, op_type):
+    assert history(domain, op_type) == []
