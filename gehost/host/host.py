@@ -20,7 +20,7 @@ from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
-from gehost.host.plugins import Plugins, installed_plugins
+from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
@@ -114,7 +114,7 @@ class Host:
             try:
                 with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
-                    hooks = Plugins([plugin])  # proves them, while the file can still be left out
+                    hooks = may_have_hooks(plugin[1]) and Plugins([plugin])  # proves them, while the file can still be left out
                     before = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])

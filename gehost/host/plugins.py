@@ -56,6 +56,24 @@ class Hook:
             raise VendorError(self.told(error)) from error
 
 
+class _Manager(pluggy.PluginManager):
+    """pluggy's, which looks closely at all that a plugin holds, but for what of a module is no marked function anyway."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        if isinstance(plugin, ModuleType) and not _is_marked(vars(plugin).get(name)):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
+def _is_marked(found: Any) -> bool:
+    return inspect.isroutine(found) and hasattr(found, f"{GROUP}_impl")
+
+
+def may_have_hooks(module: ModuleType) -> bool:
+    """Whether a module holds something that is marked as a hook, or has the name of one."""
+    return any(name in hookspecs.HOOKS or _is_marked(found) for name, found in vars(module).items())
+
+
 class Plugins:
     """Some plugins, whose hooks are called one by one in the order given."""
 
@@ -66,7 +84,7 @@ class Plugins:
             VendorError: two of one name; a hook that does not exist, that asks for what it is not given, that wraps others,
                 or that is not marked.
         """
-        self._manager = pluggy.PluginManager(GROUP)
+        self._manager = _Manager(GROUP)
         self._manager.add_hookspecs(hookspecs)
         for name, plugin in reversed(plugins):  # pluggy calls the last registered first
             self._register(name, plugin)
