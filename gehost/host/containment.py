@@ -12,9 +12,12 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from operator import is_
 from typing import Any, TextIO
 
 import numpy as np
+
+_NUMPY_RANDOM = "numpy.random"
 
 
 @contextmanager
@@ -64,7 +67,7 @@ def _flush() -> None:
 def _state() -> Generator[Callable[[], Any]]:
     """What puts back each thing that is kept."""
     yield partial(random.setstate, random.getstate())
-    yield partial(np.random.set_state, np.random.get_state(legacy=False))
+    yield partial(_put_numpy_state, np.random.get_state(legacy=False) if _NUMPY_RANDOM in sys.modules else None)
     yield partial(_put_path, sys.path, list(sys.path))
     yield partial(_put_modules, sys.modules, dict(sys.modules))
     yield partial(setattr, sys, "stdin", sys.stdin)
@@ -80,6 +83,14 @@ def _state() -> Generator[Callable[[], Any]]:
         yield partial(_put_directory, os.getcwd())
 
 
+def _put_numpy_state(state: Any) -> None:
+    """As it was; where nobody had asked for it (numpy loads this when it is used), as nobody knows it."""
+    if state is not None:
+        np.random.set_state(state)
+    elif _NUMPY_RANDOM in sys.modules:
+        np.random.seed()
+
+
 def _put_path(listed: list[str], entries: list[str]) -> None:
     sys.path = listed
     if listed != entries:
@@ -89,6 +100,8 @@ def _put_path(listed: list[str], entries: list[str]) -> None:
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """What was imported since stays; what was there and was replaced or removed comes back."""
     sys.modules = table
+    if len(table) == len(before) and all(map(is_, table, before)) and all(map(is_, table.values(), before.values())):
+        return
     table.update({name: module for name, module in before.items() if table.get(name) is not module})
     for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
         del table[name]

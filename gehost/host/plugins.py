@@ -17,6 +17,8 @@ from gehost.host import hookspecs
 
 GROUP = "gehost"
 
+_TELLING = frozenset({*hookspecs.HOOKS, "__getattr__", "__dir__"})
+
 
 @dataclass(frozen=True, slots=True)
 class Hook:
@@ -70,8 +72,8 @@ def _is_marked(found: Any) -> bool:
 
 
 def may_have_hooks(module: ModuleType) -> bool:
-    """Whether a module holds something that is marked as a hook, or has the name of one."""
-    return any(name in hookspecs.HOOKS or _is_marked(found) for name, found in vars(module).items())
+    """Whether a module holds something that is marked as a hook or has the name of one, or says itself what it holds."""
+    return any(name in _TELLING or _is_marked(found) for name, found in vars(module).items())
 
 
 class Plugins:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -44,3 +46,32 @@ def test_a_seed_that_is_drawn_from_further_stays_so() -> None:
     second = np.random.random()
     np.random.seed(3)
     assert (np.random.random(), np.random.random()) == (first, second)
+
+
+def test_numpy_draws_by_chance_after_a_file_that_was_the_first_to_seed_it() -> None:
+    code = """
+from gehost.host.containment import contained
+import numpy as np
+
+with contained():
+    np.random.seed(5)
+drawn = np.random.random()
+np.random.seed(5)
+assert drawn != np.random.random(), "the seed was left"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    one, two = sys.modules["one"], sys.modules["two"]
+    monkeypatch.delitem(sys.modules, "three", raising=False)
+    with contained():
+        sys.modules["one"] = ModuleType("one")
+    assert sys.modules["one"] is one
+    with contained():
+        del sys.modules["two"]
+        new = sys.modules["three"] = ModuleType("three")
+    assert (sys.modules["two"], sys.modules.pop("three")) == (two, new)
