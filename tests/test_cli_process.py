@@ -49,6 +49,21 @@ sys.exit(f"imported: {{heavy}}" if heavy else 0)
     assert done.returncode == 0, done.stderr
 
 
+def test_a_compile_into_a_pipe_imports_nothing_that_it_does_not_need(installed: dict[str, str], vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
+    code = f"""
+import sys
+from gehost.cli import run
+assert run({COMPILE!r}) == 0
+needless = {{"rich", "networkx", "jinja2", "numpy.random", "secrets", "onnxruntime"}} & set(sys.modules)
+sys.exit(f"imported: {{needless}}" if needless else 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **installed}
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_help_and_version_say_what_there_is() -> None:
     done = process("--help")
     assert done.returncode == 0

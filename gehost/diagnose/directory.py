@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -44,7 +43,7 @@ def fresh_directory(path: str) -> Generator[Path]:
     """
     check_fresh(path)
     target = Path(path).absolute()
-    temporary = target.parent / f".gehost-{secrets.token_hex(8)}.tmp"
+    temporary = target.parent / f".gehost-{os.urandom(8).hex()}.tmp"
     try:
         temporary.mkdir()
         yield temporary

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Generator, Iterable
@@ -187,7 +186,7 @@ def _remove(path: str) -> None:
 
 
 def _beside(target: str) -> str:
-    return os.path.join(os.path.dirname(target), f".gehost-{secrets.token_hex(8)}.tmp")
+    return os.path.join(os.path.dirname(target), f".gehost-{os.urandom(8).hex()}.tmp")
 
 
 def _write(target: str, content: bytes) -> None:
