@@ -108,8 +108,10 @@ class Host:
         self.problems.append(str(error))
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
+        """Load the vendor files; returns those that have hooks."""
         files, self.skipped = find_vendor_files(self.options.vendors)
         loaded: list[tuple[str, ModuleType]] = []
+        hooked: list[tuple[str, ModuleType]] = []
         for file in files:
             try:
                 with self.passes.loading(file.vendor), contained():
@@ -127,7 +129,9 @@ class Host:
                 self._go_on_or_raise(fault_of(error, file))
             else:
                 loaded.append(plugin)
-        return loaded
+                if hooks:
+                    hooked.append(plugin)
+        return hooked
 
     def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
         batches: list[list[str]] = []

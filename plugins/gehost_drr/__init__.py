@@ -6,6 +6,7 @@ Everything is imported when it is first used: the command line loads plugins bef
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gehost import hookimpl
@@ -76,7 +77,9 @@ __all__ = [
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the rules and passes that a vendor file defines in this style; files that do not import it cost nothing."""
+    """Register the rules and passes that a vendor file defines in this style, which costs nothing where none imports it."""
+    if not {"gehost_drr.passes", "gehost_drr.rule"} & sys.modules.keys():
+        return
     from gehost_drr.collect import collect
 
     collect(module, registry)

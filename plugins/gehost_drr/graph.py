@@ -88,7 +88,8 @@ class Application:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """Builds it."""
-        return es.AnyOf(*self.ops)
+        first, *others = self.ops
+        return es.AnyOf(first, *others) if others else es.op(first)
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
@@ -100,9 +101,9 @@ class Application:
         """What it reads and is computed from the match."""
         return [given for given in self.inputs if isinstance(given, Const)]
 
-    @property
+    @cached_property
     def reads(self) -> list[str]:
-        """The names of the tensors that it reads."""
+        """The names of the tensors that it reads; asked for, as its operands are, once the rule is whole."""
         return [given.name for given in self.inputs if isinstance(given, Tensor)]
 
 

@@ -79,14 +79,14 @@ class _Capital:
         return f"operator {self._op}, which is applied to nothing (a tensor's name does not begin with a capital)"
 
 
-def _attribute(value: Any, what: str) -> Any:
+def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
     """What an attribute may be: plain, an expression, or computed; texts as they are written, as bytes too."""
     if isinstance(value, bytes):
         return value.decode()
     if value is None or isinstance(value, Expression | Native) or _is_plain(value):
         return value
     if isinstance(value, Tensor | NoneTensor | Const | Op | _Capital) or not callable(value):
-        raise PatternError(f"{what}: wanted a value, a variable or a function, got {value!r}")
+        raise PatternError(f'{origin}: attribute "{name}" of {op}: wanted a value, a variable or a function, got {value!r}')
     return value
 
 
@@ -131,7 +131,7 @@ class DrrPattern:
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in cast("Mapping[Any, Any]", given)):
             raise PatternError(f"{origin}: the attributes of {ops[0]} must be a mapping by name, got {attributes!r}")
         named = cast("Mapping[str, Any]", given)
-        read = {name: _attribute(value, f'{origin}: attribute "{name}" of {ops[0]}') for name, value in named.items()}
+        read = {name: _attribute(value, name, ops[0], origin) for name, value in named.items()}
         return Op(self._graph, ops, read, origin)
 
     def Tensor(self, name: str) -> Tensor:

@@ -7,6 +7,7 @@ stand for those of a match; what they do is written down as a rule.
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ _HOMES = {
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     """Register the functions that this module, or a module of this package, marked; imported ones are somebody else's."""
+    if "gehost_register_pass.register" not in sys.modules:  # nobody can have marked anything
+        return
     from .register import RegisteredPass
 
     marked = [found for found in vars(module).values() if isinstance(found, RegisteredPass)]
