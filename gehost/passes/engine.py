@@ -311,7 +311,7 @@ def _blamed(context: CustomPassContext, hook: str, node: Node | None, error: Bas
     told = described(error).removeprefix(f"{where}: ")
     failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
     failure.named = True
-    failure.__cause__ = error
+    failure.__cause__ = error  # as machine code leaves out what follows "from"
     return failure
 
 

@@ -55,7 +55,9 @@ class Rewriter:
                 raise Refused("cycle: the replacement would make one")
             return (replace or self.replace)(region, replacement)
         except Refused as refusal:
-            raise PassError(f"SubgraphRewriter.Replace: {refusal}") from refusal
+            failure = PassError(f"SubgraphRewriter.Replace: {refusal}")
+            failure.__cause__ = refusal  # authors may ask for it, and machine code leaves out what follows "from"
+            raise failure from refusal
 
     def replace(self, region: Region, replacement: EsGraph) -> list[Node]:
         """Replace a region that is closed and makes no cycle; returns the new nodes.

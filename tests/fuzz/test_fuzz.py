@@ -128,6 +128,7 @@ def forget_other_nodes(op, earlier, known, needed, claim=bind._claim):
         (Region, "closes_cycle", lambda region: False),
     ],
 )
+@pytest.mark.usefixtures("interpreted")
 def test_a_bug_in_the_matcher_is_seen_by_the_oracle(monkeypatch, place, name, planted):
     monkeypatch.setattr(place, name, planted)
     assert first_failure(lambda seed: search(range(20 * seed, 20 * seed + 20))) == "oracle"
@@ -151,6 +152,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
         (ir_graph, "undo_add_initializer", lambda value: None, "index"),
     ],
 )
+@pytest.mark.usefixtures("interpreted")
 def test_a_bug_in_a_rewrite_is_seen(monkeypatch, place, name, planted, check):
     monkeypatch.setattr(place, name, planted)
     assert first_failure(rewrite) == check
