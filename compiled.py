@@ -3,7 +3,8 @@
 The same outputs in half the time: see tests/benchmarks/README.md. What differs: an argument of a wrong type is a TypeError at
 once, where interpreted code may say more; classes that authors have no reason to derive from (``EsGraphBuilder``, ``Node``)
 cannot be derived from, nor their methods replaced; very deep patterns end in no RecursionError; some errors have no
-``__cause__``. Whoever edits one of these modules compiles again, or runs ``make interpreted``: the test suite refuses machine code that is older than its source.
+``__cause__``. Whoever edits one of these modules compiles again, or runs ``make interpreted``: the test suite refuses machine
+code that is older than its source.
 """
 
 from mypyc.build import mypycify
