@@ -12,10 +12,11 @@ from setuptools import setup
 
 HOT = """
 ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region
-es/functions es/graph
+es/functions es/graph es/literals es/origin
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine
+infer/contents infer/local infer/whole
 """
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ class Origin:
     def line(self) -> int:
         code, offset = self._code, self._offset
         if code is not None:
-            found = (line or 0 for start, end, line in code.co_lines() if start <= offset < end)
-            self._offset, self._code = next(found, code.co_firstlineno), None
+            found = [line or 0 for start, end, line in code.co_lines() if start <= offset < end]
+            self._offset, self._code = found[0] if found else code.co_firstlineno, None
         return self._offset
 
     def __str__(self) -> str:
@@ -38,6 +38,8 @@ class Origin:
 
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_OWN_FRAMES = int(__file__.endswith(".py"))
+"""How many frames a call of ``author_origin`` has: machine code has none."""
 _written: ContextVar[Origin | None] = ContextVar("gehost_written_at", default=None)
 
 
@@ -46,7 +48,7 @@ def author_origin(plugin: str = _OURS) -> Origin:
     said = _written.get()
     if said is not None:
         return said
-    frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
+    frame = sys._getframe(_OWN_FRAMES)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
     code = frame.f_code
     path = code.co_filename
     while (path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))) and frame.f_back is not None:

@@ -193,7 +193,7 @@ def _left_over(shape: Elements | None, rest: list[Dim]) -> Dim:
             left.remove(dim)
         else:
             return None
-    numbers = prod(dim for dim in left if isinstance(dim, int))
+    numbers = prod([dim for dim in left if isinstance(dim, int)])
     symbols = [dim for dim in left if isinstance(dim, str)]
     taken = prod(over)
     if not symbols:
