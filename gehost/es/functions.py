@@ -149,12 +149,13 @@ def op(name: str) -> OpFunction:
     return OpFunction(name)
 
 
+@cache
 def AnyOf(*names: str) -> OpFunction:
     """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``."""
     return OpFunction(*names)
 
 
-def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
+def Alternatives(*tensors: EsTensor | Any) -> EsTensor:  # Any: so that machine code takes it here, and the error is ours
     """One of several sub-patterns, tried in this order; a placeholder among them makes the others optional.
 
     Raises:

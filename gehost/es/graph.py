@@ -1,7 +1,8 @@
 """Graphs that authors build: operators, inputs by position and named parameters, without a model or an opset.
 
 An ``EsGraph`` is a pattern, a replacement or an operator's body. It says nothing of versions: it is lowered to the
-opset of the model at hand when it is used.
+opset of the model at hand when it is used. What each rewrite makes is of plain classes: machine code leaves the ``__init__``
+of a dataclass to Python.
 """
 
 from __future__ import annotations

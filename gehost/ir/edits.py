@@ -69,7 +69,6 @@ def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, 
 
 
 def put_metadata(node: Node, key: str, text: str | None) -> None:
-    node.graph.plain = 0
     entries = node.proto.metadata_props
     present = find_entry([entry.key for entry in entries], key)
     if text is None:
@@ -174,7 +173,6 @@ def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     proto = graph.proto
     arrange(graph.protos, [node.hold() for node in graph.nodes])
-    graph.plain = 0
     for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
         node.place = place
         node.held = None

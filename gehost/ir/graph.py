@@ -77,7 +77,6 @@ class Graph:
         "model",
         "outputs",
         "owner",
-        "plain",
         "proto",
         "protos",
         "remade",
@@ -89,7 +88,6 @@ class Graph:
         self.model = model
         self.proto = proto
         self.protos = proto.node
-        self.plain = 0  # nodes at places before this one are known to carry no metadata of passes; asking each is dear
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}

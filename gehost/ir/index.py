@@ -120,7 +120,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         key = (proto.domain, proto.op_type, proto.overload)
         op = interned.get(key)
         if op is None:
-            op = interned[key] = _interned(graph, *key)
+            op = interned[key] = sys.intern(op_name(*key))
         node = Node(graph, place, op)
         inputs = tuple(map(known, proto.input))
         if is_nameless or None in inputs:  # absent, or not defined up to here
@@ -176,15 +176,6 @@ def _input(graph: Graph, name: str, pending: dict[str, Value]) -> Value:
     if value is None:
         value = graph.values[name] = pending[name] = Value(graph, name)
     return value
-
-
-def _interned(graph: Graph, domain: str, op_type: str, overload: str) -> str:
-    try:
-        return sys.intern(op_name(domain, op_type, overload))
-    except TypeError as error:  # protobuf gives a text that is not UTF-8 as bytes
-        if not isinstance(op_type, bytes):
-            raise
-        raise ModelError(f"{graph.model}: operator type {op_type!r} is not UTF-8; export the model again") from error
 
 
 def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:

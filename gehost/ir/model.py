@@ -26,23 +26,16 @@ _LARGE = 10_000
 _SELDOM = 100
 """Collections of the middle generation to one of all, while a large model is there."""
 
-_SEARCHED = 1 << 26
-"""Bytes of a file that are searched; larger ones are mostly weights."""
-
-_METADATA = b"gehost."
-"""What the keys of the metadata start with that passes leave."""
-
 
 class Model:
     """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
 
-    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None, plain: bool = False) -> None:
+    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None) -> None:
         """Index ``proto``, which this object then owns and edits in place.
 
         Args:
             proto: the model.
             path: where it was read from; external data is found beside it.
-            plain: it is known that no node carries metadata of passes.
 
         Raises:
             ModelError: no graph, an undefined or doubly defined tensor, a cycle.
@@ -55,9 +48,6 @@ class Model:
         except TypeError as error:
             _check_text(self, error)
             raise
-        if plain:
-            for graph in self.graphs:
-                graph.plain = len(graph.protos)
 
     def _read(self, proto: onnx.ModelProto) -> None:
         self.ir_version = proto.ir_version
@@ -90,8 +80,20 @@ class Model:
             ModelError: the file cannot be read, is no ONNX model, or is not valid.
         """
         path = os.fspath(path)
-        proto, plain = _parsed(path)
-        return cls(proto, path=path, plain=plain)
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+        except ValueError as error:
+            raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
+        if not content:
+            raise ModelError(f"{path}: the file is empty; give an ONNX model")
+        proto = onnx.ModelProto()
+        try:
+            proto.ParseFromString(content)
+        except (DecodeError, RecursionError) as error:
+            raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
+        return cls(proto, path=path)
 
     @property
     def graphs(self) -> Iterator[Graph]:
@@ -221,7 +223,7 @@ class Model:
 
 
 def _check_text(model: Model, error: TypeError) -> None:
-    """What is not UTF-8 comes as bytes, which machine code does not take for text; interpreted code finds it when it is admitted.
+    """A text that is not UTF-8 comes as bytes, which the index may stumble on; where it does not, ``admit`` finds it.
 
     Raises:
         ModelError: there is such a text; says where.
@@ -230,24 +232,6 @@ def _check_text(model: Model, error: TypeError) -> None:
         check_text(model.proto)
     except ModelError as told:
         raise ModelError(f"{model}: {told}") from error
-
-
-def _parsed(path: str) -> tuple[onnx.ModelProto, bool]:
-    """The protobuf, and whether none of its nodes carries metadata of passes, as far as that is cheap to tell."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
-    if not content:
-        raise ModelError(f"{path}: the file is empty; give an ONNX model")
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(content)
-    except (DecodeError, RecursionError) as error:
-        raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
-    return proto, len(content) <= _SEARCHED and _METADATA not in content
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from gehost.pattern.failure import MatchFailure, why_not
 class Pattern:
     """A graph to look for, and the tensors of it that the pass wants to see."""
 
-    def __init__(self, graph: EsGraph | Any) -> None:
+    def __init__(self, graph: EsGraph | Any) -> None:  # Any: so that machine code takes it here, and the error is ours
         """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
         if not isinstance(graph, EsGraph):
             raise PatternError(f"{author_origin()}: Pattern wants what BuildAndReset returns, got {type(graph).__name__}")
@@ -140,7 +140,7 @@ class MatchResult:
             self._nodes = sorted((node for node in self._binding.nodes if node is not None), key=by_order)
         return list(self._nodes)
 
-    def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:
+    def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: as above
         """The node that stands for an operator of the pattern (given by itself, by its output, or by its position)."""
         if isinstance(node, int):
             found = self._binding.nodes[node]

@@ -50,7 +50,7 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     for node in nodes:
         proto = node.hold()
         label = proto.name or node.label
-        if node.place >= node.graph.plain and proto.metadata_props:
+        if proto.metadata_props:
             metadata = node.metadata
             names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
             types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))

@@ -88,8 +88,7 @@ class Application:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """Builds it."""
-        first, *others = self.ops
-        return es.AnyOf(first, *others) if others else es.op(first)
+        return es.AnyOf(*self.ops)
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
@@ -104,7 +103,7 @@ class Application:
     @cached_property
     def reads(self) -> list[str]:
         """The names of the tensors that it reads; asked for, as its operands are, once the rule is whole."""
-        return [given.name for given in self.inputs if isinstance(given, Tensor)]
+        return [name for _, name in self.operands if name is not None]
 
 
 def _text(value: Any) -> str:

@@ -152,6 +152,7 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
     """Whether each projection, after it was computed over all rows, is [B, S, D] again."""
     for path in PATHS:
         target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
+        # Where the target says nothing of B and S, neither may be what is left over: both sizes must be proven.
         sizes = target.tolist() if target is not None and target.shape == (3,) and target[2] == width else [1, 1]
         if (m.value(f"projected{path}").rank or 0) < 3 or not _keeps_batch(m, f"projected{path}", sizes, may_copy=False):
             return m.reject("rows: a projection is not known to be [B, S, D] again")
