@@ -10,7 +10,8 @@ propagates nothing, has its turn later.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
+from functools import cache
 from math import inf, prod
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ GROWING = frozenset({"Concat", "ConstantOfShape", "Expand", "Gather", "GatherND"
 _PROPAGATING = frozenset({"Add", "Cast", "Concat", "Gather", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"})
 """What inference computes with the elements of, writing out as many as there are stated to be."""
 WATCHED = GROWING | {"Slice", "Split"}
+_COMPUTED = GROWING | _PASSED_ON | _ELEMENTWISE | {"Shape", "Size"}
 _LARGEST_STEP = 2**31
 
 
@@ -75,7 +77,7 @@ def miscounts_outputs(node: onnx.NodeProto) -> bool:
 
 
 def _in_graph(graph: onnx.GraphProto, outer: _Scope) -> None:
-    scope = ChainMap({}, outer)
+    scope: _Scope = ChainMap({}, outer) if outer else {}
     for info in (*graph.value_info, *graph.output, *graph.input):
         shape = info.type.tensor_type.shape.dim
         known = all(dim.HasField("dim_value") for dim in shape) and info.type.tensor_type.HasField("shape")
@@ -87,32 +89,44 @@ def _in_graph(graph: onnx.GraphProto, outer: _Scope) -> None:
 
 def _in_nodes(nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
     for node in nodes:
-        for attribute in node.attribute:
-            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+        op, attributes = node.op_type, node.attribute[:]
+        for attribute in attributes:
+            if attribute.HasField("g"):
+                _in_graph(attribute.g, scope)
+            for body in attribute.graphs[:]:
                 _in_graph(body, scope)
-        inputs = [scope.get(name, _UNKNOWN) for name in node.input]
-        bound = _bound(node, inputs)
+        inputs = [scope.get(name, _UNKNOWN) for name in node.input[:]]
+        bound = _bound(op, attributes, inputs)
         if (
             bound.rank > MOST
-            or (node.op_type in _PROPAGATING and all(one.rank <= 1 for one in inputs) and _is_long(*inputs, bound))
-            or miscounts_outputs(node)
-            or (node.op_type == "Slice" and len(inputs) > 4 and not _is_small(inputs[4].constant))
+            or (op in _PROPAGATING and _is_long(inputs, bound))
+            or (op == "Split" and miscounts_outputs(node))
+            or (op == "Slice" and len(inputs) > 4 and not _is_small(inputs[4].constant))
         ):
             node.op_type += " that ONNX does not know"
             bound = _UNKNOWN
-        for name in node.output:
-            stated = scope.get(name, _UNKNOWN)
-            # Inference believes a size that the file states, whatever makes the tensor.
-            believed = bound if stated.size == inf else bound._replace(size=max(bound.size, stated.size))
-            scope[name] = believed._replace(rank=max(bound.rank, stated.rank)) if name in scope else believed
+        for name in node.output[:]:
+            stated = scope.get(name)
+            scope[name] = bound if stated is None else _believed(bound, stated)
+
+
+def _believed(bound: _Bound, stated: _Bound) -> _Bound:
+    """Of a tensor whose type the file states: inference believes a size, whatever makes the tensor."""
+    size = bound.size if stated.size == inf else max(bound.size, stated.size)
+    return bound._replace(size=size, rank=max(bound.rank, stated.rank))
 
 
 def _of_tensor(tensor: onnx.TensorProto) -> _Bound:
-    return _Bound(prod(tensor.dims), len(tensor.dims), constant=tensor)
+    dims = tensor.dims[:]
+    return _Bound(prod(dims), len(dims), constant=tensor)
 
 
-def _is_long(*bounds: _Bound) -> bool:
-    return any(MOST < bound.size < inf for bound in bounds)
+def _is_long(inputs: Sequence[_Bound], output: _Bound) -> bool:
+    """Whether inference would write out the elements of a vector too long."""
+    for one in inputs:
+        if one.rank > 1:
+            return False
+    return any(MOST < one.size < inf for one in (*inputs, output))
 
 
 def _is_small(steps: onnx.TensorProto | None) -> bool:
@@ -133,16 +147,15 @@ def _product(*sizes: float) -> float:
         return inf
 
 
-def _bound(node: onnx.NodeProto, inputs: list[_Bound]) -> _Bound:
+def _bound(op: str, attributes: Iterable[onnx.AttributeProto], inputs: Sequence[_Bound]) -> _Bound:
     """Of the outputs of a node; it may be in any state, and of any domain."""
-    op = node.op_type
-    rank = max((bound.rank for bound in inputs), default=0)
     if op == "Constant":
-        lengths = [_of_tensor(attribute.t) for attribute in node.attribute if attribute.HasField("t")]
-        lengths += [_Bound(len(attribute.ints) + 1, 1) for attribute in node.attribute]
-        return max(lengths, key=lambda bound: bound.size, default=_UNKNOWN)
+        return _of_constant(attributes)
     if not inputs:
         return _UNKNOWN
+    rank = max([bound.rank for bound in inputs])
+    if op not in _COMPUTED:
+        return _of_rank(rank + (op == "OneHot"))
     first, second = inputs[0], inputs[1] if len(inputs) > 1 else _Bound(0, 0)
     if op == "Shape":
         return _Bound(first.rank, 1, first.size)
@@ -155,7 +168,7 @@ def _bound(node: onnx.NodeProto, inputs: list[_Bound]) -> _Bound:
     if op == "GatherND":
         return _Bound(inf, first.rank + second.rank)
     if op == "Unsqueeze":
-        axes = max((len(attribute.ints) for attribute in node.attribute), default=0)
+        axes = max((len(attribute.ints) for attribute in attributes), default=0)
         return _Bound(first.size, first.rank + max(axes, second.size))
     if op == "Reshape":
         return _Bound(first.size, second.size)
@@ -165,7 +178,16 @@ def _bound(node: onnx.NodeProto, inputs: list[_Bound]) -> _Bound:
         return _Bound(inf, max(rank, second.size))
     if op in _PASSED_ON:
         return first if op in ("Cast", "Identity") else _Bound(first.size, rank)
-    if op in _ELEMENTWISE:
-        sizes = [bound.size for bound in inputs]
-        return _Bound(max(sizes) if rank <= 1 else _product(*sizes), rank)
-    return _Bound(inf, rank + (op == "OneHot"))
+    sizes = [bound.size for bound in inputs]
+    return _Bound(max(sizes) if rank <= 1 else _product(*sizes), rank)
+
+
+def _of_constant(attributes: Iterable[onnx.AttributeProto]) -> _Bound:
+    lengths = [_of_tensor(entry.t) if entry.HasField("t") else _Bound(len(entry.ints) + 1, 1) for entry in attributes]
+    return max(lengths, key=lambda bound: bound.size, default=_UNKNOWN)
+
+
+@cache
+def _of_rank(rank: float) -> _Bound:
+    """Of a tensor of which only the rank is bounded; there are many of each."""
+    return _Bound(inf, rank)

@@ -104,9 +104,9 @@ class Inferrer:
         body = self._model.function(op)
         if body is not None:
             self._bodies[id(body)] = body
-        attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute))
+        attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute[:]))
         data = tuple(None if array is None else (array.dtype, array.shape, array.tobytes()) for array in small)
-        present = (tuple(map(bool, proto.input)), tuple(map(bool, proto.output)))
+        present = (tuple(map(bool, proto.input[:])), tuple(map(bool, proto.output[:])))
         key = (op, id(body), opsets.get(split_op(op)[0]), attributes, tuple(types), data, present)
         found = self._known.get(key)
         if found is None:

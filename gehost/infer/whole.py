@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import onnx
@@ -46,17 +47,35 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
 
 
 def _prepared(model: Model) -> bytes:
-    """What ONNX's inference is asked: a copy that is gone, but for its bytes, before inference takes memory."""
+    """What ONNX's inference is asked: bytes, so that a copy is gone before inference takes memory."""
     proto = model.flush()
-    copy = skeleton(proto, lambda tensor: tensors.nbytes(tensor) <= _SMALL and not tensor.external_data)
+    doubted, watched = _occurs(model, DOUBTED), _occurs(model, WATCHED)
+    is_light = proto.ByteSize() <= _SMALL * len(model.graph.values)  # taking the weights out costs more than they do
+    content = proto.SerializeToString() if is_light else b""
+    if not is_light or b"location" in content:
+        copy = _without_weights(model)
+    elif doubted or watched:
+        copy = onnx.ModelProto.FromString(content)
+    else:
+        return content
+    if doubted:
+        prepare(copy)
+    if watched:
+        leave_out(copy)
+    return copy.SerializeToString()
+
+
+def _without_weights(model: Model) -> onnx.ModelProto:
+    copy = skeleton(model.proto, lambda tensor: tensors.nbytes(tensor) <= _SMALL and not tensor.external_data)
     for tensor in copy.graph.initializer:
         if tensor.external_data:
             _embed(tensor, model.base_dir)
-    if model.functions or any(op in graph.by_op for graph in model.graphs for op in DOUBTED):
-        prepare(copy)
-    if model.functions or any(op in graph.by_op for graph in model.graphs for op in WATCHED):
-        leave_out(copy)
-    return copy.SerializeToString()
+    return copy
+
+
+def _occurs(model: Model, ops: Iterable[str]) -> bool:
+    """Whether one of some operators may be in a model."""
+    return bool(model.functions) or any(op in graph.by_op for graph in model.graphs for op in ops)
 
 
 def _embed(tensor: onnx.TensorProto, base_dir: str | None) -> None:
@@ -84,15 +103,16 @@ def _is_complete(known: ValueType | None) -> bool:
 
 
 def _take(graph: Graph, inferred: onnx.GraphProto) -> None:
+    find = graph.values.get
     for entries in (inferred.value_info, inferred.output):
         for info in entries:
-            value = graph.values.get(info.name)
+            value = find(info.name)
             if value is None or (isinstance(value.initializer, onnx.TensorProto) and not value.is_input):
                 continue
             known = decode_type(info.type)
             if known is not None:
                 value.stated = known
-    if len(inferred.node) != len(graph.proto.node):
+    if graph.model.body_ops.isdisjoint(graph.by_op) or len(inferred.node) != len(graph.proto.node):
         return
     for node, copy in zip(graph.nodes, inferred.node, strict=True):
         if node.bodies:

@@ -34,14 +34,15 @@ def admit(model: Model) -> None:
     """
     try:
         proto = model.flush()
-        check_text(proto if _is_small(proto) else _without_weights(proto))
+        content = _content(proto)
+        check_text(proto, content or _without_weights(proto).SerializeToString())
         _check_versions(proto)
         _check_tensors(model)
         _check_functions(model)
         for graph in model.graphs:
             _check_defaults(graph)
         _check_initializers(proto)
-        finding = checker_finding(model)
+        finding = _finding(proto, content)
         if finding:
             raise ModelError(f"onnx.checker says: {finding}; export the model again")
     except ModelError as error:
@@ -51,15 +52,12 @@ def admit(model: Model) -> None:
 def checker_finding(model: Model) -> str:
     """What ``onnx.checker`` says of a model, "" when it is content; large weights are not looked at."""
     proto = model.flush()
-    if _is_small(proto):
-        content = proto.SerializeToString()
-        if b"location" not in content and not _ask_checker(content):  # it would look for external data in the wrong directory
-            return ""
-    return _finding(_without_weights(proto))
+    return _finding(proto, _content(proto))
 
 
-def _is_small(proto: onnx.ModelProto) -> bool:
-    return proto.ByteSize() <= _SMALL
+def _content(proto: onnx.ModelProto) -> bytes:
+    """A small model's bytes; none of a large one."""
+    return proto.SerializeToString() if proto.ByteSize() <= _SMALL else b""
 
 
 def _check_versions(proto: onnx.ModelProto) -> None:
@@ -155,8 +153,15 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
         )
 
 
-def _finding(copy: onnx.ModelProto) -> str:
-    """What ``onnx.checker`` says of a copy whose weights were left out; its initializers become inputs."""
+def _finding(proto: onnx.ModelProto, content: bytes) -> str:
+    """What ``onnx.checker`` says of a model with these bytes, if it is small."""
+    if content and b"location" not in content and not _ask_checker(content):  # it looks for external data in the wrong directory
+        return ""
+    return _finding_without_weights(_without_weights(proto))
+
+
+def _finding_without_weights(copy: onnx.ModelProto) -> str:
+    """The same of a copy whose weights were left out; its initializers become inputs."""
     stated = {info.name for info in copy.graph.input}
     for tensor in copy.graph.initializer:  # the checker would miss the weights
         if tensor.name not in stated:

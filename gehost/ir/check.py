@@ -29,9 +29,9 @@ def _check_node(node: Node, where: str) -> None:
     graph, proto = node.graph, node.proto
     if node.op != op_name(proto.domain, proto.op_type, proto.overload):
         raise ModelError(f"{where}: the operators of {node!r} and of its protobuf differ")
-    if [value.name if value is not None else "" for value in node.inputs] != list(proto.input):
+    if [value.name if value is not None else "" for value in node.inputs] != proto.input[:]:
         raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
-    if [value.name if value is not None else "" for value in node.outputs] != list(proto.output):
+    if [value.name if value is not None else "" for value in node.outputs] != proto.output[:]:
         raise ModelError(f"{where}: the outputs of {node!r} and of its protobuf differ")
     for value in node.inputs:
         if value is not None:

@@ -8,6 +8,7 @@ import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -54,6 +55,7 @@ def numpy_dtype(elem_type: int) -> np.dtype[Any]:
         raise ModelError(f"element type {elem_type} is none that this version of onnx defines") from error
 
 
+@cache
 def element_bits(elem_type: int) -> int:
     """Bits that an element takes in ``raw_data`` and in external files, where sub-byte types are packed."""
     return _PACKED_BITS.get(elem_type) or numpy_dtype(elem_type).itemsize * 8
@@ -66,7 +68,7 @@ def element_count(tensor: onnx.TensorProto) -> int:
         ModelError: a dimension is negative, or the product is beyond what an address can hold.
     """
     count = extent = 1
-    for dim in tensor.dims:
+    for dim in tensor.dims[:]:
         if dim < 0:
             raise ModelError(f"{label(tensor)}: dimension {dim} is negative; export the model again")
         count *= dim
@@ -287,7 +289,8 @@ def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
-    return (attribute for node in nodes for attribute in node.attribute)
+    for node in nodes:
+        yield from node.attribute[:]
 
 
 def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:

@@ -59,7 +59,7 @@ def _index_all(waiting: list[Graph]) -> None:
 
 def _bodies_of(node: Node) -> list[Graph]:
     found: list[Graph] = []
-    for attribute in node.proto.attribute:
+    for attribute in node.proto.attribute[:]:
         if attribute.type in GRAPH_KINDS:
             node.graph.model.body_ops.add(node.op)
             bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)
@@ -122,9 +122,10 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         if op is None:
             op = interned[key] = sys.intern(op_name(*key))
         node = Node(graph, place, op)
-        inputs = tuple(map(known, proto.input))
+        names = proto.input[:]
+        inputs = tuple(map(known, names))
         if is_nameless or None in inputs:  # absent, or not defined up to here
-            inputs = tuple([_input(graph, name, pending) if name else None for name in proto.input])
+            inputs = tuple([_input(graph, name, pending) if name else None for name in names])
         node.inputs = inputs
         for value in inputs:
             if value is not None:
@@ -134,7 +135,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 elif found is not node:
                     value.add_reader(node)
         outputs: list[Value | None] = []
-        for slot, name in enumerate(proto.output):
+        for slot, name in enumerate(proto.output[:]):
             if not name:
                 outputs.append(None)
                 continue
@@ -149,7 +150,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             value.index = slot
             outputs.append(value)
         node.outputs = tuple(outputs)
-        for attribute in proto.attribute:
+        for attribute in proto.attribute[:]:
             if attribute.type in GRAPH_KINDS:
                 bodies = _bodies_of(node)
                 node.bodies = tuple(bodies)

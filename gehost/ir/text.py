@@ -16,14 +16,18 @@ from google.protobuf.message_factory import GetMessageClass
 from gehost.errors import ModelError
 
 
-def check_text(proto: onnx.ModelProto) -> None:
+def check_text(proto: onnx.ModelProto, content: bytes | None = None) -> None:
     """Prove that every text is UTF-8, at the cost of parsing the model once more.
+
+    Args:
+        proto: the model.
+        content: its bytes, or those of a copy without weights, where somebody has them.
 
     Raises:
         ModelError: one is not; says where it stands.
     """
     try:
-        _strict_model().FromString(proto.SerializeToString())
+        _strict_model().FromString(proto.SerializeToString() if content is None else content)
     except DecodeError as error:
         where = _first_bytes(proto) or "a text"
         raise ModelError(f"{where} is not UTF-8; export the model again") from error

@@ -140,7 +140,7 @@ ValueType: TypeAlias = TensorType | OtherType
 
 def decode_type(proto: onnx.TypeProto) -> ValueType | None:
     """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become unknown."""
-    return _decoded(proto.SerializeToString(deterministic=True))
+    return _decoded(proto.SerializeToString())
 
 
 @lru_cache(maxsize=1 << 14)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import Any, TypeAlias
 
@@ -12,11 +13,20 @@ from gehost.errors import ModelError
 from gehost.ir import tensors
 from gehost.ir.external import element_bits, is_external
 from gehost.ir.graph import Value
+from gehost.ir.types import DataType
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 SMALL = 4096
 """Constants of at most this many bytes are compared by content."""
+
+_AS_STORED = frozenset(
+    [
+        DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16, DataType.BFLOAT16, DataType.INT8, DataType.INT16, DataType.INT32,
+        DataType.INT64, DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64,
+    ] if sys.byteorder == "little" else []
+)  # fmt: skip
+"""Element types whose arrays hold the bytes that raw data has: no array need be made to compare them."""
 
 
 def tensor_of(value: Value) -> onnx.TensorProto | None:
@@ -26,7 +36,7 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
     if value.initializer is not None:
         return value.initializer if isinstance(value.initializer, onnx.TensorProto) else None
     assert value.producer is not None
-    for attribute in value.producer.proto.attribute:
+    for attribute in value.producer.proto.attribute[:]:
         if attribute.name == "value" and attribute.type == onnx.AttributeProto.TENSOR:
             return attribute.t
     return None
@@ -81,6 +91,10 @@ def _length(text: str | bytes) -> int:
 
 def content(value: Value) -> Hashable:
     """A key that two constants share only if element type, shape and every bit are equal; None where it is not small."""
+    tensor = tensor_of(value)
+    if tensor is not None and tensor.data_type in _AS_STORED and tensor.HasField("raw_data") and tensor.ByteSize() <= 2 * SMALL:
+        raw = tensor.raw_data
+        return (tensor.data_type, tuple(tensor.dims[:]), raw) if len(raw) <= SMALL else None
     size = stored_bytes(value)
     if size is None or size > SMALL:
         return None

@@ -32,6 +32,7 @@ from gehost.passes.cleanup.state import ContradictionError, State, join
 EAGER_LIMIT = 4096
 EXTERNAL_LIMIT = 64 << 20
 
+_READ_DIMENSIONS = frozenset({"Gather", "Shape", "Size"})
 _KERNELS: Mapping[str, tuple[int, Kernel]] = MappingProxyType({**MOVEMENT, **ARITHMETIC})
 
 
@@ -76,8 +77,10 @@ class Folder:
         except (TypeError, OverflowError):
             return ()
         operands = self._operands(node) if known is None else []
+        if operands is None:
+            return ()
         results = [value for value in node.outputs if value is not None and value.readers]
-        if operands is None or not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
+        if not all(self._state.may_leave(value) and not _hides_another(value) for value in results):
             return ()
         if not self._state.purity.is_well_formed(node):
             return ()
@@ -198,6 +201,8 @@ def _declared_bytes(value: Value) -> int:
 
 def _from_dimensions(node: Node, version: int) -> Array | None:
     """What a node makes of dimensions that are known; None where it is no such node, or they are not."""
+    if node.op not in _READ_DIMENSIONS:
+        return None
     if node.op == "Shape":
         return _vector(_dimensions(node, version))
     if node.op == "Size":
@@ -205,7 +210,7 @@ def _from_dimensions(node: Node, version: int) -> Array | None:
         size = source.type.size if source is not None and isinstance(source.type, TensorType) else None
         return None if size is None else np.array(size, np.int64)
     source, indices = node.input(0), node.input(1)
-    if node.op != "Gather" or node.attrs.get("axis", 0) not in (0, -1) or source is None or indices is None:
+    if node.attrs.get("axis", 0) not in (0, -1) or source is None or indices is None:
         return None
     if source.producer is None or source.producer.op != "Shape":
         return None
