@@ -116,6 +116,8 @@ def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDAr
 
 def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
     """One element a byte, from elements packed lowest bits first; of 6-bit elements four share three bytes."""
+    words: npt.NDArray[Any]
+    shifts: npt.NDArray[Any]
     if bits == 6:
         padded = np.zeros((-(-count // 4), 3), np.uint32)
         padded.reshape(-1)[: packed.size] = packed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any, cast
 
 import onnx
 
@@ -71,11 +72,10 @@ class Purity:
                 return False
             kinds: dict[str, int] = {}
             for name, attribute in schema.attributes.items():
-                # The stub leaves out that it is an enumeration, with the numbers of AttributeProto.
-                kinds[name] = attribute.type.value  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                kinds[name] = cast("Any", attribute.type).value  # the stub leaves out that it is an enumeration
             found = self._signatures[node.op] = (kinds, schema.min_input, schema.max_input)
         kinds, least, most = found
-        return least <= len(node.inputs) <= most and all(kinds.get(entry.name) == entry.type for entry in node.proto.attribute)
+        return least <= len(node.inputs) <= most and all(kinds.get(entry.name) == entry.type for entry in node.proto.attribute[:])
 
     def has_open_bodies(self, node: Node) -> bool:
         return node.op in _CONTROL_FLOW and self.is_builtin(node.op)
