@@ -28,7 +28,7 @@ from gehost.diagnose.candidates import (
 from gehost.diagnose.parameters import NoInstance, Parameters
 from gehost.errors import VendorError
 from gehost.es import schemas
-from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.literals import in_dtype
 from gehost.infer import Inferrer
 from gehost.infer.local import InferenceFailed, array_type
@@ -133,7 +133,7 @@ class _Drawing:
         self._rng = rng
         self._model = empty_model(opset)
         self._inferrer = Inferrer(self._model, registry)
-        self._graph = EsGraph("instance")
+        self._draft = EsGraph("instance").draft
         self._sizes = one_of(rng, SIZES)
         remembered = zip(source.inputs, like.operands, strict=False)
         self._like = {index: operand for index, operand in remembered if operand is not None}
@@ -187,7 +187,7 @@ class _Drawing:
                 if tensor is None or wanted is None or inputs[slot] is not None:
                     continue
                 if wanted is ANY:  # a number that this opset has in an attribute
-                    inputs[slot] = EsTensor(_constant_of(tensor, self._graph))
+                    inputs[slot] = EsTensor(_constant_of(tensor, self._draft))
                 elif (wanted.constant is not None) is pick_constants:
                     if wanted.index not in self._tensors:  # it may stand at two inputs
                         self._tensors[wanted.index] = self._operand(wanted, tensor, slot, signature, inputs)
@@ -196,11 +196,10 @@ class _Drawing:
             inputs.reverse()
         first = next((shape for tensor in inputs if tensor is not None and (shape := self._shape(tensor)) is not None), None)
         params = self._parameters.of(op, node, name, None if first is None else len(first))
-        built = EsNode(self._graph, (name,), inputs, params, node.origin, node.open_slots)
-        built.outputs = [EsTensor(built, slot) for slot in range(len(node.outputs))]
+        built = EsNode(self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots)
         self._write(built)
         for pattern in op.outputs:
-            self._tensors[pattern.index] = built.outputs[pattern.slot]
+            self._tensors[pattern.index] = EsTensor(built, pattern.slot)
 
     def _write(self, node: EsNode) -> None:
         lowered = lower_node(node, self._model, self._registry, self._type_of)
@@ -237,10 +236,10 @@ class _Drawing:
         """What stands for a placeholder or a constant at input ``slot``, in view of the inputs that are known."""
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
-            return EsTensor(self._constant(wanted, _constant_of(tensor, self._graph), beside))
+            return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
         operand = self._like.get(wanted.index) or self._drawn(wanted, slot, signature, inputs, beside)
         producer = EsInput(
-            self._graph, len(self._operands), self._source.origin, f"input{self._source.inputs.index(wanted.index)}"
+            self._draft, len(self._operands), self._source.origin, f"input{self._source.inputs.index(wanted.index)}"
         )
         self._operands[wanted.index] = operand
         self._types[id(producer), 0] = operand.type
@@ -268,7 +267,7 @@ class _Drawing:
         cast = array if beside is None else in_dtype(array, beside.numpy)
         if cast is None:
             raise NoInstance(f"the constant {given.array.tolist()} is no {(beside or DataType.UNDEFINED).name.lower()}")
-        return EsConst(self._graph, cast, given.origin)
+        return EsConst(self._draft, cast, given.origin)
 
     def _drawn(
         self,
@@ -334,13 +333,13 @@ def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
     return pick(rng, DTYPES)
 
 
-def _constant_of(tensor: EsTensor, graph: EsGraph) -> EsConst:
+def _constant_of(tensor: EsTensor, draft: Draft) -> EsConst:
     """The author's constant, also behind alternatives."""
     producer: Any = tensor.producer
     while isinstance(producer, EsChoice):
         producer = next((o.producer for o in producer.options if isinstance(o.producer, EsConst | EsChoice)), producer.options[0])
     assert isinstance(producer, EsConst)
-    return EsConst(graph, producer.array, producer.origin, literal=producer.literal)
+    return EsConst(draft, producer.array, producer.origin, literal=producer.literal)
 
 
 def _is_literal(tensor: EsTensor | None) -> bool:

@@ -136,7 +136,7 @@ class _Call:
 def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     for operand in operands:
         if isinstance(operand, EsTensor):
-            return operand.producer.graph
+            return operand.graph
         if isinstance(operand, list | tuple) and any(isinstance(element, EsTensor) for element in operand):
             given = type(operand).__name__
             raise PatternError(f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)")
@@ -164,11 +164,11 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:  # Any: so that machine 
     for tensor in tensors:
         if not isinstance(tensor, EsTensor):
             raise PatternError(f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}")
-        if tensor.graph is not tensors[0].graph:
+        if tensor.producer.draft is not tensors[0].producer.draft:
             raise PatternError(f"{author_origin()}: Alternatives of tensors of two builders")
     if not tensors:
         raise PatternError(f"{author_origin()}: Alternatives wants at least one tensor")
-    return EsTensor(EsChoice(tensors[0].graph, tensors, author_origin()))
+    return EsTensor(EsChoice(tensors[0].producer.draft, tensors, author_origin()))
 
 
 def Commutative(tensor: EsTensor) -> EsTensor:

@@ -19,14 +19,26 @@ from gehost.es.origin import Origin, author_origin
 from gehost.ir.types import DataType, Dim, TensorType
 
 
+class Draft:
+    """What the tensors of one graph have in common: it leads to the graph until that is built.
+
+    So a finished graph has no references in a ring, and goes as soon as nobody holds it.
+    """
+
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: EsGraph) -> None:
+        self.graph: EsGraph | None = graph
+
+
 class EsInput:
     """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits its constraints."""
 
-    __slots__ = ("dtype", "graph", "index", "name", "origin", "rank", "shape")
+    __slots__ = ("draft", "dtype", "index", "name", "origin", "rank", "shape")
 
     def __init__(
         self,
-        graph: EsGraph,
+        draft: Draft,
         index: int,
         origin: Origin,
         name: str,
@@ -34,7 +46,7 @@ class EsInput:
         rank: int | None = None,
         shape: tuple[Dim, ...] | None = None,
     ) -> None:
-        self.graph = graph
+        self.draft = draft
         self.index = index
         self.origin = origin
         self.name = name
@@ -50,7 +62,7 @@ class EsInput:
 class EsConst:
     """A constant. ``literal`` ones take their partner's dtype and, in a pattern, match by value."""
 
-    graph: EsGraph
+    draft: Draft
     array: np.ndarray[Any, Any]
     origin: Origin
     literal: bool = False
@@ -64,29 +76,35 @@ class EsNode:
     ``open_slots`` are absent inputs of which the author said nothing, because a later one was given by name.
     """
 
-    __slots__ = ("commutative", "constraints", "graph", "inputs", "open_slots", "ops", "origin", "outputs", "params")
+    __slots__ = ("commutative", "constraints", "count", "draft", "inputs", "open_slots", "ops", "origin", "params")
 
     def __init__(
         self,
-        graph: EsGraph,
+        draft: Draft,
         ops: tuple[str, ...],
         inputs: list[EsTensor | None],
         params: dict[str, Any],
         origin: Origin,
+        count: int = 1,
         open_slots: frozenset[int] = frozenset(),
     ) -> None:
-        self.graph = graph
+        self.draft = draft
         self.ops = ops
         self.inputs = inputs
         self.params = params
         self.origin = origin
         self.open_slots = open_slots
-        self.outputs: list[EsTensor] = []
+        self.count = count
+        """Of its outputs."""
         self.constraints: dict[str, Any] = {}
         self.commutative = False
 
     def __repr__(self) -> str:
         return f"<EsNode {'|'.join(self.ops)} at {self.origin}>"
+
+    @property
+    def outputs(self) -> list[EsTensor]:
+        return [EsTensor(self)] if self.count == 1 else [EsTensor(self, index) for index in range(self.count)]
 
     def GetType(self) -> str:
         """The operator's type, without its domain."""
@@ -97,7 +115,7 @@ class EsNode:
 class EsChoice:
     """One of several tensors, in a pattern: which one is found when it is matched."""
 
-    graph: EsGraph
+    draft: Draft
     options: tuple[EsTensor, ...]
     origin: Origin
 
@@ -119,7 +137,15 @@ class EsTensor:
 
     @property
     def graph(self) -> EsGraph:
-        return self.producer.graph
+        """The graph that is being built.
+
+        Raises:
+            PatternError: it is built already.
+        """
+        graph = self.producer.draft.graph
+        if graph is None:
+            raise PatternError(f"{author_origin()}: {self!r} is of a graph that is built already; begin another one")
+        return graph
 
     def GetProducer(self) -> EsNode | EsInput | EsConst | EsChoice:
         return self.producer
@@ -172,6 +198,7 @@ class EsGraph:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.draft = Draft(self)
         self.outputs: list[EsTensor] = []
         self.nodes: list[EsNode] = []
         self.origin = author_origin()
@@ -232,23 +259,22 @@ class EsGraph:
         operands: list[EsTensor | None] = []
         for slot, operand in enumerate(inputs):
             if type(operand) is EsTensor:
-                if operand.producer.graph is not self:
+                if operand.producer.draft is not self.draft:
                     raise PatternError(f"{origin}: input {slot} of {ops[0]} was made by another builder")
                 operands.append(operand)
             elif operand is None:
                 operands.append(None)
             else:
                 array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
-                operands.append(EsTensor(EsConst(self, array, origin, literal=True)))
-        node = EsNode(self, ops, operands, params, origin, open_slots)
-        node.outputs = [EsTensor(node)] if outputs == 1 else [EsTensor(node, index) for index in range(outputs)]
+                operands.append(EsTensor(EsConst(self.draft, array, origin, literal=True)))
+        node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots)
         self.nodes.append(node)
         return node.outputs
 
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
         """The same graph with other outputs; its nodes and inputs are the same objects."""
         found = EsGraph(self.name)
-        found.origin, found.nodes, found._inputs = self.origin, self.nodes, self._inputs
+        found.origin, found.draft, found.nodes, found._inputs = self.origin, self.draft, self.nodes, self._inputs
         found.outputs = list(outputs)
         return found
 
@@ -316,13 +342,13 @@ class EsGraphBuilder:
                 raise PatternError(f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}")
             rank = len(dims)
         known = None if dtype is None else DataType(dtype)
-        return self._graph.add_input(EsInput(self._graph, index, origin, name or f"input{index}", known, rank, dims))
+        return self._graph.add_input(EsInput(self._graph.draft, index, origin, name or f"input{index}", known, rank, dims))
 
     def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
         """The next ``count`` placeholders."""
         graph, origin = self._graph, author_origin()
         start = graph.next_input
-        return tuple([graph.add_input(EsInput(graph, i, origin, f"input{i}")) for i in range(start, start + count)])
+        return tuple([graph.add_input(EsInput(graph.draft, i, origin, f"input{i}")) for i in range(start, start + count)])
 
     def CreateConst(
         self,
@@ -359,7 +385,7 @@ class EsGraphBuilder:
                 array = array.reshape(tuple(shape))
             except ValueError as error:
                 raise PatternError(f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}") from error
-        return EsTensor(EsConst(self._graph, array, origin, rtol=rtol, atol=atol))
+        return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
 
     def CreateScalar(self, value: Any, dtype: DataType | None = None) -> EsTensor:
         """A constant of rank 0."""
@@ -384,7 +410,8 @@ class EsGraphBuilder:
             if not isinstance(tensor, EsTensor):
                 kind = type(tensor).__name__
                 raise PatternError(f"{author_origin()}: output {position} of {self.name!r}: wanted an EsTensor, got {kind}")
-            if tensor.producer.graph is not graph:
+            if tensor.producer.draft is not graph.draft:
                 raise PatternError(f"{author_origin()}: output {position} of {self.name!r} was made by another builder")
         graph.outputs = listed
+        graph.draft.graph = None
         return graph

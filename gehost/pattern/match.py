@@ -42,7 +42,9 @@ class Pattern:
             PatternError: the tensor is not one of this pattern.
         """
         captured = _as_tensor(tensor)
-        if captured.graph is not self.graph or (isinstance(captured.producer, EsConst) and not self._reads(captured.producer)):
+        if captured.producer.draft is not self.graph.draft or (
+            isinstance(captured.producer, EsConst) and not self._reads(captured.producer)
+        ):
             raise PatternError(f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}")
         self.captures.append(captured)
         return self
@@ -63,9 +65,9 @@ def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
         return tensor
     producer: Any = tensor.node
     if isinstance(producer, EsNode):
-        if not 0 <= tensor.index < len(producer.outputs):
+        if not 0 <= tensor.index < producer.count:
             raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
-        return producer.outputs[tensor.index]
+        return EsTensor(producer, tensor.index)
     if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
     raise PatternError(f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)")
@@ -146,7 +148,7 @@ class MatchResult:
             found = self._binding.nodes[node]
         else:
             producer = node.producer if isinstance(node, EsTensor) else node
-            if self._pattern is None or not isinstance(producer, EsNode) or producer.graph is not self._pattern.graph:
+            if self._pattern is None or not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
                 raise PatternError(f"{author_origin()}: GetMatchedNode wants an operator of the pattern that matched")
             if producer not in self._source.nodes:
                 raise PatternError(f"{author_origin()}: {producer!r} stands in an alternative that did not match")

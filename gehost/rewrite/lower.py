@@ -136,7 +136,7 @@ class _Lowering:
         signature = self._signature
         params = {name: value for name, value in given.items() if value is not None}
         if self._op == "Split" and "num_outputs" in signature.attributes and "split" not in params and operands < 2:
-            params["num_outputs"] = len(self._node.outputs)
+            params["num_outputs"] = self._node.count
         if signature.flattens:
             rank = self._rank()
             if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
@@ -176,7 +176,7 @@ class _Lowering:
             if slot >= len(inputs) or inputs[slot] is None:
                 missing.append(signature.inputs[min(slot, len(signature.inputs) - 1)])
         schema = schemas.schema_at(*split_op(self._op), self._version or 0)
-        if schema is not None and len(node.outputs) < schema.min_output:
+        if schema is not None and node.count < schema.min_output:
             missing.append(f"{schema.min_output} outputs")
         if missing:
             raise PatternError(f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}")

@@ -119,7 +119,7 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
                 return None
             params.append((name, told))
         looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
-        nodes.append((node.ops, len(node.outputs), tuple(params), tuple(operands)))
+        nodes.append((node.ops, node.count, tuple(params), tuple(operands)))
         places[node] = len(places)
     delivered: list[Hashable] = []
     for tensor in replacement.outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import ml_dtypes
@@ -183,6 +184,28 @@ def test_tensors_of_two_builders_do_not_mix(builder):
     stale.BuildAndReset(es.Relu(first))
     with pytest.raises(PatternError, match="made by another builder"):
         es.Add(stale.CreateInput(0), first)
+
+
+def test_a_built_graph_takes_no_more_operators(builder):
+    a, b = builder.CreateInputs(2)
+    builder.BuildAndReset([a + b])
+    for more in (lambda: a * b, lambda: es.Relu(a), lambda: -a):
+        with pytest.raises(PatternError, match="EsTensor 0 of .* is of a graph that is built already; begin another one$"):
+            more()
+
+
+def test_a_built_graph_goes_without_the_collector(builder):
+    gc.collect()
+    gc.disable()
+    try:
+        a, b = builder.CreateInputs(2)
+        parts = es.Split(a, num_outputs=2)
+        graph = builder.BuildAndReset([parts[0] + b * 2.0, parts[1]])
+        assert len(graph.inputs) == 2
+        del a, b, parts, graph
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

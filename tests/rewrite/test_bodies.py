@@ -170,7 +170,7 @@ def test_bodies_that_call_each_other(rewriting):
 
 def test_a_body_may_hand_on_inputs_and_constants(rewriting):
     def body(x, z):
-        return [z, EsTensor(EsConst(x.graph, np.float32([1, 2]), Origin("", 0))), x + 0.0]
+        return [z, EsTensor(EsConst(x.producer.draft, np.float32([1, 2]), Origin("", 0))), x + 0.0]
 
     text = "g (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c) { a = Identity(z) k = Constant<value_floats = [1.0, 2.0]>() b = Identity(k) c = Abs(x) }"
     made = registry(body, "ge::Three", ("p", "q", "r"))
