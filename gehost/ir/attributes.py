@@ -80,11 +80,11 @@ def attribute_value(proto: onnx.AttributeProto, base_dir: str | None = None) -> 
     if kind == _KIND.INT:
         return proto.i
     if kind == _KIND.INTS:
-        return list(proto.ints)
+        return proto.ints[:]
     if kind == _KIND.FLOAT:
         return proto.f
     if kind == _KIND.FLOATS:
-        return list(proto.floats)
+        return proto.floats[:]
     if kind == _KIND.STRING:
         return _text(proto.s)
     if kind == _KIND.STRINGS:

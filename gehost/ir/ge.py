@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gehost.ir.types import DataType, Dim, TensorType
@@ -52,13 +51,24 @@ class TensorDesc:
         return Shape(self._value.shape)
 
 
-@dataclass(frozen=True, slots=True)
 class NodeIo:
     """One input or output of a node: an output where a tensor is meant, an input where a reader is meant."""
 
-    node: Any
-    index: int
-    tensor: Value | None = field(default=None, repr=False, compare=False)
+    __slots__ = ("index", "node", "tensor")
+
+    def __init__(self, node: Any, index: int, tensor: Value | None = None) -> None:
+        self.node = node
+        self.index = index
+        self.tensor = tensor
+
+    def __repr__(self) -> str:
+        return f"NodeIo(node={self.node!r}, index={self.index})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeIo) and (self.node, self.index) == (other.node, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.index))
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:

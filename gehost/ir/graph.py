@@ -242,6 +242,7 @@ class Graph:
             self.model.names.use(name)
             proto.name = name
         node = Node(self, place, template.op)
+        node.is_traced = True
         journal.record(undo_add_node, node)
         connect(node, proto, inputs, values)
         link(self, node, after)
@@ -344,6 +345,7 @@ class Graph:
     def set_metadata(self, node: Node, key: str, text: str) -> None:
         """Set one ``metadata_props`` entry of a node."""
         self._journal(put_metadata, node, key, node.metadata.get(key))
+        node.is_traced = True
         put_metadata(node, key, text)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
@@ -361,7 +363,7 @@ class Graph:
             self._journal(undo_add_initializer, value)
             value.initializer = self.proto.initializer.add()
             value.initializer.CopyFrom(tensor)
-        value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+        value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims[:]))
         return value
 
     def remove_initializer(self, value: Value) -> None:

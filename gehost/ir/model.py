@@ -30,18 +30,20 @@ _SELDOM = 100
 class Model:
     """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
 
-    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None) -> None:
+    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True) -> None:
         """Index ``proto``, which this object then owns and edits in place.
 
         Args:
             proto: the model.
             path: where it was read from; external data is found beside it.
+            is_traced: whether nodes may carry metadata that gehost wrote.
 
         Raises:
             ModelError: no graph, an undefined or doubly defined tensor, a cycle.
         """
         self.proto = proto
         self.path = path
+        self.is_traced = is_traced
         self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
         try:
             self._read(proto)
@@ -93,7 +95,7 @@ class Model:
             proto.ParseFromString(content)
         except (DecodeError, RecursionError) as error:
             raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
-        return cls(proto, path=path)
+        return cls(proto, path=path, is_traced=b"gehost." in content)
 
     @property
     def graphs(self) -> Iterator[Graph]:

@@ -60,7 +60,7 @@ class Value:
         if isinstance(known, onnx.TypeProto):
             known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
         if known is None and isinstance(tensor, onnx.TensorProto):
-            known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims))
+            known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
 
     @property
@@ -184,6 +184,7 @@ class Node(GNodeAccessors):
         "graph",
         "held",
         "inputs",
+        "is_traced",
         "next",
         "op",
         "order",
@@ -203,6 +204,8 @@ class Node(GNodeAccessors):
         self.bodies: tuple[Graph, ...] = ()
         self.order = 0
         self.generation = 0
+        self.is_traced = graph.model.is_traced
+        """False where the protobuf's metadata surely hold nothing of gehost's own."""
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
@@ -243,7 +246,7 @@ class Node(GNodeAccessors):
     def attrs(self) -> Attributes:
         """The attributes as a read-only mapping of Python values, decoded when asked for."""
         if self._attrs is None:
-            entries = self.proto.attribute
+            entries = self.proto.attribute[:]
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
@@ -253,7 +256,7 @@ class Node(GNodeAccessors):
 
     @property
     def metadata(self) -> dict[str, str]:
-        return {entry.key: entry.value for entry in self.proto.metadata_props}
+        return {entry.key: entry.value for entry in self.proto.metadata_props[:]}
 
     @property
     def in_graph(self) -> bool:

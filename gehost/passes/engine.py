@@ -263,7 +263,11 @@ def as_graph(made: Any) -> EsGraph:
         return made
     listed = [made] if isinstance(made, EsTensor) else list(cast("Iterable[Any]", made)) if isinstance(made, Iterable) else []
     tensors = [tensor for tensor in listed if isinstance(tensor, EsTensor)]
-    if not tensors or len(tensors) < len(listed) or any(tensor.graph is not tensors[0].graph for tensor in tensors):
+    if (
+        not tensors
+        or len(tensors) < len(listed)
+        or any(tensor.producer.draft is not tensors[0].producer.draft for tensor in tensors)
+    ):
         raise PatternError(f"it must return what BuildAndReset gives, or tensors of one builder; got {made!r}")
     graph = tensors[0].graph
     graph.outputs = tensors

@@ -165,7 +165,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     def attributes_hold(node: Node) -> bool:
         """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
         first = node.inputs[0] if node.inputs else None
-        key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute)
+        key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute[:])
         answer = known.get(key)
         if answer is None:
             signature = signatures[node.op]

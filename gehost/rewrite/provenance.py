@@ -50,12 +50,12 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     for node in nodes:
         proto = node.hold()
         label = proto.name or node.label
-        if proto.metadata_props:
+        if node.is_traced and proto.metadata_props:
             metadata = node.metadata
             names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
             types.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_TYPES), node.op)))
             if PASS in metadata and not history:
-                history = history_of([(each, each.metadata if each.proto.metadata_props else {}) for each in nodes])
+                history = history_of([(each, each.metadata if each.is_traced else {}) for each in nodes])
         else:
             names[label] = None
             types[node.op] = None

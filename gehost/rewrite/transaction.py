@@ -152,9 +152,11 @@ class Transaction:
                     inputs.append(self._constant(read))
                 else:
                     inputs.append(None)
-            for value, known, place in zip(self._add(planned, inputs).outputs, planned.types, planned.replaces, strict=True):
+            outputs = self._add(planned, inputs).outputs
+            for slot, place in enumerate(planned.replaces):
+                value = outputs[slot]
                 if place is None and value is not None:
-                    self.graph.set_type(value, known)
+                    self.graph.set_type(value, planned.types[slot])
 
     def _build(self, node: EsNode) -> None:
         """Make out one operator and put it in."""
