@@ -11,7 +11,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 HOT = """
-ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region
+ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region ir/shapes
 es/functions es/graph es/literals es/origin
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction

@@ -202,6 +202,8 @@ class EsGraph:
         self.outputs: list[EsTensor] = []
         self.nodes: list[EsNode] = []
         self.origin = author_origin()
+        self.next_input = 0
+        """The index behind the last placeholder."""
         self._inputs: dict[int, EsTensor] = {}
         self._in_order: list[EsTensor] | None = None
 
@@ -224,11 +226,6 @@ class EsGraph:
                 raise PatternError(f"{self.origin}: {told}") from None
         return self._in_order
 
-    @property
-    def next_input(self) -> int:
-        """The index behind the last placeholder."""
-        return max(self._inputs, default=-1) + 1
-
     def add_input(self, producer: EsInput) -> EsTensor:
         """Add a placeholder at its index.
 
@@ -239,6 +236,7 @@ class EsGraph:
         if index in self._inputs:
             raise PatternError(f"{producer.origin}: input {index} of {self.name!r} exists already")
         made = self._inputs[index] = EsTensor(producer)
+        self.next_input = max(self.next_input, index + 1)
         self._in_order = None
         return made
 

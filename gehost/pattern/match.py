@@ -162,11 +162,11 @@ class MatchResult:
 
     def region(self) -> Region:
         """What is matched, to be replaced."""
-        closed, nodes = True, list[Node]()
-        for op, node in zip(self._source.ops, self._binding.nodes, strict=True):
+        closed, nodes, ops = True, list[Node](), self._source.ops
+        for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
-            if node is None or len(node.outputs) > len(op.outputs):
+            if node is None or len(node.outputs) > len(ops[index].outputs):
                 closed = False
         nodes.sort(key=by_order)  # anew, as rewrites may move nodes
         return Region(self._binding.graph, self.inputs, self.outputs, nodes, closed)

@@ -94,7 +94,8 @@ class Transaction:
 
     def _holds(self, plan: Plan) -> bool:
         """Whether the operators that a plan calls have the bodies that they had."""
-        return all(planned.body is None or self.model.function(planned.op) is planned.body for planned in plan)
+        calls = [planned for planned in plan if planned.body is not None]
+        return not calls or all(self.model.function(planned.op) is planned.body for planned in calls)
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
@@ -108,7 +109,7 @@ class Transaction:
         """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
         last = behind = self.region.last
         self.position = last
-        if {value.producer for value in self.region.outputs} == {last}:
+        if all(value.producer is last for value in self.region.outputs):
             return  # whoever reads it stands behind it
         for reader in self.region.readers_before(last.order + 1):
             if reader in self.region.nodes:
