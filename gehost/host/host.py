@@ -264,13 +264,11 @@ class Host:
 
     def _infer(self, context: CompileContext) -> None:
         try:
-            failure = infer_model(context.model, context.inferrer)
+            infer_model(context.model, context.inferrer)
         except VendorError as error:  # the shape function or the body of a custom operator
             if not self.options.keep_going:
                 raise
-            failure = str(error)
-        if failure:
-            context.report.problems.append(f"shape inference gave up: {failure}")
+            context.report.problems.append(f"shape inference gave up: {error}")
 
     def _clean_up(self, context: CompileContext) -> None:
         mark = context.model.mark()

@@ -6,15 +6,18 @@ is left. Walking back from the shape keeps what is known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Node, Value
-from gehost.ir.types import DataType, Dim, TensorType, ValueType
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, closer
 
 Elements: TypeAlias = tuple[Dim, ...]
 """Elements of a vector, or of a scalar as one; a symbol is the size of that name, None is unknown."""
+
+_Operation: TypeAlias = Callable[[Dim, Dim], Dim]
 
 _MOST = 64
 _DEPTH = 32
@@ -59,6 +62,11 @@ class Contents:
             return None
         if node.op == "Shape":
             return _shape(node)
+        if node.op == "Size":
+            source = node.input(0)
+            return (source.type.size,) if source is not None and isinstance(source.type, TensorType) else None
+        if node.op in _ARITHMETIC:
+            return _computed(_ARITHMETIC[node.op], self.of(node.input(0), depth - 1), self.of(node.input(1), depth - 1))
         first = self.of(node.input(0), depth - 1) if node.op != "Concat" else None
         if node.op in _PASSED_ON:
             return first if value.rank in (0, 1) else None
@@ -81,6 +89,47 @@ class Contents:
                 return None
             joined.extend(elements)
         return tuple(joined)
+
+
+def _computed(operation: _Operation, left: Elements | None, right: Elements | None) -> Elements | None:
+    """Numbers that a model computes from numbers; a name goes through what changes nothing."""
+    if left is None or right is None or (len(left) != len(right) and 1 not in (len(left), len(right))):
+        return None
+    count = max(len(left), len(right)) if left and right else 0
+    pairs = zip(left * count if len(left) == 1 else left, right * count if len(right) == 1 else right, strict=False)
+    return tuple([operation(one, other) for one, other in pairs])
+
+
+def _sum(one: Dim, other: Dim) -> Dim:
+    if isinstance(one, int) and isinstance(other, int):
+        return _whole(one + other)
+    return one if other == 0 else other if one == 0 else None
+
+
+def _difference(one: Dim, other: Dim) -> Dim:
+    if isinstance(one, int) and isinstance(other, int):
+        return _whole(one - other)
+    return one if other == 0 else None
+
+
+def _product(one: Dim, other: Dim) -> Dim:
+    if isinstance(one, int) and isinstance(other, int):
+        return _whole(one * other)
+    return one if other == 1 else other if one == 1 else None
+
+
+def _quotient(one: Dim, other: Dim) -> Dim:
+    if isinstance(one, int) and isinstance(other, int):
+        return one // other if one >= 0 and other > 0 else None
+    return one if other == 1 else None
+
+
+def _whole(number: int) -> Dim:
+    """A result that 32 bits hold, as some are computed in; what becomes of others is not told."""
+    return number if -(1 << 31) <= number < 1 << 31 else None
+
+
+_ARITHMETIC: Mapping[str, _Operation] = MappingProxyType({"Add": _sum, "Div": _quotient, "Mul": _product, "Sub": _difference})
 
 
 def _unknown_elements(value: Value) -> Elements | None:
@@ -145,14 +194,14 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
 
 
 def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType | None:
-    """What both say together; where they disagree ``first`` stands."""
+    """What both say together; where they disagree ``first`` stands, but for a number beside a name."""
     if not isinstance(first, TensorType) or not isinstance(second, TensorType):
         return first if first is not None else second
     shape = first.shape
     if shape is None:
         shape = second.shape
     elif second.shape is not None and len(shape) == len(second.shape):
-        shape = tuple(a if a is not None else b for a, b in zip(shape, second.shape, strict=True))
+        shape = tuple([closer(a, b) for a, b in zip(shape, second.shape, strict=True)])
     return TensorType(first.dtype or second.dtype, shape)
 
 

@@ -8,14 +8,13 @@ Source: onnx 1.23, found by ``tests/backend``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import onnx
 
 from gehost.ir.types import Dim, TensorType, ValueType
 
-DOUBTED = frozenset({"Attention", "STFT"})
 _COMPUTED = frozenset({"Attention"})
 _UNIT = 2**10 * 45045
 """Sizes that are tried are multiples of it, so that whatever number of heads divides them."""
@@ -25,34 +24,16 @@ Types = Sequence[ValueType | None]
 
 def spelled_out(proto: onnx.NodeProto) -> onnx.NodeProto:
     """A node with those defaults written out that inference gets wrong."""
-    if not _is(proto, "STFT") or any(entry.name == "onesided" for entry in proto.attribute):
+    if (
+        proto.op_type != "STFT"
+        or proto.domain not in ("", "ai.onnx")
+        or any(entry.name == "onesided" for entry in proto.attribute)
+    ):
         return proto
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
     copy.attribute.append(onnx.helper.make_attribute("onesided", 1))
     return copy
-
-
-def prepare(model: onnx.ModelProto) -> None:
-    """Change a copy of a model so that ONNX's inference of it as a whole says nothing wrong: node by node more is known."""
-    for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for proto in _all_nodes(nodes):
-            if _is(proto, "STFT"):
-                proto.CopyFrom(spelled_out(proto))
-            elif _is(proto, *_COMPUTED):
-                proto.op_type += " that ONNX does not know"
-
-
-def _is(proto: onnx.NodeProto, *op_types: str) -> bool:
-    return proto.op_type in op_types and proto.domain in ("", "ai.onnx")
-
-
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for proto in nodes:
-        yield proto
-        for attribute in proto.attribute:
-            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                yield from _all_nodes(body.node)
 
 
 def checked(op: str, types: Types, said: Types, ask: Callable[[Types], Types | None]) -> Types:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -15,16 +15,19 @@ from gehost.infer.contents import Contents, refine
 from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
+from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.types import Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
 from gehost.ops import OpDef, OpRegistry
 
 _DATA_LIMIT = 1024
 """Integer constants of at most this many bytes are shown to inference functions (shapes, axes, pads)."""
 _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
+
+_WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
     [
@@ -70,7 +73,26 @@ class Inferrer:
         Raises:
             InferenceFailed: as above.
         """
-        return self.proto(node.op, node.proto, types, [deciding_array(node.op, value) for value in node.inputs])
+        op, proto = node.op, node.proto
+        body, opsets, inputs, outputs = self._model.function(op), self._model.opsets, node.inputs, node.outputs
+        if body is not None:
+            self._bodies[id(body)] = body
+        entries = proto.attribute[:]
+        key = (
+            op,
+            id(body),
+            opsets.get(split_op(op)[0]),
+            tuple(sorted([entry.SerializeToString() for entry in entries])) if entries else (),
+            tuple(types),
+            () if None not in types else tuple([value is None for value in inputs]),
+            len(outputs) if None not in outputs else tuple([value is None for value in outputs]),
+            () if op in ELEMENTS_DO_NOT_MATTER else tuple(map(_deciding_content, inputs)),
+        )
+        found = self._known.get(key)
+        if found is None:
+            arrays = [deciding_array(op, value) for value in inputs]
+            found = self._known[key] = self._compute(op, proto, types, arrays, opsets)
+        return found
 
     def refined(
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
@@ -134,8 +156,12 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else schema_at(domain, op_type, version)
-        if schema is None or grows_too_much(op, map(_shape_of, types)) or miscounts_outputs(proto):
+        if schema is None or grows_too_much(op, [_shape_of(known) for known in types]) or miscounts_outputs(proto):
             return (None,) * len(proto.output)
+        if not schema.has_type_and_shape_inference_function:
+            body = _function_of(schema, proto, types)
+            if body is not None:
+                return self._through_body(op, body, proto, types, arrays)
         imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
         said = _ask_onnx(schema, proto, types, arrays, imports)
 
@@ -201,6 +227,19 @@ def _ask_onnx(
             return (None,) * len(proto.output)  # it may only miss an input's type, or what a body captures
         raise InferenceFailed(" ".join(str(error).split())) from error
     return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+
+
+def _function_of(
+    schema: onnx.defs.OpSchema, proto: onnx.NodeProto, types: Sequence[ValueType | None]
+) -> onnx.FunctionProto | None:
+    """The body that ONNX defines an operator by; None where it defines it in words alone."""
+    functions = cast("Any", schema)  # the stub lacks them
+    if functions.has_function:
+        return schema.function_body
+    if not functions.has_context_dependent_function or None in types:
+        return None
+    given = [encode_type(known).SerializeToString() for known in types if known is not None]
+    return onnx.FunctionProto.FromString(functions.get_context_dependent_function(proto.SerializeToString(), given))
 
 
 def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
@@ -280,6 +319,13 @@ def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
     return TensorType(dtype_from_number(tensors.elem_type(array.dtype)), array.shape)
+
+
+def _deciding_content(value: Value | None) -> Hashable:
+    """A key for what is shown of a constant, without making an array."""
+    if value is None or not value.is_constant:
+        return None
+    return content(value, _DATA_LIMIT if value.dtype in _WHOLE else _SCALES_LIMIT)
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:

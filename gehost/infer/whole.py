@@ -1,127 +1,141 @@
-"""Inference of a whole model with ONNX's data propagation; the result goes into the index, never into the file."""
+"""Inference of a whole model, node by node; the result goes into the index, never into the file.
+
+What one node makes of its inputs' types, ONNX's inference functions say (``local``), once for all nodes that are alike; what a
+model computes of shapes is walked back from where it is used (``contents``). So the cost is that of the different nodes,
+no weight is looked at, and nothing that ONNX would write out in full can blow up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
-
-import onnx
-import onnx.shape_inference
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from gehost.errors import ModelError
-from gehost.infer.bounds import WATCHED, leave_out
 from gehost.infer.contents import merge_types
-from gehost.infer.doubts import DOUBTED, prepare
 from gehost.infer.local import InferenceFailed, Inferrer
-from gehost.ir import tensors
-from gehost.ir.graph import Graph
+from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
-from gehost.ir.skeleton import skeleton
-from gehost.ir.types import TensorType, ValueType, decode_type
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, closer
+from gehost.ops import OpRegistry
 
-_SMALL = 4096
-"""Initializers of at most this many bytes keep their data: shapes and axes that inference reads."""
-_SHAPE_TYPES = frozenset({onnx.TensorProto.INT64, onnx.TensorProto.INT32})
+_Types: TypeAlias = Sequence[ValueType | None]
+
+_SCAN_WITHOUT_BATCH = 9
+"""The opset from which on Scan has no batch of its own."""
 
 
-def infer_model(model: Model, inferrer: Inferrer | None = None) -> str | None:
-    """Give every value the type that inference can tell; returns why it could not, if so.
-
-    Works on a copy of the structure: weights stay out of it, so its cost is that of the nodes.
+def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
+    """Give every value the type that inference can tell, beside what the file states. Edits so far are committed.
 
     Args:
-        model: it is flushed, and so committed.
+        model: its graph, with the bodies in it.
         inferrer: knows the operators of the vendors, of which ONNX can tell nothing.
+
+    Raises:
+        VendorError: the shape function of a vendor's operator failed.
     """
-    content = _prepared(model)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(content, data_prop=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        return " ".join(str(error).split())
+    model.commit()
     with collector_off():
-        _take(model.graph, inferred.graph)
-    if inferrer is not None:
-        for body in model.graphs:
-            _fill(body, inferrer)
-    return None
+        _in_graph(model.graph, inferrer or Inferrer(model, OpRegistry()))
 
 
-def _prepared(model: Model) -> bytes:
-    """What ONNX's inference is asked: bytes, so that a copy is gone before inference takes memory."""
-    proto = model.flush()
-    doubted, watched = _occurs(model, DOUBTED), _occurs(model, WATCHED)
-    is_light = proto.ByteSize() <= _SMALL * len(model.graph.values)  # taking the weights out costs more than they do
-    content = proto.SerializeToString() if is_light else b""
-    if not is_light or b"location" in content:
-        copy = _without_weights(model)
-    elif doubted or watched:
-        copy = onnx.ModelProto.FromString(content)
-    else:
-        return content
-    if doubted:
-        prepare(copy)
-    if watched:
-        leave_out(copy)
-    return copy.SerializeToString()
-
-
-def _without_weights(model: Model) -> onnx.ModelProto:
-    copy = skeleton(model.proto, lambda tensor: tensors.nbytes(tensor) <= _SMALL and not tensor.external_data)
-    for tensor in copy.graph.initializer:
-        if tensor.external_data:
-            _embed(tensor, model.base_dir)
-    return copy
-
-
-def _occurs(model: Model, ops: Iterable[str]) -> bool:
-    """Whether one of some operators may be in a model."""
-    return bool(model.functions) or any(op in graph.by_op for graph in model.graphs for op in ops)
-
-
-def _embed(tensor: onnx.TensorProto, base_dir: str | None) -> None:
-    """Take external data into a copy where it may be a shape; weights, and files that are not there, stay out of it."""
-    if tensor.data_type in _SHAPE_TYPES and tensors.nbytes(tensor) <= _SMALL:
-        with suppress(ModelError):
-            tensor.CopyFrom(tensors.from_numpy(tensors.to_numpy(tensor, base_dir), tensor.name))
-    del tensor.external_data[:]
-    tensor.ClearField("data_location")
-
-
-def _fill(graph: Graph, inferrer: Inferrer) -> None:
-    """Infer node by node where sizes or types are missing still, from what is known by now."""
+def _in_graph(graph: Graph, inferrer: Inferrer) -> None:
     for node in graph.nodes:
-        if all(value is None or _is_complete(value.type) for value in node.outputs):
+        try:
+            types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
+        except (InferenceFailed, ModelError):  # of what it cannot be, or whose constants cannot be read
             continue
-        with suppress(InferenceFailed):
-            for value, known in zip(node.outputs, inferrer.node(node), strict=True):
-                if value is not None and known is not None:
-                    value.stated = merge_types(value.type, known)
+        for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
+            if value is not None:
+                _learn(value, known)
 
 
-def _is_complete(known: ValueType | None) -> bool:
-    return known is not None and not (isinstance(known, TensorType) and (known.shape is None or None in known.shape))
+def _learn(value: Value, known: ValueType | None) -> None:
+    if known is not None:
+        before = value.type
+        value.stated = known if before is None else merge_types(before, known)
 
 
-def _take(graph: Graph, inferred: onnx.GraphProto) -> None:
-    find = graph.values.get
-    for entries in (inferred.value_info, inferred.output):
-        for info in entries:
-            value = find(info.name)
-            if value is None or (isinstance(value.initializer, onnx.TensorProto) and not value.is_input):
-                continue
-            known = decode_type(info.type)
-            if known is not None:
-                value.stated = known
-    if graph.model.body_ops.isdisjoint(graph.by_op) or len(inferred.node) != len(graph.proto.node):
-        return
-    for node, copy in zip(graph.nodes, inferred.node, strict=True):
-        if node.bodies:
-            _take_bodies(node.bodies, copy)
+# -- nodes with bodies ----------------------------------------------------------------------------------------------
 
 
-def _take_bodies(bodies: tuple[Graph, ...], inferred: onnx.NodeProto) -> None:
-    copies: list[onnx.GraphProto] = []
-    for attribute in inferred.attribute:
-        copies.extend([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs)
-    for body, copy in zip(bodies, copies, strict=True):
-        _take(body, copy)
+def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
+    """The types of the outputs of a node, whose bodies are inferred first."""
+    model = node.graph.model
+    op = "" if model.function(node.op) is not None else node.op
+    if op == "Loop":
+        return _of_loop(node, inferrer)
+    if op == "Scan" and (model.opset() or 0) >= _SCAN_WITHOUT_BATCH:
+        return _of_scan(node, inferrer)
+    for body in node.bodies:
+        _in_graph(body, inferrer)
+    if op != "If":
+        return inferrer.node(node)
+    first, *others = [[value.type for value in body.outputs] for body in node.bodies]
+    for other in others:
+        first = list(map(_either, first, other))
+    return first
+
+
+def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
+    body = node.bodies[0]
+    begin = [None if value is None else value.type for value in node.inputs[2:]]
+    count = len(begin)
+    _in_body(body, [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None), *map(_of_any_shape, begin)], inferrer)
+    end = [value.type for value in body.outputs[1:]]
+    return [*map(_either, begin, end[:count]), *(_with_axis(known, 0, None) for known in end[count:])]
+
+
+def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
+    body, attributes = node.bodies[0], node.attrs
+    types = [None if value is None else value.type for value in node.inputs]
+    count = len(types) - attributes.get("num_scan_inputs", 0)
+    begin, scanned = types[:count], types[count:]
+    axes = attributes.get("scan_input_axes") or [0] * len(scanned)
+    slices = [_without_axis(known, axis) for known, axis in zip(scanned, axes, strict=False)]
+    _in_body(body, [*map(_of_any_shape, begin), *(known for known, _ in slices)], inferrer)
+    end = [value.type for value in body.outputs]
+    places = attributes.get("scan_output_axes") or [0] * (len(end) - count)
+    length: Dim = None
+    for _, found in slices:
+        length = closer(length, found)
+    stacked = [_with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)]
+    return [*map(_either, begin, end[:count]), *stacked]
+
+
+def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
+    for value, known in zip(body.inputs, entering, strict=False):
+        _learn(value, known)
+    _in_graph(body, inferrer)
+
+
+def _of_any_shape(known: ValueType | None) -> ValueType | None:
+    """What is known of a tensor that an iteration may have made."""
+    return TensorType(known.dtype, None) if isinstance(known, TensorType) else None
+
+
+def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
+    """What is known of a value that is of one type or of another."""
+    if one == other or not isinstance(one, TensorType) or not isinstance(other, TensorType):
+        return one if one == other else None
+    if one.dtype != other.dtype:
+        return None
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return TensorType(one.dtype, None)
+    return TensorType(one.dtype, tuple([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]))
+
+
+def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None, Dim]:
+    """The type of a slice, and how many there are."""
+    if not isinstance(known, TensorType) or known.shape is None or not -len(known.shape) <= axis < len(known.shape):
+        return _of_any_shape(known), None
+    axis %= len(known.shape)
+    return TensorType(known.dtype, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
+
+
+def _with_axis(known: ValueType | None, axis: int, length: Dim) -> ValueType | None:
+    """The type of as many slices in one tensor."""
+    if not isinstance(known, TensorType) or known.shape is None or not -len(known.shape) <= axis + (axis < 0) <= len(known.shape):
+        return _of_any_shape(known)
+    axis %= len(known.shape) + 1
+    return TensorType(known.dtype, (*known.shape[:axis], length, *known.shape[axis:]))

@@ -14,6 +14,11 @@ Dim: TypeAlias = int | str | None
 """A known size, a name that stands for one size throughout the model, or unknown (equal to nothing)."""
 
 
+def closer(first: Dim, second: Dim) -> Dim:
+    """Which of two statements about one dimension says more: a number, else a name, else neither; the first of two alike."""
+    return first if isinstance(first, int) or second is None or (first is not None and isinstance(second, str)) else second
+
+
 class DataType(IntEnum):
     """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of the same members."""
 

@@ -30,8 +30,9 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 
-from gehost.errors import UsageError
-from gehost.infer.bounds import leave_out
+from gehost.errors import ModelError, UsageError
+from gehost.infer import infer_model
+from gehost.ir.model import Model
 from gehost.verify.sizes import Dims, Sizes
 
 if TYPE_CHECKING:
@@ -178,9 +179,10 @@ class _Readers:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        self._shapes: dict[str, Dims] = {}
+        lean = _without_weights(model)
+        self._shapes = _shapes(lean)
         self._ones: set[str] = set()
-        self._index(_without_weights(model).graph)
+        self._index(lean.graph)
 
     def use(self, name: str) -> _Use:
         """Follow an input to where its values matter."""
@@ -202,8 +204,6 @@ class _Readers:
         return _Use(tuple(tables), tests > 0 == others)
 
     def _index(self, graph: onnx.GraphProto) -> None:
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            self._shapes[value.name] = _dims(value)
         self._ones.update(tensor.name for tensor in graph.initializer if _is_one(tensor))
         for node in graph.node:
             for slot, name in enumerate(node.input):
@@ -278,9 +278,8 @@ def _is_one(tensor: onnx.TensorProto) -> bool:
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy a model with functions inlined and shapes inferred; large initializers become mere inputs."""
+    """Copy a model with functions inlined; large initializers become mere inputs."""
     import onnx.inliner
-    import onnx.shape_inference
 
     graph = model.graph
     lean = onnx.ModelProto(ir_version=max(model.ir_version, 4), opset_import=model.opset_import, functions=model.functions)
@@ -295,10 +294,19 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             lean.graph.initializer.append(tensor)
         if tensor.name not in declared:
             lean.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    if lean.functions:
-        lean = onnx.inliner.inline_local_functions(lean)
-    leave_out(lean)
+    return onnx.inliner.inline_local_functions(lean) if lean.functions else lean
+
+
+def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:
+    """What is known of the sizes of all tensors; nothing where the model is not valid, which its run will tell."""
     try:
-        return onnx.shape_inference.infer_shapes(lean, data_prop=True)
-    except onnx.shape_inference.InferenceError:
-        return lean  # fewer tables have a known size
+        model = Model(lean)
+    except ModelError:
+        return {}
+    infer_model(model)
+    return {
+        name: tuple([f"{name}:{axis}" if dim is None else dim for axis, dim in enumerate(value.shape)])
+        for graph in model.graphs
+        for name, value in graph.values.items()
+        if value.shape is not None
+    }

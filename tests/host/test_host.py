@@ -167,12 +167,23 @@ def test_a_model_in_memory_that_is_not_valid() -> None:
         Host(HostOptions(plugins=False)).run(onnx.parser.parse_model(CHAIN.replace("Neg(b)", "Neg(nothing)")))
 
 
-def test_inference_that_gives_up_is_reported_and_the_compile_goes_on(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
-    monkeypatch.setattr("gehost.host.host.infer_model", lambda *_: "too deep for me")
-    result, report = vendors.host().run(parse(CHAIN))
-    assert op_types(result) == ["Abs", "Identity", "Neg"]
-    assert report.problems == ["shape inference gave up: too deep for me"]
+@pytest.mark.parametrize("keep_going", [True, False])
+def test_a_shape_function_that_fails_is_reported_and_the_compile_goes_on(vendors: Any, *, keep_going: bool) -> None:
+    vendors.write(
+        "acme/ops.py", "from gehost import ops\n", "ops.register('acme::F', inputs=['x'], shape=lambda types, _: types[1])\n"
+    )
+    vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
+    proto = parse(CHAIN)
+    proto.graph.node[1].domain, proto.graph.node[1].op_type = "acme", "F"
+    proto.opset_import.add(domain="acme", version=1)
+    host = vendors.host(keep_going=keep_going)
+    if not keep_going:
+        with pytest.raises(VendorError, match="the shape function of acme::F failed"):
+            host.run(proto)
+        return
+    result, report = host.run(proto)
+    assert op_types(result) == ["Abs", "F", "Neg"]
+    assert [problem.partition(": ")[0] for problem in report.problems] == ["shape inference gave up"]
 
 
 def test_what_onnx_does_not_allow_is_refused_before_anything_is_done(vendors: Any) -> None:

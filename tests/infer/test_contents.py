@@ -14,7 +14,7 @@ from gehost.ops import OpRegistry
 INT = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] far = {9223372036854775807}, int64[2] pair = {3, 4}, int64 last = {-1}"
 
 
-def load(nodes: str, inputs: str = "float[N, ?, 4] x", opset: int = 17) -> Model:
+def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int = 17) -> Model:
     text = f'<ir_version: 10, opset_import: ["": {opset}]> g ({inputs}) => (float[] y) <{INT}> {{ {nodes} y = Relu(x) }}'
     return Model(onnx.parser.parse_model(text))
 
@@ -35,7 +35,18 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x", opset: int = 17) -> Model
         ("s = Shape(x) v = Slice(s, zero, far, zero, two)", ("N", 4)),
         ("s = Shape(x) a = Slice(s, zero, one) v = Concat<axis = 0>(a, pair, one)", ("N", 3, 4, 1)),
         ("s = Shape(x) a = Gather(s, last) b = Unsqueeze(a, zero) c = Cast<to = 7>(b) v = Concat<axis = 0>(c, one)", (4, 1)),
-        ("s = Shape(x) a = Mul(s, two) v = Concat<axis = 0>(a, one)", (None, None, None, 1)),
+        ("s = Shape(x) a = Mul(s, two) v = Concat<axis = 0>(a, one)", (None, None, 8, 1)),
+        ("s = Shape(x) v = Mul(s, one)", ("N", None, 4)),
+        ("s = Shape(x) v = Add(zero, s)", ("N", None, 4)),
+        ("s = Shape(x) a = Sub(s, two) v = Add(a, pair)", None),
+        ("s = Shape(x) v = Sub(zero, s)", (None, None, -4)),
+        ("s = Shape(x) v = Div(s, two)", (None, None, 2)),
+        ("v = Div(last, two)", (None,)),
+        ("v = Div(pair, zero)", (None, None)),
+        ("v = Mul(far, two)", (None,)),
+        ("v = Add(pair, two)", (5, 6)),
+        ("v = Size(w)", (8,)),
+        ("v = Size(x)", (None,)),
         ("v = Mul(x, x)", None),
         ("s = Shape(x) f = Cast<to = 1>(s) v = Cast<to = 7>(f)", (None, None, None)),
     ],

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gehost.ir.constants import Array
 from gehost.ir.types import DataType
 from gehost.passes.cleanup.call import Call, DeclinedError, whole_numbers
-from gehost.passes.cleanup.constants import Array
 from gehost.passes.cleanup.movement import Kernel
 
 _Binary: TypeAlias = Callable[[Any, Any], Any]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gehost.ir.constants import Array, bytes_at_most
 from gehost.ir.graph import Node
-from gehost.passes.cleanup.constants import Array, bytes_at_most
 
 
 class DeclinedError(Exception):

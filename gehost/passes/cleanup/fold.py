@@ -20,11 +20,11 @@ import numpy as np
 
 from gehost.errors import ModelError
 from gehost.ir import tensors
+from gehost.ir.constants import Array, bytes_for, bytes_of, elements, external_bytes, stored_bytes
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.types import DataType, Dim, TensorType
 from gehost.passes.cleanup.arithmetic import ARITHMETIC, convert
 from gehost.passes.cleanup.call import Call, DeclinedError, TooLargeError
-from gehost.passes.cleanup.constants import Array, bytes_for, bytes_of, elements, external_bytes, stored_bytes
 from gehost.passes.cleanup.dead import reap
 from gehost.passes.cleanup.movement import MOVEMENT, Kernel
 from gehost.passes.cleanup.state import ContradictionError, State, join

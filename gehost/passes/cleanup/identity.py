@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from gehost.ir.constants import SMALL, elements, stored_bytes
 from gehost.ir.graph import Node, Value
 from gehost.ir.types import Dim
-from gehost.passes.cleanup.constants import SMALL, elements, stored_bytes
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeAlias
 
+from gehost.ir.constants import content
 from gehost.ir.graph import Node, Value
-from gehost.passes.cleanup.constants import content
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
 

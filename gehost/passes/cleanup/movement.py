@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from gehost.ir.constants import Array
 from gehost.passes.cleanup.call import Call, DeclinedError, axis_of, whole_numbers
-from gehost.passes.cleanup.constants import Array
 
 Kernel: TypeAlias = Callable[[Call], list[Array]]
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import onnx
 
+from gehost.ir.constants import elements
 from gehost.ir.graph import Node, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import RANDOM, schema_at
 from gehost.ops import OpRegistry
-from gehost.passes.cleanup.constants import elements
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 """Operators whose bodies run when and as the node runs; a graph attribute of any other operator may mean anything."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gehost.infer.local import Inferrer
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType
+from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup.purity import Purity, Trust
 
@@ -153,7 +153,7 @@ def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
 def _join_dims(known: Dim, other: Dim) -> Dim:
     if isinstance(known, int) and isinstance(other, int) and known != other:
         raise ContradictionError
-    return known if isinstance(known, int) or other is None or (known is not None and isinstance(other, str)) else other
+    return closer(known, other)
 
 
 def _names_elsewhere(model: Model) -> Iterator[str]:

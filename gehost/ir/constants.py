@@ -89,14 +89,14 @@ def _length(text: str | bytes) -> int:
     return len(text.encode()) if isinstance(text, str) else len(text)
 
 
-def content(value: Value) -> Hashable:
-    """A key that two constants share only if element type, shape and every bit are equal; None where it is not small."""
+def content(value: Value, most: int = SMALL) -> Hashable:
+    """A key that two constants share only if element type, shape and every bit are equal; None beyond so many bytes."""
     tensor = tensor_of(value)
     if tensor is not None and tensor.data_type in _AS_STORED and tensor.HasField("raw_data") and tensor.ByteSize() <= 2 * SMALL:
         raw = tensor.raw_data
-        return (tensor.data_type, tuple(tensor.dims[:]), raw) if len(raw) <= SMALL else None
+        return (tensor.data_type, tuple(tensor.dims[:]), raw) if len(raw) <= most else None
     size = stored_bytes(value)
-    if size is None or size > SMALL:
+    if size is None or size > most:
         return None
     array = elements(value)
     if array is None:
