@@ -108,6 +108,33 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
     assert types(model, "t", "u", "q", "p") == ["float[7,?]"] * 4
 
 
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        # a state that grows: neither size nor rank is that of the beginning
+        ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Concat<axis = 0>(s, x) o = Neg(x) }>",
+         {"s": "float[*]", "u": "float[*]", "v": "float[*]", "t": "float[?,2,3]"}),
+        ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Exp(x) o = Neg(s) }>",
+         {"s": "float[*]", "i": "int64[*]", "g": "bool[*]", "v": "float[2,3]", "t": "float[*]"}),
+        ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Neg(y) o = Neg(x) }>", {"v": "float[?,?]"}),
+        ("v, t = Scan(x, z) <num_scan_inputs = 1, body = l (s, e) => (u, o) { u = Concat<axis = 0>(s, s) o = Neg(e) }>",
+         {"s": "float[*]", "e": "float[4,5]", "v": "float[*]", "t": "float[7,4,5]"}),
+        ("v, t = Scan(x, z) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1], body = l (s, e) => (u, o)"
+         " { u = Exp(x) o = Neg(e) }>", {"e": "float[7,5]", "v": "float[2,3]", "t": "float[7,5,4]"}),
+        ("v, t = Scan(x, z) <num_scan_inputs = 1, scan_input_axes = [-1], scan_output_axes = [1], body = l (s, e) => (u, o)"
+         " { u = Exp(x) o = Neg(e) }>", {"e": "float[7,4]", "t": "float[7,5,4]"}),
+        ("v = If(c) <then_branch = p () => (a) { a = Neg(x) }, else_branch = q () => (b) { b = Neg(y) }>", {"v": "float[?,?]"}),
+        ("v = If(c) <then_branch = p () => (a) { a = Neg(x) }, else_branch = q () => (b) { b = Exp(x) }>", {"v": "float[2,3]"}),
+        ("v = If(c) <then_branch = p () => (a) { a = Neg(x) }, else_branch = q () => (b) { b = Neg(z) }>", {"v": "float[*]"}),
+        ("v = If(c) <then_branch = p () => (a) { a = Neg(x) }, else_branch = q () => (b) { b = Identity(n) }>", {"v": "None"}),
+    ],
+)  # fmt: skip
+def test_what_enters_bodies_and_leaves_them(nodes, wanted):
+    model = load(f"g (float[2, 3] x, float[N, ?] y, float[7, 4, 5] z, int64 n, bool c) => (w) {{ {nodes} w = Identity(x) }}")
+    infer_model(model)
+    assert dict(zip(wanted, types(model, *wanted), strict=True)) == wanted
+
+
 def test_a_node_that_cannot_be_stops_nothing():
     model = load("g (float[2] x, float[3] z) => (float[2] y) { t = Add(x, z) u = Relu(t) y = Neg(x) v = Abs(y) }")
     infer_model(model)
