@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
 
-import rich.markup
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
-from rich.table import Table
+import click
+from tabulate import SEPARATING_LINE, tabulate
 
 from gehost.errors import one_line
 from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
 
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
-_PIPE_WIDTH = 10_000
+_NARROWEST = 20
+"""Characters of a column that is wrapped to fit the terminal."""
 
 
 class Progress:
     """A plugin that shows which pass is running, on a terminal only."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
         self._bar: Bar | None = None
         self._task: Any = None
 
     @contextmanager
     def showing(self, total: int) -> Generator[None]:
         """Show progress over ``total`` passes once the work has taken a second."""
-        if not self._console.is_terminal:
+        if not _is_terminal(sys.stderr):
             yield
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Bar(*columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        from rich.console import Console  # much to import, for those who watch
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
         self._task = self._bar.add_task("loading", total=total)
         timer = threading.Timer(_PATIENCE, self._bar.start)
         timer.daemon = True
@@ -53,7 +60,7 @@ class Progress:
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, description=escape(spec.name))
+            self._bar.update(self._task, description=one_line(spec.name))
 
     @hookimpl
     def gehost_after_pass(self) -> None:
@@ -63,78 +70,72 @@ class Progress:
 
 def print_report(report: Report, output: str) -> None:
     """Op counts before and after, then what each pass did."""
-    console = console_of_stdout()
-    console.print(_op_table(report))
-    console.print(_pass_table(report))
+    click.echo(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n")
     for problem in report.problems:
-        console.print(f"[red]problem:[/red] {escape(problem)}")
+        click.echo(f"problem: {one_line(problem)}")
     if report.verify:
-        console.print(f"verify: {escape(str(report.verify['summary']))}")
+        click.echo(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
-        console.print(f"dumps: {escape(report.dumps[0])} … ({len(report.dumps)} files; open them in Netron)")
+        click.echo(f"dumps: {one_line(report.dumps[0])} … ({len(report.dumps)} files; open them in Netron)")
     seconds = sum(report.seconds.values())
-    console.print(f"{escape(output)}: {report.nodes_before} nodes before, {report.nodes_after} after, {seconds:.2f} s")
+    click.echo(f"{one_line(output)}: {report.nodes_before} nodes before, {report.nodes_after} after, {seconds:.2f} s")
 
 
-def escape(text: str) -> str:
-    """A text that models, vendors or plugins bring: on one line, and without meaning to the terminal."""
-    return rich.markup.escape(one_line(text))
-
-
-def console_of_stdout() -> Console:
-    """A console that wraps nothing when its output is piped."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
-
-
-def _op_table(report: Report) -> Table:
-    table = Table("operator", title="Nodes")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
+def _op_table(report: Report) -> str:
+    rows: list[Sequence[str]] = []
     before, after = report.op_types_before, report.op_types_after
     same = 0
     for op in sorted({*before, *after}, key=lambda op: (-max(before.get(op, 0), after.get(op, 0)), op)):
         if before.get(op, 0) == after.get(op, 0):
             same += before[op]
         else:
-            table.add_row(escape(op), str(before.get(op, 0)), str(after.get(op, 0)))
+            rows.append((one_line(op), str(before.get(op, 0)), str(after.get(op, 0))))
     if same:
-        table.add_row("[dim]unchanged operators[/dim]", str(same), str(same))
-    table.add_section()
-    table.add_row("all", str(report.nodes_before), str(report.nodes_after))
-    return table
+        rows.append(("unchanged operators", str(same), str(same)))
+    rows.extend([SEPARATING_LINE, ("all", str(report.nodes_before), str(report.nodes_after))])
+    return _drawn({"operator": "left", "before": "right", "after": "right"}, rows)
 
 
-def _pass_table(report: Report) -> Table:
-    table = Table("pass", "vendor", title="Passes")
-    for column in ("matched", "replaced"):
-        table.add_column(column, justify="right")
-    table.add_column("refused")
-    table.add_column("ms", justify="right")
+def _pass_table(report: Report) -> str:
+    rows: list[Sequence[str]] = []
     for record in report.passes:
         refused = ", ".join(f"{reason}: {count}" for reason, count in sorted(record.rejected.items()))
         if record.status in ("failed", "not applicable", "disabled"):
             refused = f"{record.status}: {record.message}" if record.message else record.status
         elif record.message:
             refused = f"{refused}; {record.message}" if refused else record.message
-        table.add_row(
-            escape(record.name),
-            escape(record.vendor),
-            str(record.matched),
-            str(record.replaced),
-            escape(refused),
-            f"{record.seconds * 1000:.1f}",
-        )
+        done = (str(record.matched), str(record.replaced), f"{record.seconds * 1000:.1f}")
+        rows.append((one_line(record.name), one_line(record.vendor), *done, one_line(refused)))
     cleaned = ", ".join(f"{what}: {count}" for what, count in report.cleanup.items() if count)
-    table.add_section()
-    table.add_row("[dim]built-in clean-up[/dim]", "", "", "", escape(cleaned), f"{report.seconds.get('cleanup', 0) * 1000:.1f}")
-    return table
+    cleaning = f"{report.seconds.get('cleanup', 0) * 1000:.1f}"
+    rows.extend([SEPARATING_LINE, ("built-in clean-up", "", "", "", cleaning, one_line(cleaned))])
+    numbers = dict.fromkeys(("matched", "replaced", "ms"), "right")
+    return _drawn({"pass": "left", "vendor": "left", **numbers, "refused": "left"}, rows, wrap_last=True)
 
 
 def print_passes(specs: Sequence[PassSpec]) -> None:
     """The registered passes in running order."""
-    table = Table("stage", "pass", "vendor", "kind", "opsets", "registered at")
+    rows: list[Sequence[str]] = []
     for spec in specs:
         opsets = f"{spec.min_opset or ''}–{spec.max_opset or ''}" if spec.min_opset or spec.max_opset else ""
-        table.add_row(spec.stage.name, escape(spec.name), escape(spec.vendor), escape(spec.kind), opsets, escape(spec.origin))
-    console_of_stdout().print(table)
+        told = (spec.name, spec.vendor, spec.kind, opsets, spec.origin)
+        rows.append((spec.stage.name, *map(one_line, told)))
+    columns = ("stage", "pass", "vendor", "kind", "opsets", "registered at")
+    click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
+
+
+def _drawn(columns: dict[str, str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False) -> str:
+    """A table; ``columns`` are the headers, each with its alignment. On a terminal the last one can be made to fit."""
+    draw = partial(tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True)
+    drawn = draw()
+    if wrap_last and _is_terminal(sys.stdout):
+        width = max(len(line) for line in drawn.splitlines())
+        last = max(len(row[-1]) for row in rows)
+        room = last - width + shutil.get_terminal_size().columns
+        if room < last:
+            return draw(maxcolwidths=[*[None] * (len(columns) - 1), max(room, _NARROWEST)])
+    return drawn
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: the process was started without one

@@ -55,11 +55,11 @@ def test_a_compile_writes_the_model_a_report_and_two_tables(capsys: pytest.Captu
     code, out, err = outcome(capsys, *COMPILE, "--report", "r.json", "--dump", "dumps", "--dump-format", "onnx")
     assert (code, err) == (0, "a vendor prints\n")
     assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Abs", "Neg"]
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+    rows = [line.split() for line in out.splitlines()]
     assert ["Relu", "1", "0"] in rows
     assert ["Abs", "0", "1"] in rows
     assert ["all", "2", "2"] in rows
-    assert [row[:5] for row in rows if row[0] == "Turn"] == [["Turn", "acme", "1", "1", ""]]
+    assert [row[:4] for row in rows if row[:1] == ["Turn"]] == [["Turn", "acme", "1", "1"]]
     assert "dumps: dumps/ge_onnx_00000000_graph_0_PreRunBegin.onnx … (6 files; open them in Netron)" in out
     report = json.loads(Path("r.json").read_text())
     assert [row["replaced"] for row in report["passes"]] == [1]
@@ -82,7 +82,7 @@ def test_what_models_and_vendors_bring_means_nothing_to_the_terminal(vendors: An
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", registration=registration))
     _, out, _ = outcome(capsys, *COMPILE)
     assert "\x1b" not in out
-    assert "│ [red]a\\x1b[31m b  " in out
+    assert "\n[red]a\\x1b[31m b  " in out
 
 
 @pytest.mark.usefixtures("swapping")

@@ -59,7 +59,7 @@ from gehost.cli import run
 assert run({COMPILE!r}) == 0
 assert {{"gehost_drr", "gehost_netron", "gehost_register_pass"}} <= set(sys.modules)
 unused_styles = {{"gehost_drr.rule", "gehost_drr.passes", "gehost_register_pass.register"}}
-needless = {{"networkx", "jinja2", "secrets", "onnxruntime", *unused_styles}} & set(sys.modules)
+needless = {{"networkx", "jinja2", "rich", "secrets", "onnxruntime", *unused_styles}} & set(sys.modules)
 sys.exit(f"imported: {{needless}}" if needless else 0)
 """
     done = subprocess.run(

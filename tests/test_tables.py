@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from collections import Counter
 from typing import Any
@@ -16,7 +18,17 @@ from gehost.testing import parse
 
 
 def rows(text: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    """The cells below the headers of each table, told from each other by where the columns of dashes are."""
+    found: list[list[str]] = []
+    columns: list[slice] = []
+    for line in text.splitlines():
+        if line.startswith("--"):
+            columns = [slice(*dashes.span()) for dashes in re.finditer("-+", line)]
+        elif not line:
+            columns = []
+        elif columns:
+            found.append([line[column].strip() for column in columns])
+    return found
 
 
 def record(name: str, **more: Any) -> PassRecord:
@@ -58,14 +70,14 @@ def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixt
     print_report(Report(passes=passes, cleanup={"dead_nodes": 2, "merged": 0}, seconds={"cleanup": 0.001}), "out.onnx")
     found = rows(capsys.readouterr().out)[-8:]
     assert found == [
-        ["Done", "acme", "5", "3", "dtype: 1, rank: 1", "12.5"],
-        ["Idle", "acme", "0", "0", "", "0.0"],
-        ["Greedy", "acme", "9", "9", "not converged after 10 iterations", "0.0"],
-        ["Part", "acme", "1", "0", "rank: 1; some of its patterns are not applicable: opset 17 has no Gelu", "0.0"],
-        ["Off", "acme", "0", "0", "disabled", "0.0"],
-        ["Old", "acme", "0", "0", "not applicable: needs opset 20", "0.0"],
-        ["Bad", "acme", "1", "0", "failed: Bad (p.py:1): no [way]", "0.0"],
-        ["built-in clean-up", "", "", "", "dead_nodes: 2", "1.0"],
+        ["Done", "acme", "5", "3", "12.5", "dtype: 1, rank: 1"],
+        ["Idle", "acme", "0", "0", "0.0", ""],
+        ["Greedy", "acme", "9", "9", "0.0", "not converged after 10 iterations"],
+        ["Part", "acme", "1", "0", "0.0", "rank: 1; some of its patterns are not applicable: opset 17 has no Gelu"],
+        ["Off", "acme", "0", "0", "0.0", "disabled"],
+        ["Old", "acme", "0", "0", "0.0", "not applicable: needs opset 20"],
+        ["Bad", "acme", "1", "0", "0.0", "failed: Bad (p.py:1): no [way]"],
+        ["built-in clean-up", "", "", "", "1.0", "dead_nodes: 2"],
     ]
 
 
@@ -88,6 +100,29 @@ def test_passes_are_listed_with_their_opsets(capsys: pytest.CaptureFixture[str],
     assert rows(capsys.readouterr().out) == [["kAfterInferShape", "P", "acme", "pattern", told, "p.py:1"]]
 
 
+def test_a_host_without_passes_lists_none(capsys: pytest.CaptureFixture[str]) -> None:
+    print_passes([])
+    out = capsys.readouterr().out
+    assert out.split()[:3] == ["stage", "pass", "vendor"]
+    assert rows(out) == []
+
+
+@pytest.mark.parametrize(("width", "lines"), [(None, 1), (200, 1), (100, 2), (80, 3), (20, 3)])
+def test_reasons_are_wrapped_to_fit_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int | None, lines: int
+) -> None:
+    reason = "some of its patterns are not applicable: opset 17 has no Gelu"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
+    monkeypatch.setenv("COLUMNS", str(width or 20))
+    print_report(Report(passes=[record("Part", message=reason)]), "out.onnx")
+    out = capsys.readouterr().out
+    told = [row[-1] for row in rows(out)[1:-1]]
+    assert len(told) == lines
+    assert " ".join(told) == reason
+    if width in (100, 80):
+        assert max(map(len, out.splitlines())) <= width
+
+
 # -- progress -------------------------------------------------------------------------------------------------------
 
 ONE = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
@@ -99,10 +134,10 @@ def compile_slowly(vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch
 
     def run(terminal: bool, patience: float) -> tuple[str, str]:
         monkeypatch.setattr(tables, "_PATIENCE", patience)
-        for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        for name in ("TTY_COMPATIBLE", "TTY_INTERACTIVE"):
             monkeypatch.delenv(name, raising=False)
-        if terminal:
-            monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
         progress = Progress()
         host = vendors.host(plugins=[("progress", progress)])
         with progress.showing(len(host.passes)):

@@ -5,21 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import rich.markup
+from rich.console import Console
 from rich.tree import Tree
 
 from gehost.diagnose.blame import Ancestor, Ancestry
 from gehost.diagnose.findings import Explanation, Finding, Group, Outcome
-from gehost.tables import console_of_stdout, escape
+from gehost.errors import one_line
 
 _EXAMPLES = 3
 """Further nodes of a group that are named."""
 _MOST_GROUPS = 40
 """Groups that are shown; ``--json`` has all."""
+_PIPE_WIDTH = 10_000
 
 _NO_NOTE = "no note: as in the original, or made by a hook that edits by hand; what a pass or hook changed by hand is not told"
 _MERGED = (
     "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told"
 )
+
+
+def _escape(text: str) -> str:
+    """A text that models, vendors or plugins bring: on one line, and without meaning to the terminal."""
+    return rich.markup.escape(one_line(text))
+
+
+def _console_of_stdout() -> Console:
+    """A console that wraps nothing when its output is piped."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
 
 
 def print_explanation(told: Explanation) -> None:
@@ -34,10 +48,10 @@ def print_explanation(told: Explanation) -> None:
         lines.extend(["", *_paragraph(group)])
     if len(groups) > _MOST_GROUPS:
         lines.extend(["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"])
-    console = console_of_stdout()
+    console = _console_of_stdout()
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        console.print(" " * indent + escape(line), soft_wrap=True)
+        console.print(" " * indent + _escape(line), soft_wrap=True)
 
 
 def _paragraph(group: Group) -> list[str]:
@@ -73,7 +87,7 @@ def _here(origin: str) -> str:
 
 def print_ancestries(found: Sequence[Ancestry]) -> None:
     """A tree for each node, down to those without a note, and what a note does not tell."""
-    console = console_of_stdout()
+    console = _console_of_stdout()
     for ancestry in found:
         console.print(_tree(ancestry))
     if any(_without_note(ancestor) for ancestry in found for ancestor in ancestry.ancestors):
@@ -85,15 +99,15 @@ def _tree(ancestry: Ancestry) -> Tree:
     first = ancestry.ancestors[0]
     about = f", stands for {ancestry.stands_for}" if ancestry.stands_for else ""
     about += f', in graph "{ancestry.graph}"' if ancestry.graph else ""
-    root = Tree(escape(_ancestor(first, about)))
+    root = Tree(_escape(_ancestor(first, about)))
     branches = {0: root}
     waiting = [0]
     for position in waiting:  # grows while it is walked
         for source in ancestry.ancestors[position].sources:
             if source in branches:
-                branches[position].add(escape(f"{_called(ancestry.ancestors[source])}: see there"))
+                branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see there"))
             else:
-                branches[source] = branches[position].add(escape(_ancestor(ancestry.ancestors[source])))
+                branches[source] = branches[position].add(_escape(_ancestor(ancestry.ancestors[source])))
                 waiting.append(source)
     return root
 
