@@ -69,6 +69,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def let_idle_threads_sleep() -> None:
+    """Have the threads of numpy's OpenBLAS, one a core, wait asleep; to be called before numpy is imported.
+
+    Else each spins for 2**26 cycles once it is there, a good part of the time that a small compile takes. With 2**16 of
+    them, calls in a row still find them awake. What the environment says already stays.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
+
+
 def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> HostOptions:
     """Options for the command line: what was given, else what the environment says, else the defaults.
 

@@ -68,6 +68,24 @@ sys.exit(f"imported: {{needless}}" if needless else 0)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(("given", "there"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")])
+def test_threads_that_numpy_starts_are_told_to_sleep_unless_they_were_told_something(given: dict[str, str], there: str) -> None:
+    code = f"""
+import os, sys
+def at_import(event, arguments):
+    if event == "import" and arguments[0] == "numpy":
+        print("numpy", os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
+sys.addaudithook(at_import)
+from gehost.cli import main
+sys.argv[1:] = {COMPILE!r}
+main()
+"""
+    environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**environ, **given})
+    assert done.returncode == 0, done.stderr
+    assert {line for line in done.stdout.splitlines() if line.startswith("numpy")} == {f"numpy {there}"}
+
+
 def test_help_and_version_say_what_there_is() -> None:
     done = process("--help")
     assert done.returncode == 0

@@ -13,6 +13,7 @@ import click
 from gehost.cli import answers, commands
 from gehost.cli.base import cli
 from gehost.errors import GehostError, VendorError, one_line
+from gehost.options import let_idle_threads_sleep
 
 __all__ = ["answers", "cli", "commands", "main", "run"]
 
@@ -41,6 +42,7 @@ def _with_plugin_commands() -> click.Group:
 def main() -> None:
     """The ``gehost`` command: one line for each error a user can cause, and its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    let_idle_threads_sleep()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is no reason to fail
