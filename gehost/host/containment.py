@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import islice
 from operator import is_
 from typing import Any, TextIO
 
@@ -69,7 +70,7 @@ def _state() -> Generator[Callable[[], Any]]:
     yield partial(random.setstate, random.getstate())
     yield partial(_put_numpy_state, np.random.get_state(legacy=False) if _NUMPY_RANDOM in sys.modules else None)
     yield partial(_put_path, sys.path, list(sys.path))
-    yield partial(_put_modules, sys.modules, dict(sys.modules))
+    yield partial(_put_modules, sys.modules, sys.modules.copy())
     yield partial(setattr, sys, "stdin", sys.stdin)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream: TextIO | None = getattr(sys, name)
@@ -100,10 +101,12 @@ def _put_path(listed: list[str], entries: list[str]) -> None:
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """What was imported since stays; what was there and was replaced or removed comes back."""
     sys.modules = table
-    if len(table) == len(before) and all(map(is_, table, before)) and all(map(is_, table.values(), before.values())):
-        return
-    table.update({name: module for name, module in before.items() if table.get(name) is not module})
-    for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+    known = 0
+    if len(table) >= len(before) and all(map(is_, table, before)) and all(map(is_, table.values(), before.values())):
+        known = len(before)  # and what came since stands behind them
+    else:
+        table.update({name: module for name, module in before.items() if table.get(name) is not module})
+    for name in [name for name in islice(table, known, None) if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
         del table[name]
 
 
