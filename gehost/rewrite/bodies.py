@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -63,6 +62,8 @@ def add_function(op: str, function: onnx.FunctionProto, model: Model, version: i
     named = op
     known = model.function(op)
     if known is not None and known.SerializeToString(deterministic=True) != content:
+        import hashlib  # with OpenSSL behind it; few models have two bodies of a name
+
         named = f"{op}__{hashlib.sha256(content).hexdigest()[:8]}"
         function.name = split_op(named)[1]
     model.offer_function(named, function)
