@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
@@ -20,12 +19,14 @@ GROUP = "gehost"
 _TELLING = frozenset({*hookspecs.HOOKS, "__getattr__", "__dir__"})
 
 
-@dataclass(frozen=True, slots=True)
 class Hook:
     """One plugin's implementation of a hook."""
 
-    name: str
-    implementation: pluggy.HookImpl
+    __slots__ = ("implementation", "name")
+
+    def __init__(self, name: str, implementation: pluggy.HookImpl) -> None:
+        self.name = name
+        self.implementation = implementation
 
     @property
     def plugin(self) -> str:

@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
 from gehost.host.containment import contained
@@ -19,8 +18,7 @@ PASSES_DIR = "custom_fusion_passes"
 PACKAGE = "gehost_vendors"
 
 
-@dataclass(frozen=True)
-class VendorFile:
+class VendorFile(NamedTuple):
     """A module or package that a vendor ships."""
 
     vendor: str
