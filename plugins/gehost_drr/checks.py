@@ -64,16 +64,18 @@ def _check_operators(application: Application) -> None:
 
 def _check_connected(name: str, source: PatternGraph) -> None:
     """Parts that share no tensor would match in every combination."""
-    reached, waiting = set(source.applications[0].outputs), list(source.applications)
-    while True:
-        found = [each for each in waiting if reached.intersection((*each.reads, *filter(None, each.outputs)))]
-        if not found:
-            break
-        for each in found:
-            reached.update((*each.reads, *filter(None, each.outputs)))
-        waiting = [each for each in waiting if each not in found]
-    if waiting:
-        raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} shares no tensor with the rest of {name}")
+    reached, waiting = set(source.applications[0].outputs), source.applications
+    while waiting:
+        apart: list[Application] = []
+        for each in waiting:
+            tensors = {*each.reads, *filter(None, each.outputs)}
+            if reached.isdisjoint(tensors):
+                apart.append(each)
+            else:
+                reached |= tensors
+        if len(apart) == len(waiting):
+            raise PatternError(f"{apart[0].origin}: {apart[0].ops[0]} shares no tensor with the rest of {name}")
+        waiting = apart
 
 
 def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:

@@ -209,12 +209,12 @@ class PatternGraph:
         """
         ordered: list[Application] = []
         waiting = list(self.applications)
-        made: set[str] = set()
+        unmade = set(self.makers)
         while waiting:
-            ready = next((each for each in waiting if all(name in made or name not in self.makers for name in each.reads)), None)
+            ready = next((each for each in waiting if unmade.isdisjoint(each.reads)), None)
             if ready is None:
                 raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its own result")
             ordered.append(ready)
             waiting.remove(ready)
-            made.update(ready.outputs)
+            unmade.difference_update(ready.outputs)
         return ordered

@@ -252,9 +252,10 @@ class DrrPatternBase:
 def _as_pattern(name: str, source: PatternGraph, outputs: Sequence[str]) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
     """The pattern, its inputs by index, and under which index it captures each tensor."""
     builder = EsGraphBuilder(name)
-    inputs = dict.fromkeys(read for each in source.in_order() for read in each.reads if read not in source.makers)
+    ordered = source.in_order()
+    inputs = dict.fromkeys(read for each in ordered for read in each.reads if read not in source.makers)
     made = {read: builder.CreateInput(index, read) for index, read in enumerate(inputs)}
-    for application in source.in_order():
+    for application in ordered:
         tensors = _apply(application, builder, made, {}, lambda const: const)
         attributes = {
             each: es.Bind(wanted.name) if isinstance(wanted, Variable) else wanted

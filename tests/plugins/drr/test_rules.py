@@ -219,11 +219,14 @@ def test_operators_may_be_written_in_any_order(apply: Apply) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.Op("Neg")([pat.Tensor("t")], [pat.Tensor("y")])
-        pat.Op("Relu")([pat.Tensor("x")], [pat.Tensor("t")])
-        res.Op("Abs")([res.Tensor("u")], [res.Tensor("y")])
+        pat.Op("Relu")([pat.Tensor("s")], [pat.Tensor("t")])
+        pat.Op("Sqrt")([pat.Tensor("x")], [pat.Tensor("s")])
+        res.Op("Abs")([res.Tensor("v")], [res.Tensor("y")])
+        res.Op("Sin")([res.Tensor("u")], [res.Tensor("v")])
         res.Op("Exp")([res.Tensor("x")], [res.Tensor("u")])
 
-    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == ["Exp", "Abs"]
+    text = "(float[2] x) => (float[2] y) { s = Sqrt(x) t = Relu(s) y = Neg(t) }"
+    assert apply(rule, text).ops == ["Exp", "Sin", "Abs"]
 
 
 def test_numbers_are_matched_by_value_and_operands_may_swap(apply: Apply) -> None:
