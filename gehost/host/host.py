@@ -73,7 +73,9 @@ class Host:
         self._modules = VendorModules()
         with self._modules.installed():
             own = [*plugins, *self._own_plugins()]
-            self._plugins = Plugins([*own, *self._load_vendors(Plugins(own))])
+            collectors = Plugins(own)
+            hooked = self._load_vendors(collectors)
+            self._plugins = Plugins([*own, *hooked]) if hooked else collectors
             self._register("gehost_register_ops", self.ops)
             self._register("gehost_register_importers", self.importers)
         self._disabled = disabled_passes(self.options, self.passes.names())

@@ -188,7 +188,7 @@ def _make_packages(file: VendorFile) -> None:
 
 
 def _take_vendor_modules() -> dict[str, ModuleType]:
-    taken = {name: module for name, module in sys.modules.items() if name.partition(".")[0].startswith(PACKAGE)}
+    taken = {name: module for name, module in sys.modules.items() if name.startswith(PACKAGE)}
     for name in taken:
         del sys.modules[name]
     return taken
