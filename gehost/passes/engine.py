@@ -17,7 +17,7 @@ from gehost.es.origin import Origin
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.region import Region
 from gehost.passes.context import CustomPassContext
-from gehost.pattern.build import NotApplicable, build_source, resolve_op
+from gehost.pattern.build import LoweredPattern, NotApplicable, resolve_op
 from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import MatchResult, Pattern, Rejection
@@ -53,13 +53,13 @@ class PatternRules:
         reasons: dict[str, None] = {}
         for pattern in patterns:
             try:
-                source = build_source(pattern.graph, pattern.captures, config, context.model, context.registry)
+                lowered = LoweredPattern(pattern.graph, pattern.captures, config, context.model, context.registry)
             except NotApplicable as error:
                 reasons[str(error)] = None
                 continue
             rule = Rule(
                 context.record.name,
-                (source,),
+                lowered,
                 owner.MeetRequirements,
                 owner.Replacement,
                 Origin(*_split_origin(context.record.origin)),
@@ -110,16 +110,15 @@ class _RuleRunner:
         self._rule = rule
         self._pattern = pattern
         self._context = context
-        (self._source,) = rule.sources
         self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         if self._context.observer is not None:
-            self._context.observer.before_rule(self._context.record, self._source, graph)
-        if not any(variant.has_its_operators(graph) for variant in (self._source, *self._source.variants)):
+            self._context.observer.before_rule(self._context.record, self._rule.lowered.source, graph)
+        if not self._rule.lowered.has_its_operators(graph):
             return 0
         if self._compiled is None:
-            self._compiled = CompiledPattern(self._source)
+            self._compiled = CompiledPattern(self._rule.lowered.source)
         compiled, context = self._compiled, self._context
         context.rewriter.shape_proven = self._rule.shape_proven
         worklist = (_BottomUp if self._rule.bottom_up else _Worklist)(graph, compiled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from gehost.errors import PatternError
@@ -11,14 +12,14 @@ from gehost.es import opset, schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.opset import NotApplicable, arguments_at, signature_at
-from gehost.ir.graph import split_op
+from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.rule import ANY, ConstantPattern, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.variants import Chosen, resolve, variants_of
 
-__all__ = ["NotApplicable", "build_source", "check_pattern", "resolve_op"]
+__all__ = ["LoweredPattern", "NotApplicable", "build_source", "check_pattern", "resolve_op"]
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
@@ -83,38 +84,67 @@ def resolve_op(name: str, model: Model, registry: OpRegistry, where: object) -> 
 def build_source(
     graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
 ) -> SourcePattern:
-    """Lower a pattern to the model's opset; its variants come with it.
+    """Lower a pattern to the model's opset; its variants come with it. Raises as ``LoweredPattern``."""
+    return LoweredPattern(graph, captures, config, model, registry).source
 
-    Raises:
-        NotApplicable: the opset lacks an operator or parameter of every variant.
-        PatternError: an operator that nobody knows.
+
+class LoweredPattern:
+    """A pattern at the model's opset; ``source`` is made when it is first asked for.
+
+    Most patterns meet no graph that has their operators, which is known without it.
     """
-    found: list[SourcePattern] = []
-    reason: NotApplicable | None = None
-    for chosen in variants_of(graph):
-        try:
-            found.append(_Builder(config, model, registry, chosen).build(graph, captures))
-        except NotApplicable as error:
-            reason = reason or error
-    if not found:
-        assert reason is not None
-        raise reason
-    return replace(found[0], variants=tuple(found[1:]))
+
+    def __init__(
+        self, graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
+    ) -> None:
+        """Choose the operators of each variant.
+
+        Raises:
+            NotApplicable: the opset lacks an operator or parameter of every variant.
+            PatternError: an operator that nobody knows.
+        """
+        self._variants: list[_Builder] = []
+        self._captures = captures
+        reason: NotApplicable | None = None
+        for chosen in variants_of(graph):
+            try:
+                self._variants.append(_Builder(graph, config, model, registry, chosen))
+            except NotApplicable as error:
+                reason = reason or error
+        if not self._variants:
+            assert reason is not None
+            raise reason
+
+    @cached_property
+    def source(self) -> SourcePattern:
+        first, *others = [variant.build(self._captures) for variant in self._variants]
+        return replace(first, variants=tuple(others))
+
+    def has_its_operators(self, graph: Graph) -> bool:
+        """Whether a graph has a node of each operator of a variant; mostly it has not, and nothing more need be done."""
+        return any(variant.has_its_operators(graph) for variant in self._variants)
 
 
 class _Builder:
-    def __init__(self, config: PatternMatcherConfig, model: Model, registry: OpRegistry, chosen: Chosen) -> None:
+    """One variant of a pattern."""
+
+    def __init__(self, graph: EsGraph, config: PatternMatcherConfig, model: Model, registry: OpRegistry, chosen: Chosen) -> None:
+        self._graph = graph
         self._config = config
         self._model = model
         self._registry = registry
         self._chosen = chosen
         self._tensors: list[TensorPattern] = []
         self._by_key: dict[tuple[int, int], TensorPattern] = {}
+        self._nodes = [(node, self._fits(node)) for node in graph.reachable(chosen)]
 
-    def build(self, graph: EsGraph, captures: Sequence[EsTensor]) -> SourcePattern:
-        nodes = graph.reachable(self._chosen)
+    def has_its_operators(self, graph: Graph) -> bool:
+        return all(any(graph.by_op.get(fit.op) for fit in fits) for _, fits in self._nodes)
+
+    def build(self, captures: Sequence[EsTensor]) -> SourcePattern:
+        graph = self._graph
         inputs = tuple(self._tensor(tensor).index for tensor in graph.inputs)
-        ops = tuple(self._op(node, index) for index, node in enumerate(nodes))
+        ops = tuple(self._op(node, fits, index) for index, (node, fits) in enumerate(self._nodes))
         return SourcePattern(
             name=graph.name,
             ops=ops,
@@ -123,7 +153,7 @@ class _Builder:
             outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
             captures=tuple(self._captured(tensor) for tensor in captures),
             origin=graph.origin,
-            nodes=tuple(nodes),
+            nodes=tuple(node for node, _ in self._nodes),
         )
 
     def _captured(self, tensor: EsTensor) -> int | None:
@@ -143,9 +173,8 @@ class _Builder:
             self._tensors.append(found)
         return found
 
-    def _op(self, node: EsNode, index: int) -> OpPattern:
+    def _op(self, node: EsNode, fits: Sequence[_Fit], index: int) -> OpPattern:
         outputs = tuple(self._tensor(tensor, index) for tensor in node.outputs)
-        fits = self._fits(node)
         operands, params = fits[0].operands, fits[0].params
         inputs: list[TensorPattern | None] = []
         for slot, tensor in enumerate(operands):

@@ -16,7 +16,7 @@ from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 
 if TYPE_CHECKING:
-    from gehost.ir.graph import Graph
+    from gehost.pattern.build import LoweredPattern
     from gehost.pattern.match import MatchResult, Rejection
 
 MAX_VARIANTS = 64
@@ -131,10 +131,6 @@ class SourcePattern:
     variants: tuple[SourcePattern, ...] = ()
     """The same with other alternatives, to be tried in this order after this one."""
 
-    def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has a node of each operator; mostly it has not, and nothing more need be done."""
-        return all(any(graph.by_op.get(name) for name in op.ops) for op in self.ops)
-
     @property
     def inner(self) -> tuple[int, ...]:
         """Tensors that only the match itself may read."""
@@ -152,7 +148,7 @@ class Rule:
     """A rewrite: where it applies, under which condition, and what stands there afterwards."""
 
     name: str
-    sources: tuple[SourcePattern, ...]
+    lowered: LoweredPattern
     condition: Callable[[MatchResult], bool | Rejection]
     replacement: Callable[[MatchResult], EsGraph]
     origin: Origin

@@ -23,6 +23,7 @@ from gehost import (
     es,
 )
 from gehost.passes.engine import as_graph
+from gehost.pattern.build import _Builder
 from gehost.rewrite.lower import Refused
 from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass
 
@@ -178,6 +179,16 @@ def test_patterns_run_in_their_order_and_the_first_takes_what_overlaps() -> None
     result, record = run_pass(CHAIN, Both)
     assert op_types(result) == ["Tanh", "Abs", "Sigmoid"]
     assert (record.matched, record.replaced) == (2, 2)
+
+
+def test_a_pattern_is_worked_out_where_the_graph_has_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out: list[str] = []
+    build = _Builder.build
+    monkeypatch.setattr(_Builder, "build", lambda self, captures: worked_out.append("Relu") or build(self, captures))
+    assert run_pass(CHAIN.replace("Relu", "Sin"), ReluToSigmoid)[1].replaced == 0
+    assert worked_out == []
+    assert run_pass(CHAIN, ReluToSigmoid)[1].replaced == 2
+    assert worked_out == ["Relu"]
 
 
 def test_new_nodes_are_candidates_again() -> None:
