@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class ExternalLocation:
 
 def label(tensor: onnx.TensorProto) -> str:
     """How messages name a tensor: on one line, and of bounded length."""
-    name = _text(tensor.name)
+    name = _text(cast("Any", tensor).name)
     return f"tensor {name if len(name) <= 100 else name[:97] + '...'!r}" if name else "a tensor without a name"
 
 
@@ -166,7 +166,7 @@ def locate(tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple
 
 
 def _text(value: object) -> str:
-    """A protobuf string, which the runtime gives as bytes where it is not UTF-8."""
+    """A protobuf string, which the runtime gives as bytes where it is not UTF-8, whatever its stub says."""
     return value if isinstance(value, str) else repr(value)
 
 
@@ -181,7 +181,7 @@ def _entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
             continue
         if entry.key in entries:
             raise ModelError(f"{who}: its external data has two entries {entry.key!r}; export the model again")
-        entries[entry.key] = _text(entry.value)
+        entries[entry.key] = _text(cast("Any", entry).value)
     return entries
 
 
@@ -265,7 +265,7 @@ def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
 
 def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
     """The ``location`` entries of external tensors, as they are written in the model."""
-    return {_text(entry.value) for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return {_text(cast("Any", entry).value) for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
 
 
 def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

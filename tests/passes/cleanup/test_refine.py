@@ -31,6 +31,7 @@ def test_a_folded_shape_is_inferred_from(clean: Any) -> None:
     assert cleaned.array("k").tolist() == [2, 4]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_without_it_the_clean_up_stops_half_way(clean: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gehost.passes.cleanup.cleaner.refine", lambda state, node: None)
     assert "Shape" in clean(EXPAND).ops
