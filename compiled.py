@@ -12,7 +12,7 @@ from setuptools import setup
 
 HOT = """
 ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region ir/shapes
-es/functions es/graph es/literals es/origin
+es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine

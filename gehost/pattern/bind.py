@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-import onnx
-
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
 from gehost.pattern.conditions import parameter_holds, tensor_holds
 from gehost.pattern.rule import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
-
-_serialized = onnx.AttributeProto.SerializeToString
 
 
 class Binding:
@@ -165,7 +161,8 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     def attributes_hold(node: Node) -> bool:
         """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
         first = node.inputs[0] if node.inputs else None
-        key = node.op, None if first is None else first.rank, *map(_serialized, node.proto.attribute[:])
+        rank = None if first is None else first.rank
+        key = node.op, rank, tuple([entry.SerializeToString() for entry in node.proto.attribute[:]])
         answer = known.get(key)
         if answer is None:
             signature = signatures[node.op]
