@@ -48,7 +48,7 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     types: dict[str, None] = {}
     history = ""
     for node in nodes:
-        proto = node.hold()
+        proto = node.proto
         label = proto.name or node.label
         if node.is_traced and proto.metadata_props:
             metadata = node.metadata

@@ -37,6 +37,7 @@ def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
     infer_model(model)
     model.check()
     model.fresh_name("n")
+    provenance(list(model.graph.nodes))
     added = model.graph.add_node("Neg", [model.graph.values["a"]], ["d"], name="added", after=next(model.graph.nodes))
     assert [node.name for node in model.graph.nodes if node.attrs or node.metadata] == ["n2"]
     assert added.name == "added"
