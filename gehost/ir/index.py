@@ -115,7 +115,6 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     interned: dict[tuple[str, str, str], str] = {}
     in_order = True
     previous: Node | None = None
-    order = 0
     for place, proto in enumerate(graph.protos):
         key = (proto.domain, proto.op_type, proto.overload)
         op = interned.get(key)
@@ -156,8 +155,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 node.bodies = tuple(bodies)
                 waiting.extend(bodies)
                 break
-        order += ORDER_GAP
-        node.order = order
+        node.order = place  # one number for both, until a node is put in between
         node.prev = previous
         if previous is None:
             graph.head = node
