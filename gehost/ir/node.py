@@ -156,8 +156,7 @@ class Value:
         elif isinstance(found, tuple):
             if reader in found:
                 place = found.index(reader)
-                others = found[:place] + found[place + 1 :]
-                self.read_by = others if len(others) > 1 else others[0]
+                self.read_by = found[:place] + found[place + 1 :] if len(found) > 2 else found[1 - place]
         elif isinstance(found, dict):
             found.pop(reader, None)
             if len(found) <= _FEW:
