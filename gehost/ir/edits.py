@@ -169,13 +169,17 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
     del entries[end:], held
 
 
-def write_lists(graph: Graph) -> None:
-    """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
-    proto = graph.proto
+def write_nodes(graph: Graph) -> None:
+    """Order a graph's protobufs of nodes, and drop those of nodes that were removed."""
     arrange(graph.protos, [node.hold() for node in graph.nodes])
     for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
         node.place = place
         node.held = None
+
+
+def write_tables(graph: Graph) -> None:
+    """Drop the constants that were removed, and the types of tensors that are gone."""
+    proto = graph.proto
     if graph.dropped:
         gone = {id(tensor) for tensor in graph.dropped}
         for entries in (proto.initializer, proto.sparse_initializer):

@@ -36,7 +36,8 @@ from gehost.ir.edits import (
     undo_remove_initializer,
     undo_remove_nodes,
     use_inputs,
-    write_lists,
+    write_nodes,
+    write_tables,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
 from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
@@ -409,7 +410,8 @@ class Graph:
     def flush(self) -> None:
         """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
         if self.dirty:
-            write_lists(self)
+            write_nodes(self)
+            write_tables(self)
             self.dirty = False
 
 
