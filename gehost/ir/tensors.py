@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -153,8 +153,9 @@ def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
     return numpy_helper.to_array(tensor).reshape(-1)
 
 
-def _refuse_other_fields(tensor: onnx.TensorProto, filled: Container[str], field: str) -> None:
-    if others := [name for name in _DATA_FIELDS if name in filled and name != field]:
+def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], field: str) -> None:
+    if len(filled) > (field in filled):
+        others = [name for name in _DATA_FIELDS if name in filled and name != field]
         raise ModelError(
             f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} belongs; export the model again"
         )
