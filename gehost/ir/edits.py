@@ -158,12 +158,12 @@ def find_entry(names: Sequence[str], name: str) -> int | None:
 
 def arrange(entries: Any, wanted: Sequence[Any]) -> None:
     """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries, in that order."""
-    position = {id(message): place for place, message in enumerate(wanted)}
+    find = {id(message): place for place, message in enumerate(wanted)}.get
     held = list(entries)  # keeps the Python objects, and so their identities, alive
     end = len(wanted)
 
     def place(message: Any) -> int:
-        return position.get(id(message), end)
+        return find(id(message), end)
 
     entries.sort(key=place)
     del entries[end:], held

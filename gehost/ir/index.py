@@ -11,6 +11,7 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.ir.graph import GRAPH_KINDS, ORDER_GAP, Graph, Node, Value, op_name
+from gehost.ir.node import INPUT
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -88,8 +89,7 @@ def _index_inputs(graph: Graph) -> None:
     for info in proto.input:
         if info.name in values:
             raise _defined_twice(graph, info.name)
-        value = values[info.name] = Value(graph, info.name)
-        value.is_input = True
+        value = values[info.name] = Value(graph, info.name, index=INPUT)
         value.stated = info.type
         graph.inputs.append(value)
     for entries in (proto.initializer, proto.sparse_initializer):

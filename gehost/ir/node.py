@@ -25,6 +25,8 @@ GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
+INPUT = -1
+
 _FEW = 4
 """Readers of a value that are as fast found in a tuple, which takes a third of the memory of a dict."""
 
@@ -37,15 +39,15 @@ class Value:
     among them. What asks for readers takes ``readers`` or ``uses``.
     """
 
-    __slots__ = ("_array", "graph", "index", "initializer", "is_input", "name", "producer", "read_by", "stated")
+    __slots__ = ("_array", "graph", "index", "initializer", "name", "producer", "read_by", "stated")
 
     def __init__(self, graph: Graph, name: str, producer: Node | None = None, index: int = 0) -> None:
         self.graph = graph
         self.name = name
         self.producer = producer
         self.index = index
+        """Which output of its producer this is; ``INPUT`` of what enters the graph."""
         self.read_by: Node | Graph | tuple[Node | Graph, ...] | dict[Node | Graph, None] | None = None
-        self.is_input = False
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
         self.stated: ValueType | onnx.TypeProto | None = None
         self._array: tuple[object, np.ndarray[Any, Any]] | None = None
@@ -61,10 +63,15 @@ class Value:
             return known
         tensor = self.initializer
         if isinstance(known, onnx.TypeProto):
-            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
+            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and self.index != INPUT else decode_type(known)
         if known is None and isinstance(tensor, onnx.TensorProto):
             known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
+
+    @property
+    def is_input(self) -> bool:
+        """Whether this enters the graph; an initializer may do so too, as a default."""
+        return self.index == INPUT
 
     @property
     def dtype(self) -> DataType | None:
@@ -89,7 +96,7 @@ class Value:
     def is_constant(self) -> bool:
         """An initializer that no caller can override, or the output of a ``Constant`` node."""
         if self.initializer is not None:
-            return not self.is_input or self.graph.model.ir_version < 4
+            return self.index != INPUT or self.graph.model.ir_version < 4
         return self.producer is not None and self.producer.op == "Constant"
 
     @property
