@@ -57,8 +57,8 @@ class Names:
                 used.update([name for name in graph.values if name[-1:].isdigit()])
                 # a leftover entry would give its type to a new tensor of that name
                 used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
-                for node in graph.nodes:
-                    name = node.proto.name
+                for proto in (node.proto for node in graph.nodes) if graph.dirty else graph.protos:
+                    name = proto.name
                     if "\n" in name:
                         used.add(name)
                     else:

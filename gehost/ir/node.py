@@ -131,6 +131,8 @@ class Value:
         found = self.read_by
         if found is None:
             return ()
+        if isinstance(found, Node):
+            return (found,)
         return found if isinstance(found, (tuple, dict)) else (found,)
 
     @property

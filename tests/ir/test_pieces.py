@@ -106,6 +106,21 @@ def test_fields_that_onnx_does_not_know_are_left_to_protobuf() -> None:
     assert (in_pieces(in_model), in_pieces(in_graph)) == (None, None)
 
 
+def _unknown(proto: onnx.ModelProto) -> None:
+    proto.MergeFromString(UNKNOWN)
+    proto.graph.MergeFromString(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "change", [_zeros, _negative, _later_fields, _not_utf8, _unknown], ids=lambda change: change.__name__[1:]
+)
+def test_a_loaded_model_holds_all_that_the_file_has(tmp_path: Path, change: Callable[[onnx.ModelProto], None]) -> None:
+    proto, path = parsed(), tmp_path / "m.onnx"
+    change(proto)
+    path.write_bytes(proto.SerializeToString())
+    assert Model.load(path).proto.SerializeToString() == path.read_bytes()
+
+
 def edited(seed: int, proto: onnx.ModelProto) -> Model:
     drawn, model = random.Random(seed), Model(proto)
     graph = model.graph
