@@ -25,6 +25,7 @@ from gehost.ir.external import (
 __all__ = ["check_data", "elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
 
 _DATA_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
+_BY_NUMBER = {onnx.TensorProto.DESCRIPTOR.fields_by_name[name].number: name for name in _DATA_FIELDS}
 
 
 def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]:
@@ -71,8 +72,11 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     if tensor.HasField("segment"):
         raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
     size = nbytes(tensor)
-    # Python's view of a tensor grows with each empty field that it is asked for.
-    filled = {field.name: data for field, data in tensor.ListFields() if field.name in _DATA_FIELDS}
+    filled: dict[str, Any] = {}
+    for field, data in tensor.ListFields():  # Python's view of a tensor grows with each empty field that it is asked for
+        name = _BY_NUMBER.get(field.number)
+        if name is not None:
+            filled[name] = data
     if is_external(tensor):
         _refuse_other_fields(tensor, filled, "its external file")
         return None
