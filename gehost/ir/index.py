@@ -112,14 +112,15 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     known = values.get
     is_nameless = "" in values
     """Whether an input or initializer has no name, as absent inputs have none either."""
-    interned: dict[tuple[str, str, str], str] = {}
+    interned: dict[tuple[str, str, str] | str, str] = {}
     in_order = True
     previous: Node | None = None
     for place, proto in enumerate(graph.protos):
-        key = (proto.domain, proto.op_type, proto.overload)
+        domain, op_type, overload = proto.domain, proto.op_type, proto.overload
+        key = (domain, op_type, overload) if domain or overload else op_type
         op = interned.get(key)
         if op is None:
-            op = interned[key] = sys.intern(op_name(*key))
+            op = interned[key] = sys.intern(op_name(domain, op_type, overload))
         node = Node(graph, place, op)
         names = proto.input[:]
         inputs = tuple(map(known, names))
@@ -128,10 +129,9 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         node.inputs = inputs
         for value in inputs:
             if value is not None:
-                found = value.read_by
-                if found is None:
+                if value.read_by is None:
                     value.read_by = node
-                elif found is not node:
+                elif value.read_by is not node:
                     value.add_reader(node)
         outputs: list[Value | None] = []
         for slot, name in enumerate(proto.output[:]):
@@ -140,13 +140,13 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 continue
             value = known(name)
             if value is None:
-                value = values[name] = Value(graph, name)
+                value = values[name] = Value(graph, name, node, slot)
             elif pending.pop(name, None) is None:
                 raise _defined_twice(graph, name)
             else:
                 in_order = False  # somebody read it before
-            value.producer = node
-            value.index = slot
+                value.producer = node
+                value.index = slot
             outputs.append(value)
         node.outputs = tuple(outputs)
         for attribute in proto.attribute[:]:
