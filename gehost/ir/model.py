@@ -18,7 +18,6 @@ from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
 from gehost.ir.journal import Journal
 from gehost.ir.names import Names
-from gehost.ir.pieces import pieces_with_nodes
 from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
 
@@ -209,6 +208,8 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model atomically; see ``save_model`` for what happens to external data."""
         if self.graph.dirty:  # many nodes may have gone, and it takes memory to put the others in order
+            from gehost.ir.pieces import pieces_with_nodes  # a whole compile does without
+
             self._flush_all_but_nodes()
             pieces = pieces_with_nodes(self.proto, (node.proto for node in self.graph.nodes))
             if pieces is not None and not any(b"location" in piece for piece in pieces):  # else there may be external data

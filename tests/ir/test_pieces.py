@@ -151,6 +151,23 @@ def test_a_model_with_edits_is_written_as_it_would_be_once_its_protobuf_is_in_li
     assert path.read_bytes() == model.proto.SerializeToString()
 
 
+def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> None:
+    model = Model(
+        parsed("""<ir_version: 10, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] o) {
+            o = If(c) <then_branch = t () => (float[2] p) { q = Abs(x) p = Neg(x) }, else_branch = e () => (float[2] r) { r = Neg(x) }>
+        }""")
+    )
+    body = model.graph.subgraphs()[0]
+    body.remove_nodes(body.nodes_of("Abs"))
+    body.add_node("d::F", [model.graph.values["x"]], ["s"])
+    model.offer_function("d::F", onnx.FunctionProto(name="F", domain="d", input=["a"], output=["b"]))
+    model.graph.add_node("Neg", [model.graph.values["x"]], ["m"])
+    model.save(tmp_path / "m.onnx")
+    assert model.graph.dirty
+    assert (tmp_path / "m.onnx").read_bytes() == model.flush().SerializeToString()
+    assert len(model.proto.functions) == 1
+
+
 def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     proto = parsed()
