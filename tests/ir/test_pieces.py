@@ -166,6 +166,7 @@ def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> No
     assert model.graph.dirty
     assert (tmp_path / "m.onnx").read_bytes() == model.flush().SerializeToString()
     assert len(model.proto.functions) == 1
+    assert [node.op_type for node in model.proto.graph.node[1].attribute[0].g.node] == ["F", "Neg"]
 
 
 def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> None:
