@@ -22,7 +22,10 @@ from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
 
 _LARGE = 10_000
-"""Nodes of a graph from which on the cyclic collector costs more than its garbage."""
+"""Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is a matter of nodes."""
+
+_LIGHT = 4096
+"""Bytes of a file to each of its nodes up to which the nodes take more memory than the weights."""
 
 _SELDOM = 100
 """Collections of the middle generation to one of all, while a large model is there."""
@@ -91,15 +94,17 @@ class Model:
             raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
         if not content:
             raise ModelError(f"{path}: the file is empty; give an ONNX model")
-        parsed, proto = onnx.ModelProto(), onnx.ModelProto()
+        proto = onnx.ModelProto()
         try:
-            parsed.ParseFromString(content)
+            proto.ParseFromString(content)
         except (DecodeError, RecursionError) as error:
             raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
         is_traced = b"gehost." in content
-        del content
-        proto.CopyFrom(parsed)  # parsing leaves room in each list, a fifth of all that it takes
-        del parsed
+        if len(content) <= _LIGHT * len(proto.graph.node):
+            del content
+            parsed, proto = proto, onnx.ModelProto()
+            proto.CopyFrom(parsed)  # parsing leaves room in each list, a fifth of all that it takes
+            del parsed
         return cls(proto, path=path, is_traced=is_traced)
 
     @property
@@ -207,7 +212,7 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model atomically; see ``save_model`` for what happens to external data."""
-        if self.graph.dirty:  # many nodes may have gone, and it takes memory to put the others in order
+        if self.graph.dirty and len(self.graph.protos) >= _LARGE:  # it takes memory to put that many in order
             from gehost.ir.pieces import pieces_with_nodes  # a whole compile does without
 
             self._flush_all_but_nodes()

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from gehost.errors import ModelError, OutputError
+from gehost.ir import model as model_module
 from gehost.ir import save
 from gehost.ir.graph import Value
 from gehost.ir.model import Model
@@ -121,6 +122,11 @@ def test_a_loaded_model_holds_all_that_the_file_has(tmp_path: Path, change: Call
     assert Model.load(path).proto.SerializeToString() == path.read_bytes()
 
 
+@pytest.fixture
+def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "_LARGE", 0)
+
+
 def edited(seed: int, proto: onnx.ModelProto) -> Model:
     drawn, model = random.Random(seed), Model(proto)
     graph = model.graph
@@ -137,20 +143,25 @@ def edited(seed: int, proto: onnx.ModelProto) -> Model:
     return model
 
 
+@pytest.mark.parametrize("large", [0, 10_000])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_model_with_edits_is_written_as_it_would_be_once_its_protobuf_is_in_line(tmp_path: Path, seed: int) -> None:
+def test_a_model_with_edits_is_written_as_it_would_be_once_its_protobuf_is_in_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, large: int
+) -> None:
+    monkeypatch.setattr(model_module, "_LARGE", large)
     path, proto = tmp_path / "m.onnx", parsed()
     if seed == 4:
         proto.graph.MergeFromString(UNKNOWN)
     model = edited(seed, proto)
     model.save(path)
-    assert model.graph.dirty == (seed != 4)
+    assert model.graph.dirty == (seed != 4 and not large)
     model.check()
     assert path.read_bytes() == model.flush().SerializeToString()
     model.save(path)
     assert path.read_bytes() == model.proto.SerializeToString()
 
 
+@pytest.mark.usefixtures("_large")
 def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> None:
     model = Model(
         parsed("""<ir_version: 10, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] o) {
@@ -169,6 +180,7 @@ def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> No
     assert [node.op_type for node in model.proto.graph.node[1].attribute[0].g.node] == ["F", "Neg"]
 
 
+@pytest.mark.usefixtures("_large")
 def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     proto = parsed()
@@ -182,6 +194,7 @@ def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> Non
     assert onnx.numpy_helper.to_array(saved.graph.initializer[0]).tolist() == [0, 1]
 
 
+@pytest.mark.usefixtures("_large")
 def test_what_keeps_a_model_with_edits_from_being_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = edited(0, parsed())
     with pytest.raises(OutputError, match="there is no directory"):
