@@ -169,12 +169,13 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
     del entries[end:], held
 
 
-def write_nodes(graph: Graph) -> None:
-    """Order a graph's protobufs of nodes, and drop those of nodes that were removed."""
+def write_lists(graph: Graph) -> None:
+    """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     arrange(graph.protos, [node.hold() for node in graph.nodes])
     for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
         node.place = place
         node.held = None
+    write_tables(graph)
 
 
 def write_tables(graph: Graph) -> None:

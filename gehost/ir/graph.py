@@ -36,8 +36,7 @@ from gehost.ir.edits import (
     undo_remove_initializer,
     undo_remove_nodes,
     use_inputs,
-    write_nodes,
-    write_tables,
+    write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
 from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
@@ -410,8 +409,7 @@ class Graph:
     def flush(self) -> None:
         """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
         if self.dirty:
-            write_nodes(self)
-            write_tables(self)
+            write_lists(self)
             self.dirty = False
 
 
