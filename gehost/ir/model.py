@@ -24,9 +24,6 @@ from gehost.ir.text import check_text
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is a matter of nodes."""
 
-_LIGHT = 4096
-"""Bytes of a file to each of its nodes up to which the nodes take more memory than the weights."""
-
 _SELDOM = 100
 """Collections of the middle generation to one of all, while a large model is there."""
 
@@ -100,11 +97,7 @@ class Model:
         except (DecodeError, RecursionError) as error:
             raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
         is_traced = b"gehost." in content
-        if len(content) <= _LIGHT * len(proto.graph.node):
-            del content
-            parsed, proto = proto, onnx.ModelProto()
-            proto.CopyFrom(parsed)  # parsing leaves room in each list, a fifth of all that it takes
-            del parsed
+        del content  # before the index takes memory
         return cls(proto, path=path, is_traced=is_traced)
 
     @property
