@@ -158,12 +158,12 @@ def find_entry(names: Sequence[str], name: str) -> int | None:
 
 def arrange(entries: Any, wanted: Sequence[Any]) -> None:
     """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries, in that order."""
-    position = {id(message): place for place, message in enumerate(wanted)}
+    find = {id(message): place for place, message in enumerate(wanted)}.get
     held = list(entries)  # keeps the Python objects, and so their identities, alive
     end = len(wanted)
 
     def place(message: Any) -> int:
-        return position.get(id(message), end)
+        return find(id(message), end)
 
     entries.sort(key=place)
     del entries[end:], held
@@ -171,11 +171,16 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
-    proto = graph.proto
     arrange(graph.protos, [node.hold() for node in graph.nodes])
     for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
         node.place = place
         node.held = None
+    write_tables(graph)
+
+
+def write_tables(graph: Graph) -> None:
+    """Drop the constants that were removed, and the types of tensors that are gone."""
+    proto = graph.proto
     if graph.dropped:
         gone = {id(tensor) for tensor in graph.dropped}
         for entries in (proto.initializer, proto.sparse_initializer):

@@ -11,6 +11,7 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.ir.graph import GRAPH_KINDS, ORDER_GAP, Graph, Node, Value, op_name
+from gehost.ir.node import INPUT
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -88,8 +89,7 @@ def _index_inputs(graph: Graph) -> None:
     for info in proto.input:
         if info.name in values:
             raise _defined_twice(graph, info.name)
-        value = values[info.name] = Value(graph, info.name)
-        value.is_input = True
+        value = values[info.name] = Value(graph, info.name, index=INPUT)
         value.stated = info.type
         graph.inputs.append(value)
     for entries in (proto.initializer, proto.sparse_initializer):
@@ -112,15 +112,15 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
     known = values.get
     is_nameless = "" in values
     """Whether an input or initializer has no name, as absent inputs have none either."""
-    interned: dict[tuple[str, str, str], str] = {}
+    interned: dict[tuple[str, str, str] | str, str] = {}
     in_order = True
     previous: Node | None = None
-    order = 0
     for place, proto in enumerate(graph.protos):
-        key = (proto.domain, proto.op_type, proto.overload)
+        domain, op_type, overload = proto.domain, proto.op_type, proto.overload
+        key = (domain, op_type, overload) if domain or overload else op_type
         op = interned.get(key)
         if op is None:
-            op = interned[key] = sys.intern(op_name(*key))
+            op = interned[key] = sys.intern(op_name(domain, op_type, overload))
         node = Node(graph, place, op)
         names = proto.input[:]
         inputs = tuple(map(known, names))
@@ -129,10 +129,9 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         node.inputs = inputs
         for value in inputs:
             if value is not None:
-                found = value.read_by
-                if found is None:
+                if value.read_by is None:
                     value.read_by = node
-                elif found is not node:
+                elif value.read_by is not node:
                     value.add_reader(node)
         outputs: list[Value | None] = []
         for slot, name in enumerate(proto.output[:]):
@@ -141,13 +140,13 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 continue
             value = known(name)
             if value is None:
-                value = values[name] = Value(graph, name)
+                value = values[name] = Value(graph, name, node, slot)
             elif pending.pop(name, None) is None:
                 raise _defined_twice(graph, name)
             else:
                 in_order = False  # somebody read it before
-            value.producer = node
-            value.index = slot
+                value.producer = node
+                value.index = slot
             outputs.append(value)
         node.outputs = tuple(outputs)
         for attribute in proto.attribute[:]:
@@ -156,8 +155,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 node.bodies = tuple(bodies)
                 waiting.extend(bodies)
                 break
-        order += ORDER_GAP
-        node.order = order
+        node.order = place  # one number for both, until a node is put in between
         node.prev = previous
         if previous is None:
             graph.head = node

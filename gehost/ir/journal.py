@@ -16,20 +16,22 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._entries: list[Any] = []
+        """What to call, what with, what to call, …: flat, as there are many, and a pair takes as much as what it holds."""
         self._committed = 0
 
     def record(self, undo: Callable[..., None], *arguments: Any) -> None:
         """Note that ``undo(*arguments)`` takes back what is going to be done now."""
-        self._entries.append((undo, arguments))
+        self._entries.extend((undo, arguments))
 
     def mark(self) -> int:
         """The present point; it grows with every edit."""
-        return self._committed + len(self._entries)
+        return self._committed + len(self._entries) // 2
 
     def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
         """What takes back the edits since ``mark``, oldest first; those that were committed are not among them."""
-        return self._entries[max(mark - self._committed, 0) :]
+        first = 2 * max(mark - self._committed, 0)
+        return list(zip(self._entries[first::2], self._entries[first + 1 :: 2], strict=True))
 
     def undo(self, mark: int) -> None:
         """Take back every edit since ``mark``.
@@ -40,11 +42,11 @@ class Journal:
         if mark < self._committed:
             raise GehostError(f"{self._committed - mark} edits cannot be undone any more: the graph was written in between")
         while self.mark() > mark:
-            undo, arguments = self._entries[-1]
+            undo, arguments = self._entries[-2:]
             undo(*arguments)
-            self._entries.pop()
+            del self._entries[-2:]
 
     def commit(self) -> None:
         """Keep every edit so far."""
-        self._committed += len(self._entries)
+        self._committed += len(self._entries) // 2
         self._entries.clear()

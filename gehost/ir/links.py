@@ -58,6 +58,8 @@ def unlink(graph: Graph, node: Node) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    for position, node in enumerate(graph.nodes, 1):
-        node.order = position * ORDER_GAP
+    node, order = graph.head, 0
+    while node is not None:
+        node.order = order = order + ORDER_GAP
+        node = node.next
     graph.model.renumbered += 1

@@ -13,15 +13,16 @@ from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError
 from gehost.ir.check import check_graph
+from gehost.ir.edits import write_tables
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
 from gehost.ir.journal import Journal
 from gehost.ir.names import Names
-from gehost.ir.save import save_model
+from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
 
 _LARGE = 10_000
-"""Nodes of a graph from which on the cyclic collector costs more than its garbage."""
+"""Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is a matter of nodes."""
 
 _SELDOM = 100
 """Collections of the middle generation to one of all, while a large model is there."""
@@ -95,7 +96,9 @@ class Model:
             proto.ParseFromString(content)
         except (DecodeError, RecursionError) as error:
             raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
-        return cls(proto, path=path, is_traced=b"gehost." in content)
+        is_traced = b"gehost." in content
+        del content  # before the index takes memory
+        return cls(proto, path=path, is_traced=is_traced)
 
     @property
     def graphs(self) -> Iterator[Graph]:
@@ -172,10 +175,20 @@ class Model:
 
     def flush(self) -> onnx.ModelProto:
         """Commit, and bring the protobuf in line with the index. The protobuf stays this object's."""
+        with collector_off():  # it makes an object for each node
+            self.graph.flush()
+        self._flush_all_but_nodes()
+        return self.proto
+
+    def _flush_all_but_nodes(self) -> None:
+        """The same but for the nodes of the root graph."""
+        if self.graph.dirty:
+            write_tables(self.graph)
         used: dict[str, onnx.FunctionProto] = {}
         for graph in self.graphs:
-            with collector_off():  # it makes an object for each node
-                graph.flush()
+            if graph is not self.graph:
+                with collector_off():
+                    graph.flush()
             for op, nodes in graph.by_op.items():
                 if nodes and op in self.new_functions:
                     self._collect_function(op, used)
@@ -189,10 +202,17 @@ class Model:
             for needed in function.opset_import:
                 self.import_domain(needed.domain, needed.version)
         self.commit()
-        return self.proto
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model atomically; see ``save_model`` for what happens to external data."""
+        if self.graph.dirty and len(self.graph.protos) >= _LARGE:  # it takes memory to put that many in order
+            from gehost.ir.pieces import pieces_with_nodes  # a whole compile does without
+
+            self._flush_all_but_nodes()
+            pieces = pieces_with_nodes(self.proto, (node.proto for node in self.graph.nodes))
+            if pieces is not None and not any(b"location" in piece for piece in pieces):  # else there may be external data
+                write_pieces_atomic(path, pieces)
+                return
         save_model(self.flush(), path, self.base_dir)
 
     def check(self) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
 
 if TYPE_CHECKING:
-    from gehost.ir.graph import Graph
     from gehost.ir.model import Model
+
+_MOST_STEMS = 100
+"""Stems that are looked for in the text of all nodes' names; for more, it is taken apart."""
 
 
 class Names:
@@ -19,14 +21,20 @@ class Names:
         self._model = model
         self._journal = journal
         self._used: set[str] | None = None
-        """Those that end in a digit: no other name can be one that is asked for."""
+        """Those of tensors, and those given since, that end in a digit: no other name can be one that is asked for."""
+        self._text = ""
+        """Names of nodes, each between two line feeds: a tenth of what they take one by one, and hardly one is asked for."""
+        self._of_nodes: frozenset[str] = frozenset()
+        """The same, taken apart once one of them may have been asked for."""
         self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that is free; it is used from now on."""
         used = self._known()
+        if self._text and stem not in self._next and (len(self._next) >= _MOST_STEMS or f"\n{stem}_" in self._text):
+            self._of_nodes, self._text = frozenset(self._text.split("\n")), ""
         count = first = self._next.get(stem, 0)
-        while (name := f"{stem}_{count}") in used:
+        while (name := f"{stem}_{count}") in used or name in self._of_nodes:
             count += 1
         self._journal.record(self._give_back, stem, first, name)
         self._next[stem] = count + 1
@@ -43,18 +51,21 @@ class Names:
     def _known(self) -> set[str]:
         if self._used is None:
             self._used = used = set[str]()
+            text = StringIO()
+            text.write("\n")
             for graph in self._model.graphs:
-                used.update(name for name in _names_in(graph) if name[-1:].isdigit())
+                used.update([name for name in graph.values if name[-1:].isdigit()])
+                # a leftover entry would give its type to a new tensor of that name
+                used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
+                for proto in (node.proto for node in graph.nodes) if graph.dirty else graph.protos:
+                    name = proto.name
+                    if "\n" in name:
+                        used.add(name)
+                    else:
+                        text.write(f"{name}\n")
+            self._text = text.getvalue()
         return self._used
 
     def _give_back(self, stem: str, first: int, name: str) -> None:
         self._next[stem] = first
         self._known().discard(name)
-
-
-def _names_in(graph: Graph) -> Iterator[str]:
-    yield from graph.values
-    for node in graph.nodes:
-        yield node.proto.name
-    for info in graph.proto.value_info:  # a leftover entry would give its type to a new tensor of that name
-        yield info.name

@@ -25,24 +25,29 @@ GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
+INPUT = -1
+
+_FEW = 4
+"""Readers of a value that are as fast found in a tuple, which takes a third of the memory of a dict."""
+
 
 class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
-    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a dict of them where
-    there are several, None where there is none. A graph reads its outputs; readers in nested bodies are
+    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a tuple or dict of them
+    where there are a few or many, None where there is none. A graph reads its outputs; readers in nested bodies are
     among them. What asks for readers takes ``readers`` or ``uses``.
     """
 
-    __slots__ = ("_array", "graph", "index", "initializer", "is_input", "name", "producer", "read_by", "stated")
+    __slots__ = ("_array", "graph", "index", "initializer", "name", "producer", "read_by", "stated")
 
     def __init__(self, graph: Graph, name: str, producer: Node | None = None, index: int = 0) -> None:
         self.graph = graph
         self.name = name
         self.producer = producer
         self.index = index
-        self.read_by: Node | Graph | dict[Node | Graph, None] | None = None
-        self.is_input = False
+        """Which output of its producer this is; ``INPUT`` of what enters the graph."""
+        self.read_by: Node | Graph | tuple[Node | Graph, ...] | dict[Node | Graph, None] | None = None
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
         self.stated: ValueType | onnx.TypeProto | None = None
         self._array: tuple[object, np.ndarray[Any, Any]] | None = None
@@ -58,10 +63,15 @@ class Value:
             return known
         tensor = self.initializer
         if isinstance(known, onnx.TypeProto):
-            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and not self.is_input else decode_type(known)
+            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and self.index != INPUT else decode_type(known)
         if known is None and isinstance(tensor, onnx.TensorProto):
             known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
+
+    @property
+    def is_input(self) -> bool:
+        """Whether this enters the graph; an initializer may do so too, as a default."""
+        return self.index == INPUT
 
     @property
     def dtype(self) -> DataType | None:
@@ -86,7 +96,7 @@ class Value:
     def is_constant(self) -> bool:
         """An initializer that no caller can override, or the output of a ``Constant`` node."""
         if self.initializer is not None:
-            return not self.is_input or self.graph.model.ir_version < 4
+            return self.index != INPUT or self.graph.model.ir_version < 4
         return self.producer is not None and self.producer.op == "Constant"
 
     @property
@@ -121,7 +131,9 @@ class Value:
         found = self.read_by
         if found is None:
             return ()
-        return found if isinstance(found, dict) else (found,)
+        if isinstance(found, Node):
+            return (found,)
+        return found if isinstance(found, (tuple, dict)) else (found,)
 
     @property
     def uses(self) -> list[tuple[Node | Graph, int]]:
@@ -139,18 +151,25 @@ class Value:
             self.read_by = reader
         elif isinstance(found, dict):
             found[reader] = None
+        elif isinstance(found, tuple):
+            if reader not in found:
+                self.read_by = (*found, reader) if len(found) < _FEW else dict.fromkeys((*found, reader))
         elif found is not reader:
-            self.read_by = {found: None, reader: None}
+            self.read_by = (found, reader)
 
     def drop_reader(self, reader: Node | Graph) -> None:
         """Note that ``reader`` does not read this value any more."""
         found = self.read_by
         if found is reader:
             self.read_by = None
+        elif isinstance(found, tuple):
+            if reader in found:
+                place = found.index(reader)
+                self.read_by = found[:place] + found[place + 1 :] if len(found) > 2 else found[1 - place]
         elif isinstance(found, dict):
             found.pop(reader, None)
-            if len(found) < 2:
-                self.read_by = next(iter(found), None)
+            if len(found) <= _FEW:
+                self.read_by = tuple(found)
 
     @property
     def is_graph_output(self) -> bool:

@@ -7,7 +7,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ from gehost.ir.external import (
 
 _PAGE = 4096
 _CHUNK = 8 << 20
+_PIECES = 1000
 _PROTOBUF_LIMIT = 2**31 - 1
 _FICLONE = 0x40049409  # linux/fs.h
 # What copy_file_range answers where the file system or the kernel cannot do it; copying through memory still can.
@@ -77,6 +78,21 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """
     with _reporting(path):
         _write(_target(path), data)
+
+
+def write_pieces_atomic(path: str | os.PathLike[str], pieces: Sequence[bytes]) -> None:
+    """Write a model without external data, given in pieces, in the same way.
+
+    Raises:
+        OutputError: the file cannot be written.
+        ModelError: the model is larger than protobuf allows.
+    """
+    if sum(map(len, pieces)) > _PROTOBUF_LIMIT:
+        raise _too_large()
+    with _reporting(path), _staged(_target(path)) as staged:
+        for start in range(0, len(pieces), _PIECES):
+            _write_all(staged.file.fileno(), b"".join(pieces[start : start + _PIECES]))
+        _commit(staged)
 
 
 @contextmanager

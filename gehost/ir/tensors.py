@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from gehost.ir.external import (
 
 __all__ = ["check_data", "elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
 
-_VALUE_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+_DATA_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
+_BY_NUMBER = {onnx.TensorProto.DESCRIPTOR.fields_by_name[name].number: name for name in _DATA_FIELDS}
 
 
 def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]:
@@ -70,24 +72,28 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     if tensor.HasField("segment"):
         raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
     size = nbytes(tensor)
+    filled: dict[str, Any] = {}
+    for field, data in tensor.ListFields():  # Python's view of a tensor grows with each empty field that it is asked for
+        name = _BY_NUMBER.get(field.number)
+        if name is not None:
+            filled[name] = data
     if is_external(tensor):
-        _refuse_other_fields(tensor, "its external file")
+        _refuse_other_fields(tensor, filled, "its external file")
         return None
-    if tensor.data_type != onnx.TensorProto.STRING and tensor.HasField("raw_data"):
-        _refuse_other_fields(tensor, "raw_data")
-        raw = tensor.raw_data
+    if tensor.data_type != onnx.TensorProto.STRING and "raw_data" in filled:
+        _refuse_other_fields(tensor, filled, "raw_data")
+        raw: bytes = filled["raw_data"]
         if len(raw) != size:
             raise ModelError(
                 f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and shape take {size}; export the model again"
             )
         return raw
     field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
-    _refuse_other_fields(tensor, field)
-    wanted = _entries(tensor.data_type, element_count(tensor))
-    if len(getattr(tensor, field)) != wanted:
+    _refuse_other_fields(tensor, filled, field)
+    wanted, entries = _entries(tensor.data_type, element_count(tensor)), len(filled.get(field, ()))
+    if entries != wanted:
         raise ModelError(
-            f"{label(tensor)}: its {field} has {len(getattr(tensor, field))} entries, but its type and shape take "
-            f"{wanted}; export the model again"
+            f"{label(tensor)}: its {field} has {entries} entries, but its type and shape take {wanted}; export the model again"
         )
     return None
 
@@ -151,11 +157,9 @@ def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
     return numpy_helper.to_array(tensor).reshape(-1)
 
 
-def _refuse_other_fields(tensor: onnx.TensorProto, field: str) -> None:
-    filled = [name for name in _VALUE_FIELDS if len(getattr(tensor, name))]
-    if tensor.HasField("raw_data"):
-        filled.append("raw_data")
-    if others := [name for name in filled if name != field]:
+def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], field: str) -> None:
+    if len(filled) > (field in filled):
+        others = [name for name in _DATA_FIELDS if name in filled and name != field]
         raise ModelError(
             f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} belongs; export the model again"
         )

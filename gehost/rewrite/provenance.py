@@ -48,7 +48,8 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     types: dict[str, None] = {}
     history = ""
     for node in nodes:
-        proto = node.hold()
+        # what is held grows by a look at metadata that it does not have
+        proto = node.proto if node.is_traced else node.hold()
         label = proto.name or node.label
         if node.is_traced and proto.metadata_props:
             metadata = node.metadata

@@ -37,6 +37,7 @@ def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
     infer_model(model)
     model.check()
     model.fresh_name("n")
+    provenance(list(model.graph.nodes))
     added = model.graph.add_node("Neg", [model.graph.values["a"]], ["d"], name="added", after=next(model.graph.nodes))
     assert [node.name for node in model.graph.nodes if node.attrs or node.metadata] == ["n2"]
     assert added.name == "added"
@@ -153,16 +154,35 @@ def test_metadata_that_a_node_of_the_file_is_given_is_read(tmp_path):
         assert origins(node) == '["old"]'
 
 
-def test_a_value_with_one_reader_left_has_no_table_of_readers():
+def test_a_value_with_few_readers_has_no_table_of_them():
     model = Model(parsed())
     graph = model.graph
-    value, reader = graph.values["a"], *graph.nodes_of("Abs")
-    other = graph.add_node("Neg", [value], ["p"])
-    assert value.read_by == {reader: None, other: None}
-    graph.remove_node(other)
-    assert value.read_by is reader
-    graph.set_input(reader, 0, None)
+    value, first = graph.values["a"], *graph.nodes_of("Abs")
+    others = [graph.add_node("Neg", [value], [f"p{count}"], after=graph.tail) for count in range(6)]
+    for gone in range(len(others), 0, -1):
+        readers = [first, *others[:gone]]
+        assert (list(value.readers), isinstance(value.read_by, dict)) == (readers, gone > 3)
+        graph.remove_node(others[gone - 1])
+    assert value.read_by is first
+    graph.set_input(first, 0, None)
     assert value.read_by is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_readers_are_told_in_the_order_in_which_they_came_however_many_there_are(seed):
+    drawn = random.Random(seed)
+    graph = Model(parsed()).graph
+    value, wanted = graph.values["x"], dict.fromkeys(graph.nodes_of("Relu"))
+    nodes = [graph.add_node("Neg", [None], [f"p{count}"]) for count in range(12)]
+    for _ in range(300):
+        node = drawn.choice(nodes)
+        if drawn.random() < drawn.choice([0.2, 0.8]):
+            value.add_reader(node)
+            wanted[node] = None
+        else:
+            value.drop_reader(node)
+            wanted.pop(node, None)
+        assert list(value.readers) == list(wanted)
 
 
 # -- the collector --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx
+import pytest
 
 from gehost.ir.model import Model
 
@@ -50,3 +51,26 @@ def test_the_first_free_number_is_taken_for_each_stem():
     model = load("g (float[2] p_1) => (float[2] p_3) { [q_0] p_3 = Relu(p_1) }")
     assert [model.fresh_name("p") for _ in range(3)] == ["p_0", "p_2", "p_4"]
     assert [model.fresh_name("q") for _ in range(2)] == ["q_1", "q_2"]
+
+
+def test_a_name_that_a_node_of_the_file_has_stays_used_after_an_undo():
+    model = load("g (float[2] x) => (float[2] y) { [p_1] y = Relu(x) }")
+    mark = model.mark()
+    model.graph.add_node("Neg", [model.graph.values["x"]], ["o"], name="p_1")
+    assert [model.fresh_name("p") for _ in range(2)] == ["p_0", "p_2"]
+    model.undo(mark)
+    assert [model.fresh_name("p") for _ in range(2)] == ["p_0", "p_2"]
+
+
+@pytest.mark.parametrize("before", [0, 99, 100, 300])
+def test_names_of_nodes_are_used_however_many_stems_were_asked_for_before(before):
+    model = load("g (float[2] x) => (float[2] y) { [p_0] a = Relu(x) [q_1] y = Neg(a) }")
+    assert [model.fresh_name(f"s{count}") for count in range(before)] == [f"s{count}_0" for count in range(before)]
+    assert [model.fresh_name(stem) for stem in ("p", "q", "q")] == ["p_1", "q_0", "q_2"]
+
+
+def test_a_node_s_name_may_have_line_feeds():
+    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    proto.graph.node[0].name = "p\nq_0"
+    model = Model(proto)
+    assert [model.fresh_name(stem) for stem in ("q", "p\nq")] == ["q_0", "p\nq_1"]

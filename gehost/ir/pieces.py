@@ -1,0 +1,58 @@
+"""A model's bytes with nodes in an order that its protobuf does not have, so that it need not be rearranged to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import onnx
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+
+def pieces_with_nodes(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> list[bytes] | None:
+    """What ``proto`` would be serialized to if its graph had these nodes, piece by piece.
+
+    None where the model or its graph has fields that the installed onnx does not know.
+    """
+    if len(UnknownFieldSet(proto)) or len(UnknownFieldSet(proto.graph)):
+        return None
+    graph = [_field(onnx.GraphProto.NODE_FIELD_NUMBER, node.SerializeToString()) for node in nodes]
+    for field, value in proto.graph.ListFields():
+        if field.name != "node":
+            graph += _fields(field.number, value if field.is_repeated else [value])
+    pieces: list[bytes] = []
+    for field, value in proto.ListFields():
+        if field.name == "graph":
+            pieces += [_varint(field.number << 3 | 2), _varint(sum(map(len, graph))), *graph]
+        else:
+            pieces += _fields(field.number, value if field.is_repeated else [value])
+    return pieces
+
+
+def _fields(number: int, values: Iterable[Any]) -> list[bytes]:
+    """Numbers, texts or messages as they stand in a serialized message."""
+    found: list[bytes] = []
+    for value in values:
+        if isinstance(value, int):
+            found.append(_varint(number << 3) + _varint(value % 2**64))
+        elif isinstance(value, str | bytes):
+            found.append(_field(number, value.encode() if isinstance(value, str) else value))
+        else:
+            found.append(_field(number, value.SerializeToString()))
+    return found
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+@lru_cache(maxsize=1024)
+def _varint(value: int) -> bytes:
+    """Seven bits to a byte, lowest first; the highest bit says that more follow."""
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
