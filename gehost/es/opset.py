@@ -92,9 +92,6 @@ def arguments_at(
     return operands, params
 
 
-_INT = frozenset({int})
-
-
 def same_parameter(left: Any, right: Any) -> bool:
     """Equality of parameter values; floats are compared as the float32 that ONNX stores, a single number as a list of it."""
     if left is None or right is None:
@@ -116,4 +113,4 @@ def same_parameter(left: Any, right: Any) -> bool:
 
 
 def _is_ints(value: Any) -> bool:
-    return type(value) is list and _INT.issuperset(map(type, cast("list[object]", value)))
+    return type(value) is list and all(type(entry) is int for entry in cast("list[object]", value))

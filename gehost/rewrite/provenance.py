@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
@@ -60,11 +61,17 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
         else:
             names[label] = None
             types[node.op] = None
-    return Provenance(_as_json(names), _as_json(types), history)
+    return Provenance(_as_json(names), _types_as_json(tuple(types)), history)
 
 
 def _or_own(listed: list[str] | None, own: str) -> list[str]:
     return [own] if listed is None else listed
+
+
+@lru_cache(maxsize=1024)
+def _types_as_json(types: tuple[str, ...]) -> str:
+    """The operators of a match are mostly those of another."""
+    return _as_json(types)
 
 
 def _as_json(texts: Iterable[str]) -> str:
