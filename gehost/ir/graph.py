@@ -265,10 +265,13 @@ class Graph:
         Raises:
             GehostError: an output is still read, or a node is not in this graph; none is removed.
         """
-        nodes = sorted(nodes, key=by_order)
+        last, in_order = -1, True
         for node in nodes:
             self._own(node)
             node.hold()  # the list of protobufs goes on without it
+            in_order = in_order and node.order >= last
+            last = node.order
+        nodes = list(nodes) if in_order else sorted(nodes, key=by_order)
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])

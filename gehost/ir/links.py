@@ -53,8 +53,8 @@ def unlink(graph: Graph, node: Node) -> None:
     elif following.prev is node:
         following.prev = before
     group = graph.by_op.get(node.op)
-    if group is not None and node in group:
-        del group[node]
+    if group is not None:
+        group.pop(node, None)
 
 
 def _renumber(graph: Graph) -> None:

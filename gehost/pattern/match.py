@@ -163,12 +163,16 @@ class MatchResult:
     def region(self) -> Region:
         """What is matched, to be replaced."""
         closed, nodes, ops = True, list[Node](), self._source.ops
+        last, in_order = -1, True
         for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
+                in_order = in_order and node.order >= last
+                last = node.order
             if node is None or len(node.outputs) > len(ops[index].outputs):
                 closed = False
-        nodes.sort(key=by_order)  # anew, as rewrites may move nodes
+        if not in_order:
+            nodes.sort(key=by_order)
         return Region(self._binding.graph, self.inputs, self.outputs, nodes, closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
