@@ -1,6 +1,6 @@
 """Compiles what each rewrite runs through, beside its source, where Python prefers it: ``make compiled``.
 
-The same outputs in half the time: see tests/benchmarks/README.md. What differs: an argument of a wrong type is a TypeError at
+The same outputs in less time: see tests/benchmarks/README.md. What differs: an argument of a wrong type is a TypeError at
 once, where interpreted code may say more; classes that authors have no reason to derive from (``EsGraphBuilder``, ``Node``)
 cannot be derived from, nor their methods replaced; very deep patterns end in no RecursionError; some errors have no
 ``__cause__``. Whoever edits one of these modules compiles again, or runs ``make interpreted``: the test suite refuses machine
@@ -24,4 +24,4 @@ ir/admit ir/constants ir/external ir/skeleton ir/tensors
 
 if __name__ == "__main__":
     modules = mypycify(["--ignore-missing-imports", "--follow-imports=silent", *(f"gehost/{name}.py" for name in HOT.split())])
-    setup(name="gehost", packages=[], ext_modules=modules, script_args=["--quiet", "build_ext", "--inplace"])
+    setup(name="gehost", packages=[], ext_modules=modules, script_args=["--quiet", "build_ext", "--inplace", "--force"])
