@@ -39,7 +39,7 @@ from gehost.ir.edits import (
     write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
-from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, op_name, spelled, split_op
+from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, in_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ __all__ = [
     "NodeTemplate",
     "Value",
     "by_order",
+    "in_order",
     "iter_graphs",
     "op_name",
     "spelled",
@@ -265,13 +266,10 @@ class Graph:
         Raises:
             GehostError: an output is still read, or a node is not in this graph; none is removed.
         """
-        last, in_order = -1, True
+        nodes = in_order(nodes)
         for node in nodes:
             self._own(node)
             node.hold()  # the list of protobufs goes on without it
-            in_order = in_order and node.order >= last
-            last = node.order
-        nodes = list(nodes) if in_order else sorted(nodes, key=by_order)
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])

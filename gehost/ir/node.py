@@ -304,6 +304,16 @@ by_order = attrgetter("order")
 """Where a node stands, as a key to sort nodes of one graph by."""
 
 
+def in_order(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes of one graph as they stand; those of a match mostly come so."""
+    last: Node | None = None
+    for node in nodes:
+        if last is not None and node.order < last.order:
+            return sorted(nodes, key=by_order)
+        last = node
+    return list(nodes)
+
+
 def op_name(domain: str, op_type: str, overload: str = "") -> str:
     """``op_type`` in ONNX's own domain, else ``domain::op_type``; ``domain::op_type:overload`` where a function has several."""
     name = op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"

@@ -10,7 +10,7 @@ from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
-from gehost.ir.graph import Graph, Node, Value, by_order
+from gehost.ir.graph import Graph, Node, Value, in_order
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
@@ -139,7 +139,7 @@ class MatchResult:
     def GetMatchedNodes(self) -> list[Node]:
         """The matched nodes in topological order; constants are not among them."""
         if self._nodes is None:
-            self._nodes = sorted((node for node in self._binding.nodes if node is not None), key=by_order)
+            self._nodes = in_order([node for node in self._binding.nodes if node is not None])
         return list(self._nodes)
 
     def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: as above
@@ -163,17 +163,12 @@ class MatchResult:
     def region(self) -> Region:
         """What is matched, to be replaced."""
         closed, nodes, ops = True, list[Node](), self._source.ops
-        last, in_order = -1, True
         for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
-                in_order = in_order and node.order >= last
-                last = node.order
             if node is None or len(node.outputs) > len(ops[index].outputs):
                 closed = False
-        if not in_order:
-            nodes.sort(key=by_order)
-        return Region(self._binding.graph, self.inputs, self.outputs, nodes, closed)
+        return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)  # anew, as rewrites may move nodes
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
