@@ -54,7 +54,6 @@ __all__ = [
     "NodeTemplate",
     "Value",
     "by_order",
-    "in_order",
     "iter_graphs",
     "op_name",
     "spelled",

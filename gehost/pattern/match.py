@@ -10,8 +10,9 @@ from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
-from gehost.ir.graph import Graph, Node, Value, in_order
+from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
+from gehost.ir.node import in_order
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.pattern.bind import Binding
