@@ -1,6 +1,7 @@
 # `make demo` and `make test` need Python ≥ 3.11 and make; everything else goes into .venv.
 # `make compiled` needs a C compiler, and makes machine code of what each rewrite runs through; `make interpreted` takes it back.
-# `make bench` has the peers in an environment of its own; BENCH_ARGS="--quick" and more: tests/benchmarks/README.md.
+# `make bench` measures machine code, which it takes back; the peers are in an environment of its own. BENCH_ARGS="--quick" and more:
+# tests/benchmarks/README.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,8 +40,8 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-bench: $(BENCH)/installed
-	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS)
+bench: $(BENCH)/installed compiled
+	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(MAKE) interpreted; exit $$code
 
 $(BENCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
