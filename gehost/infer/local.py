@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,8 @@ _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
 _WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
+
+_PLAIN_NUMBERS = MappingProxyType({"value_int": "q", "value_ints": "q", "value_float": "f", "value_floats": "f"})
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
     [
@@ -295,26 +298,51 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
     """The nodes of a body, with the caller's attributes where they refer to them."""
     given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
     for template in body.node:
-        if not any(entry.ref_attr_name for entry in template.attribute):
+        if not _refers(template):
             yield template
             continue
         proto = onnx.NodeProto()
         proto.CopyFrom(template)
-        del proto.attribute[:]
-        for entry in template.attribute:
-            if not entry.ref_attr_name:
-                proto.attribute.append(entry)
-            elif entry.ref_attr_name in given:
-                proto.attribute.append(given[entry.ref_attr_name])
-                proto.attribute[-1].name = entry.name
+        _fill_in(proto, given)
         yield proto
 
 
+def _refers(proto: onnx.NodeProto) -> bool:
+    """Whether a node, or one in its graphs, has an attribute of the function that it is in."""
+    return any(
+        entry.ref_attr_name or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
+        for entry in proto.attribute
+    )
+
+
+def _nodes_inside(entry: onnx.AttributeProto) -> Iterator[onnx.NodeProto]:
+    for graph in (entry.g, *entry.graphs):
+        yield from graph.node
+
+
+def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+    entries = list(proto.attribute)
+    del proto.attribute[:]
+    for entry in entries:
+        if entry.ref_attr_name in given:
+            proto.attribute.append(given[entry.ref_attr_name])
+            proto.attribute[-1].name = entry.name
+        elif not entry.ref_attr_name:
+            proto.attribute.append(entry)
+            if entry.type in GRAPH_KINDS:
+                for inside in _nodes_inside(proto.attribute[-1]):
+                    _fill_in(inside, given)
+
+
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no tensor attribute."""
-    if proto.op_type != "Constant" or len(proto.attribute) != 1 or proto.attribute[0].name != "value":
+    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no numbers."""
+    if proto.op_type != "Constant" or proto.domain not in ("", "ai.onnx") or len(proto.attribute) != 1:
         return None
-    return tensors.to_numpy(proto.attribute[0].t, None)
+    entry = proto.attribute[0]
+    if entry.name == "value":
+        return tensors.to_numpy(entry.t, None)
+    dtype = _PLAIN_NUMBERS.get(entry.name)
+    return None if dtype is None else np.array(attribute_value(entry), dtype)
 
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
@@ -325,7 +353,11 @@ def _deciding_content(value: Value | None) -> Hashable:
     """A key for what is shown of a constant, without making an array."""
     if value is None or not value.is_constant:
         return None
-    return content(value, _DATA_LIMIT if value.dtype in _WHOLE else _SCALES_LIMIT)
+    found = content(value, _DATA_LIMIT)
+    if found is None:
+        return None
+    kind, _, bits = cast("tuple[int, object, Sequence[object]]", found)
+    return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None  # the type that is stated may be none yet
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:

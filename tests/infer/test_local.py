@@ -104,6 +104,30 @@ def test_a_result_is_computed_once(monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("entry", ["value = int64[4] {%s}", "value_ints = [%s]"])
+def test_constants_decide_before_they_have_a_type(entry):
+    text = """g (float[24] x) => (float[] y, float[] z) {
+        a = Constant<%s>() b = Constant<%s>() y = Reshape(x, a) z = Reshape(x, b) }"""
+    model = load(text % (entry % "1, 2, 3, 4", entry % "4, 3, 2, 1"))
+    inferrer = Inferrer(model, OpRegistry())
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes_of("Reshape")] == ["float[1,2,3,4]", "float[4,3,2,1]"]
+
+
+@pytest.mark.parametrize(("value", "known"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")])
+def test_long_floats_are_all_alike(monkeypatch, value, known):
+    text = """g () => (float[] y, float[] z) {
+        a = Constant<value = %s>() b = Constant<value = %s>() y = HardSwish(a) z = HardSwish(b) }"""
+    model = load(text % (value % "1, 2, 3, 4, 5, 6, 7", value % "7, 6, 5, 4, 3, 2, 1"), 20)
+    for node in model.graph.nodes_of("Constant"):
+        node.outputs[0].stated = TensorType(DataType[known.upper()], (7,))
+    calls = []
+    monkeypatch.setattr(Inferrer, "_compute", lambda _, op, *__: calls.append(op) or (None,))
+    inferrer = Inferrer(model, OpRegistry())
+    for node in model.graph.nodes_of("HardSwish"):
+        inferrer.node(node)
+    assert len(calls) == (1 if known == "float" else 2)
+
+
 def test_large_constants_are_not_read(tmp_path):
     proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[] y) { y = Add(x, w) }')
     tensor = proto.graph.initializer.add(name="w", data_type=1, dims=[5000, 2], data_location=onnx.TensorProto.EXTERNAL)
@@ -207,3 +231,25 @@ def test_another_body_of_the_same_name_is_not_the_one_that_was_seen():
 
     assert [offer("Transpose"), offer("Relu"), offer("Shape")] == ["float[3,2]", "float[2,3]", "int64[2]"]
     assert inferrer.node(node) == (None,)
+
+
+IN_GRAPHS = """F <keep> (c, x) => (q) { q = If(c) <
+    then_branch = t () => (u) { s = Constant<value = float[2, 3] {1, 2, 3, 4, 5, 6}>() u = ReduceSum<keepdims: int = @keep>(s) },
+    else_branch = e () => (v) { w = Constant<value = float[2, 3] {1, 2, 3, 4, 5, 6}>() v = ReduceSum<keepdims: int = @keep>(w) }> }"""
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (IN_GRAPHS, ["float[1,1]", "float[]", "float[1,1]"]),
+        ("F <keep> (c, x) => (q) { q = ReduceSum<keepdims: int = @keep>(x) }", ["float[1,1]", "float[]", "float[1,1]"]),
+        ("F <keep> (c, x) => (q) { s = Constant<value_ints = [3, 2]>() q = Reshape(x, s) }", ["float[3,2]"] * 3),
+        ("F <keep> (c, x) => (q) { q = acme.Constant<value = float[2] {1, 2}>() }", ["None"] * 3),
+    ],
+    ids=["in graphs", "at the top", "plain numbers", "of another domain"],
+)
+def test_attributes_and_constants_of_bodies(function, wanted):
+    text = "g (float[2, 3] x, bool c) => (float a, float b, float d) { a = ge.F<keep = 1>(c, x) b = ge.F<keep = 0>(c, x) d = ge.F(c, x) }"
+    model = load(text, functions=f'<domain: "ge", opset_import: ["": 17, "acme": 1]> {function}')
+    inferrer = Inferrer(model, OpRegistry())
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == wanted
