@@ -34,6 +34,8 @@ class Contents:
         self._known: dict[Value, Elements | None] = {}
         self._unknown: dict[Value, Elements | None] = {}
         """What the present walk did not find; the next one may."""
+        self._edits: tuple[int, object] = (0, None)
+        """As of which edits of the model ``_known`` is."""
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
         """The elements of an integer vector or scalar; None where not even their number is known."""
@@ -41,6 +43,10 @@ class Contents:
             return None
         if depth == _DEPTH:
             self._unknown.clear()
+            mark, edit = value.graph.model.journal.last
+            if mark != self._edits[0] or edit is not self._edits[1]:
+                self._known.clear()
+                self._edits = mark, edit
         for known in (self._known, self._unknown):
             if value in known:
                 return known[value]
@@ -69,7 +75,11 @@ class Contents:
             return _computed(_ARITHMETIC[node.op], self.of(node.input(0), depth - 1), self.of(node.input(1), depth - 1))
         first = self.of(node.input(0), depth - 1) if node.op != "Concat" else None
         if node.op in _PASSED_ON:
-            return first if value.rank in (0, 1) else None
+            if value.rank not in (0, 1) or first is None:
+                return None
+            return (
+                first if value.dtype == DataType.INT64 else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
+            )
         if node.op == "Concat":
             return self._joined(node, depth)
         if node.op == "Gather" and first is not None:
@@ -183,10 +193,9 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
     shape: Elements | None
     if node.op == "Reshape":
         shape = _reshaped(wanted, source, allow_zero=bool(node.attrs.get("allowzero", 0)))
-    elif node.op == "Expand":
-        shape = _expanded(wanted, source)
     else:
-        shape = wanted
+        sizes = tuple([None if isinstance(dim, int) and dim < 0 else dim for dim in wanted])  # it will fail, or not run
+        shape = sizes if node.op == "ConstantOfShape" else _expanded(sizes, source)
     dtype = inferred.dtype if isinstance(inferred, TensorType) else _result_dtype(node, source)
     if shape is None or not dtype:
         return inferred
