@@ -226,19 +226,19 @@ def _result_dtype(node: Node, source: ValueType | None) -> DataType:
 
 def _reshaped(wanted: Elements, source: ValueType | None, *, allow_zero: bool) -> Elements:
     shape = source.shape if isinstance(source, TensorType) else None
-    dims: list[Dim] = []
-    for place, dim in enumerate(wanted):
-        if dim == 0 and not allow_zero:
-            dims.append(shape[place] if shape is not None and place < len(shape) else None)
-        else:
-            dims.append(dim)
-    if -1 in dims:
-        rest = [dim for dim in dims if dim != -1]
-        dims[dims.index(-1)] = _left_over(shape, rest)
+    zeros: set[int] = set() if allow_zero else {place for place, dim in enumerate(wanted) if dim == 0}
+    dims, rest = list(wanted), [dim for place, dim in enumerate(wanted) if dim != -1 and place not in zeros]
+    left = None if shape is None else list(shape)
+    for place in sorted(zeros, reverse=True):
+        if left is None or place >= len(left) or left[place] == 0:
+            rest.append(None)
+        dims[place] = left.pop(place) if left is not None and place < len(left) else None
+    if -1 in dims:  # sizes that stay where they are need not be known for it
+        dims[dims.index(-1)] = _left_over(left, rest)
     return tuple(dim if not isinstance(dim, int) or dim >= 0 else None for dim in dims)
 
 
-def _left_over(shape: Elements | None, rest: list[Dim]) -> Dim:
+def _left_over(shape: Sequence[Dim] | None, rest: list[Dim]) -> Dim:
     """The size that -1 stands for: what is left of the source's dimensions when those of the others are taken away."""
     if shape is None or None in shape or None in rest:
         return None

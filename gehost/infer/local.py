@@ -138,6 +138,10 @@ class Inferrer:
             found = self._known[key] = self._compute(op, proto, types, small, opsets)
         return found
 
+    def forget_contents(self) -> None:
+        """Types that were told are taken back, and with them what was found of elements."""
+        self._contents = Contents()
+
     def body(self, op: str) -> onnx.FunctionProto | None:
         """The body of an operator that has one."""
         return self._model.function(op)
@@ -238,7 +242,12 @@ def _function_of(
     """The body that ONNX defines an operator by; None where it defines it in words alone."""
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
-        return schema.function_body
+        body = onnx.FunctionProto()
+        body.CopyFrom(schema.function_body)
+        said = {entry.name for entry in body.attribute_proto}
+        defaults = [each.default_value for name, each in schema.attributes.items() if name not in said]
+        body.attribute_proto.extend([default for default in defaults if default.type])
+        return body
     if not functions.has_context_dependent_function or None in types:
         return None
     given = [encode_type(known).SerializeToString() for known in types if known is not None]

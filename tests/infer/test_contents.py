@@ -87,6 +87,11 @@ def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, want
         ("float[2, 3, 4] x", "minus, two", "float[12,2]"),
         ("float[N, M, 4] x", "minus, two", "float[?,2]"),
         ("float[N, ?, 4] x", "zero, minus", "float[N,?]"),
+        ("float[N, ?, 12] x", "zero, zero, two, minus", "float[N,?,2,6]"),
+        ("float[N, ?, 12] x", "zero, zero, minus", "float[N,?,12]"),
+        ("float[N, ?, 12] x", "zero, minus, two", "float[N,?,2]"),
+        ("float[0, 3, 12] x", "zero, minus", "float[0,?]"),
+        ("float[2, 3] x", "zero, zero, zero, minus", "float[2,3,?,?]"),
     ],
 )
 def test_what_is_left_over_for_minus_one(inputs, shape, wanted):

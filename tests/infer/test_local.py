@@ -51,6 +51,7 @@ def registered(**options) -> OpRegistry:
         ("g (float[4] x) => (float[] y) { y = acme.Unknown(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Gelu(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Shape(x) }", 17, ["int64[1]"]),
+        ("g (float[2, N, 4, 5] x) => (float[] y) { y = MeanVarianceNormalization(x) }", 13, ["float[2,N,4,5]"]),
         ("g () => (float[] y) { y = Constant<value = float[2] {1, 2}>() }", 17, ["float[2]"]),
     ],
 )
