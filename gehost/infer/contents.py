@@ -184,7 +184,7 @@ def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) ->
 
 def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents) -> ValueType | None:
     """The type of output 0, where a computed shape tells more than inference did."""
-    if node.op not in REFINED or _complete(inferred):
+    if node.op not in REFINED or is_complete(inferred):
         return inferred
     wanted = contents.of(node.input(0 if node.op == "ConstantOfShape" else 1))
     source = types[0] if types else None
@@ -214,7 +214,8 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
     return TensorType(first.dtype or second.dtype, shape)
 
 
-def _complete(known: ValueType | None) -> bool:
+def is_complete(known: ValueType | None) -> bool:
+    """Whether all is known of a tensor: a number or a name for each size."""
     return isinstance(known, TensorType) and known.shape is not None and None not in known.shape
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.errors import GehostError, VendorError, described
+from gehost.errors import GehostError, ModelError, VendorError, described
 from gehost.infer.bounds import grows_too_much, miscounts_outputs
-from gehost.infer.contents import Contents, refine
+from gehost.infer.contents import REFINED, Contents, is_complete, merge_types, refine
 from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
@@ -192,6 +192,60 @@ class Inferrer:
             return (None,) * len(call.output)  # it calls itself, which ONNX forbids
         if len(call.output) > len(body.output):
             raise InferenceFailed(f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}")
+        known = self._step_by_step(op, body, call, types, arrays)
+        if all(map(is_complete, known)) or not any(map(_is_beyond_steps, body.node)):
+            return known
+        self._inside.add(op)
+        try:
+            return tuple(map(merge_types, known, self._as_a_model(body, call, types, arrays)))
+        except ModelError:  # of names that no model may have
+            return known
+        finally:
+            self._inside.discard(op)
+
+    def _as_a_model(
+        self,
+        body: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+    ) -> list[ValueType | None]:
+        """What inference of a whole model tells of a call: bodies of its nodes, and shapes that it computes."""
+        from gehost.infer.whole import infer_graph
+
+        proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=body.opset_import)
+        given = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
+        for name, known, array, present in given:
+            if not present:
+                continue
+            if array is None:
+                proto.graph.input.add(name=name, type=None if known is None else encode_type(known))
+            else:
+                proto.graph.initializer.append(tensors.from_numpy(array, name))
+        absent = {*body.input}.difference([name for name, _, _, present in given if present])
+        for node in body_nodes(body, call):
+            added = proto.graph.node.add()
+            added.CopyFrom(node)
+            added.input[:] = ["" if name in absent else name for name in node.input]
+        names = body.output[: len(call.output)]
+        for name in names:
+            proto.graph.output.add(name=name)
+        model = Model(proto)
+        model.functions, model.new_functions = self._model.functions, self._model.new_functions
+        inferrer = Inferrer(model, self._registry)
+        inferrer._known, inferrer._bodies, inferrer._inside = self._known, self._bodies, self._inside
+        infer_graph(model.graph, inferrer)
+        return [model.graph.values[name].type for name in names]
+
+    def _step_by_step(
+        self,
+        op: str,
+        body: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+    ) -> tuple[ValueType | None, ...]:
+        """The same, node by node, of each what its inputs' types tell."""
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -209,6 +263,11 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def _is_beyond_steps(node: onnx.NodeProto) -> bool:
+    """Whether the types of a node may depend on more than the types of its inputs."""
+    return node.op_type in REFINED or any(entry.type in GRAPH_KINDS for entry in node.attribute)
 
 
 def _ask_onnx(

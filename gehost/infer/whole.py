@@ -42,10 +42,11 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
     """
     model.commit()
     with collector_off():
-        _in_graph(model.graph, inferrer or Inferrer(model, OpRegistry()))
+        infer_graph(model.graph, inferrer or Inferrer(model, OpRegistry()))
 
 
-def _in_graph(graph: Graph, inferrer: Inferrer) -> None:
+def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
+    """The same for one graph of a model, with the bodies in it."""
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
@@ -74,7 +75,7 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
     if op == "Scan" and (model.opset() or 0) >= _SCAN_WITHOUT_BATCH:
         return _of_scan(node, inferrer)
     for body in node.bodies:
-        _in_graph(body, inferrer)
+        infer_graph(body, inferrer)
     if op != "If":
         return inferrer.node(node)
     first, *others = [[value.type for value in body.outputs] for body in node.bodies]
@@ -142,7 +143,7 @@ def _in_repeated(
 def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
     for value, known in zip(body.inputs, entering, strict=False):
         _learn(value, known)
-    _in_graph(body, inferrer)
+    infer_graph(body, inferrer)
 
 
 def _of_any_shape(known: ValueType | None) -> ValueType | None:

@@ -9,7 +9,7 @@ import pytest
 
 from gehost import ops
 from gehost.errors import PatternError, VendorError
-from gehost.infer import Inferrer
+from gehost.infer import Inferrer, infer_model
 from gehost.infer.local import InferenceFailed, array_type, small_array
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
@@ -254,3 +254,38 @@ def test_attributes_and_constants_of_bodies(function, wanted):
     model = load(text, functions=f'<domain: "ge", opset_import: ["": 17, "acme": 1]> {function}')
     inferrer = Inferrer(model, OpRegistry())
     assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == wanted
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        ("F (c, x) => (q) { s = Shape(x) i = Constant<value = int64[1] {0}>() n = Gather(s, i) m = Constant<value = int64[1] {12}>()"
+         " t = Concat<axis = 0>(n, m) q = Reshape(x, t) }", "float[N,12]"),
+        ("F (c, x) => (q) { q = If(c) <then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (b) { b = Exp(x) }> }", "float[N,?,4]"),
+        ("F (c, x, k) => (q) { s = Shape(x) r = Reshape(x, s) q = Clip(r, k, k) }", "float[N,?,4]"),
+        ("F (c, x) => (q) { s = Shape(x) r = Reshape(x, s) q = ge.F(c, r) }", "None"),
+        ("F (c, x) => (q) { s = Shape(x) q = Reshape(nothing, s) }", "None"),
+    ],
+    ids=["computed shape", "bodies", "absent input", "itself", "of no meaning"],
+)  # fmt: skip
+def test_what_more_a_body_tells_as_a_model(function, wanted):
+    model = load(
+        "g (float[N, ?, 4] x, bool c) => (y) { y = ge.F(c, x) }",
+        functions=f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {function}',
+    )
+    infer_model(model)
+    assert str(model.graph.values["y"].type) == wanted
+
+
+def test_bodies_of_bodies_are_looked_into_once(monkeypatch):
+    """Each level asks for the next in two ways."""
+    last = "F0 (c, x) => (q) { s = Shape(x) q = Reshape(x, s) }"
+    levels = [f"F{k + 1} (c, x) => (q) {{ s = Shape(x) r = Reshape(x, s) q = ge.F{k}(c, r) }}" for k in range(12)]
+    functions = " ".join(f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {text}' for text in (last, *levels))
+    model = load("g (float[N, ?, 4] x, bool c) => (y) { y = ge.F12(c, x) }", functions=functions)
+    calls = []
+    as_a_model = Inferrer._as_a_model
+    monkeypatch.setattr(Inferrer, "_as_a_model", lambda *given: calls.append(given) or as_a_model(*given))
+    infer_model(model)
+    assert str(model.graph.values["y"].type) == "float[N,?,4]"
+    assert len(calls) < 50
