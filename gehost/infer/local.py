@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,12 +11,13 @@ import onnx.shape_inference
 
 from gehost.errors import GehostError, ModelError, VendorError, described
 from gehost.infer.bounds import grows_too_much, miscounts_outputs
+from gehost.infer.calls import as_a_model, body_nodes, constant_of, opsets_of
 from gehost.infer.contents import REFINED, Contents, is_complete, merge_types, refine
 from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
-from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
+from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
@@ -29,8 +29,6 @@ _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
 _WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
-
-_PLAIN_NUMBERS = MappingProxyType({"value_int": "q", "value_ints": "q", "value_float": "f", "value_floats": "f"})
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
     [
@@ -59,6 +57,8 @@ class Inferrer:
         self._contents = Contents()
         self._inside: set[str] = set()
         """Operators whose bodies are being walked."""
+        self.walk: Callable[[Graph, Inferrer], None] | None = None
+        """Inference of a whole graph, once there is such: bodies may want it."""
 
     def node(self, node: Node, types: Sequence[ValueType | None] | None = None) -> tuple[ValueType | None, ...]:
         """The output types of a node, from its inputs' types or from ``types`` in their place.
@@ -193,11 +193,11 @@ class Inferrer:
         if len(call.output) > len(body.output):
             raise InferenceFailed(f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}")
         known = self._step_by_step(op, body, call, types, arrays)
-        if all(map(is_complete, known)) or not any(map(_is_beyond_steps, body.node)):
+        if self.walk is None or all(map(is_complete, known)) or not any(map(_is_beyond_steps, body.node)):
             return known
         self._inside.add(op)
         try:
-            return tuple(map(merge_types, known, self._as_a_model(body, call, types, arrays)))
+            return tuple(map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk)))
         except ModelError:  # of names that no model may have
             return known
         finally:
@@ -209,33 +209,16 @@ class Inferrer:
         call: onnx.NodeProto,
         types: Sequence[ValueType | None],
         arrays: Sequence[np.ndarray[Any, Any] | None],
+        walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
         """What inference of a whole model tells of a call: bodies of its nodes, and shapes that it computes."""
-        from gehost.infer.whole import infer_graph
-
-        proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=body.opset_import)
-        given = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
-        for name, known, array, present in given:
-            if not present:
-                continue
-            if array is None:
-                proto.graph.input.add(name=name, type=None if known is None else encode_type(known))
-            else:
-                proto.graph.initializer.append(tensors.from_numpy(array, name))
-        absent = {*body.input}.difference([name for name, _, _, present in given if present])
-        for node in body_nodes(body, call):
-            added = proto.graph.node.add()
-            added.CopyFrom(node)
-            added.input[:] = ["" if name in absent else name for name in node.input]
-        names = body.output[: len(call.output)]
-        for name in names:
-            proto.graph.output.add(name=name)
-        model = Model(proto)
+        model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry)
         inferrer._known, inferrer._bodies, inferrer._inside = self._known, self._bodies, self._inside
-        infer_graph(model.graph, inferrer)
-        return [model.graph.values[name].type for name in names]
+        inferrer.walk = walk
+        walk(model.graph, inferrer)
+        return [value.type for value in model.graph.outputs]
 
     def _step_by_step(
         self,
@@ -355,62 +338,7 @@ def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueT
     return made[: len(proto.output)]
 
 
-# -- bodies ---------------------------------------------------------------------------------------------------------
-
-
-def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in body.opset_import}
-
-
-def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a body, with the caller's attributes where they refer to them."""
-    given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
-    for template in body.node:
-        if not _refers(template):
-            yield template
-            continue
-        proto = onnx.NodeProto()
-        proto.CopyFrom(template)
-        _fill_in(proto, given)
-        yield proto
-
-
-def _refers(proto: onnx.NodeProto) -> bool:
-    """Whether a node, or one in its graphs, has an attribute of the function that it is in."""
-    return any(
-        entry.ref_attr_name or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
-        for entry in proto.attribute
-    )
-
-
-def _nodes_inside(entry: onnx.AttributeProto) -> Iterator[onnx.NodeProto]:
-    for graph in (entry.g, *entry.graphs):
-        yield from graph.node
-
-
-def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
-    entries = list(proto.attribute)
-    del proto.attribute[:]
-    for entry in entries:
-        if entry.ref_attr_name in given:
-            proto.attribute.append(given[entry.ref_attr_name])
-            proto.attribute[-1].name = entry.name
-        elif not entry.ref_attr_name:
-            proto.attribute.append(entry)
-            if entry.type in GRAPH_KINDS:
-                for inside in _nodes_inside(proto.attribute[-1]):
-                    _fill_in(inside, given)
-
-
-def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no numbers."""
-    if proto.op_type != "Constant" or proto.domain not in ("", "ai.onnx") or len(proto.attribute) != 1:
-        return None
-    entry = proto.attribute[0]
-    if entry.name == "value":
-        return tensors.to_numpy(entry.t, None)
-    dtype = _PLAIN_NUMBERS.get(entry.name)
-    return None if dtype is None else np.array(attribute_value(entry), dtype)
+# -- constants ------------------------------------------------------------------------------------------------------
 
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:

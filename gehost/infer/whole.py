@@ -41,8 +41,10 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
         VendorError: the shape function of a vendor's operator failed.
     """
     model.commit()
+    inferrer = inferrer or Inferrer(model, OpRegistry())
+    inferrer.walk = infer_graph
     with collector_off():
-        infer_graph(model.graph, inferrer or Inferrer(model, OpRegistry()))
+        infer_graph(model.graph, inferrer)
 
 
 def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
