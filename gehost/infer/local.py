@@ -28,6 +28,8 @@ _DATA_LIMIT = 1024
 _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
 
+_SCAN_WITHOUT_BATCH = 9
+
 _WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
@@ -163,7 +165,12 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else schema_at(domain, op_type, version)
-        if schema is None or grows_too_much(op, [_shape_of(known) for known in types]) or miscounts_outputs(proto):
+        if (
+            schema is None
+            or is_scan(op, version)
+            or grows_too_much(op, [_shape_of(known) for known in types])
+            or miscounts_outputs(proto)
+        ):
             return (None,) * len(proto.output)
         if not schema.has_type_and_shape_inference_function:
             body = _function_of(schema, proto, types)
@@ -246,6 +253,11 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def is_scan(op: str, version: int | None) -> bool:
+    """Whether this is a Scan without a batch of its own, of whose states ONNX's inference says that they keep their sizes."""
+    return op == "Scan" and (version or 0) >= _SCAN_WITHOUT_BATCH
 
 
 def _is_beyond_steps(node: onnx.NodeProto) -> bool:

@@ -14,7 +14,7 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.infer.contents import merge_types
-from gehost.infer.local import InferenceFailed, Inferrer
+from gehost.infer.local import InferenceFailed, Inferrer, is_scan
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
 from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
@@ -22,8 +22,6 @@ from gehost.ops import OpRegistry
 
 _Types: TypeAlias = Sequence[ValueType | None]
 
-_SCAN_WITHOUT_BATCH = 9
-"""The opset from which on Scan has no batch of its own."""
 _TRIALS = 3
 """How often it is tried what the states of a body keep."""
 _DEEPEST_TRIED = 2
@@ -74,7 +72,7 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
     op = "" if model.function(node.op) is not None else node.op
     if op == "Loop":
         return _of_loop(node, inferrer)
-    if op == "Scan" and (model.opset() or 0) >= _SCAN_WITHOUT_BATCH:
+    if is_scan(op, model.opset()):
         return _of_scan(node, inferrer)
     for body in node.bodies:
         infer_graph(body, inferrer)

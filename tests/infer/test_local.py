@@ -265,8 +265,9 @@ def test_attributes_and_constants_of_bodies(function, wanted):
         ("F (c, x, k) => (q) { s = Shape(x) r = Reshape(x, s) q = Clip(r, k, k) }", "float[N,?,4]"),
         ("F (c, x) => (q) { s = Shape(x) r = Reshape(x, s) q = ge.F(c, r) }", "None"),
         ("F (c, x) => (q) { s = Shape(x) q = Reshape(nothing, s) }", "None"),
+        ("F (c, x) => (q) { q = Scan(x, x) <num_scan_inputs = 1, body = b (s, e) => (u) { u = Concat<axis = 0>(s, s) }> }", "float[?,?,4]"),
     ],
-    ids=["computed shape", "bodies", "absent input", "itself", "of no meaning"],
+    ids=["computed shape", "bodies", "absent input", "itself", "of no meaning", "a state that grows"],
 )  # fmt: skip
 def test_what_more_a_body_tells_as_a_model(function, wanted):
     model = load(
