@@ -34,6 +34,8 @@ class Contents:
         self._known: dict[Value, Elements | None] = {}
         self._unknown: dict[Value, Elements | None] = {}
         """What the present walk did not find; the next one may."""
+        self._edits: tuple[int, object] = (0, None)
+        """As of which edits of the model ``_known`` is."""
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
         """The elements of an integer vector or scalar; None where not even their number is known."""
@@ -41,6 +43,10 @@ class Contents:
             return None
         if depth == _DEPTH:
             self._unknown.clear()
+            mark, edit = value.graph.model.journal.last
+            if mark != self._edits[0] or edit is not self._edits[1]:
+                self._known.clear()
+                self._edits = mark, edit
         for known in (self._known, self._unknown):
             if value in known:
                 return known[value]
@@ -69,7 +75,11 @@ class Contents:
             return _computed(_ARITHMETIC[node.op], self.of(node.input(0), depth - 1), self.of(node.input(1), depth - 1))
         first = self.of(node.input(0), depth - 1) if node.op != "Concat" else None
         if node.op in _PASSED_ON:
-            return first if value.rank in (0, 1) else None
+            if value.rank not in (0, 1) or first is None:
+                return None
+            return (
+                first if value.dtype == DataType.INT64 else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
+            )
         if node.op == "Concat":
             return self._joined(node, depth)
         if node.op == "Gather" and first is not None:
@@ -174,7 +184,7 @@ def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) ->
 
 def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents) -> ValueType | None:
     """The type of output 0, where a computed shape tells more than inference did."""
-    if node.op not in REFINED or _complete(inferred):
+    if node.op not in REFINED or is_complete(inferred):
         return inferred
     wanted = contents.of(node.input(0 if node.op == "ConstantOfShape" else 1))
     source = types[0] if types else None
@@ -183,10 +193,9 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
     shape: Elements | None
     if node.op == "Reshape":
         shape = _reshaped(wanted, source, allow_zero=bool(node.attrs.get("allowzero", 0)))
-    elif node.op == "Expand":
-        shape = _expanded(wanted, source)
     else:
-        shape = wanted
+        sizes = tuple([None if isinstance(dim, int) and dim < 0 else dim for dim in wanted])  # it will fail, or not run
+        shape = sizes if node.op == "ConstantOfShape" else _expanded(sizes, source)
     dtype = inferred.dtype if isinstance(inferred, TensorType) else _result_dtype(node, source)
     if shape is None or not dtype:
         return inferred
@@ -205,7 +214,8 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
     return TensorType(first.dtype or second.dtype, shape)
 
 
-def _complete(known: ValueType | None) -> bool:
+def is_complete(known: ValueType | None) -> bool:
+    """Whether all is known of a tensor: a number or a name for each size."""
     return isinstance(known, TensorType) and known.shape is not None and None not in known.shape
 
 
@@ -217,19 +227,19 @@ def _result_dtype(node: Node, source: ValueType | None) -> DataType:
 
 def _reshaped(wanted: Elements, source: ValueType | None, *, allow_zero: bool) -> Elements:
     shape = source.shape if isinstance(source, TensorType) else None
-    dims: list[Dim] = []
-    for place, dim in enumerate(wanted):
-        if dim == 0 and not allow_zero:
-            dims.append(shape[place] if shape is not None and place < len(shape) else None)
-        else:
-            dims.append(dim)
-    if -1 in dims:
-        rest = [dim for dim in dims if dim != -1]
-        dims[dims.index(-1)] = _left_over(shape, rest)
+    zeros: set[int] = set() if allow_zero else {place for place, dim in enumerate(wanted) if dim == 0}
+    dims, rest = list(wanted), [dim for place, dim in enumerate(wanted) if dim != -1 and place not in zeros]
+    left = None if shape is None else list(shape)
+    for place in sorted(zeros, reverse=True):
+        if left is None or place >= len(left) or left[place] == 0:
+            rest.append(None)
+        dims[place] = left.pop(place) if left is not None and place < len(left) else None
+    if -1 in dims:  # sizes that stay where they are need not be known for it
+        dims[dims.index(-1)] = _left_over(left, rest)
     return tuple(dim if not isinstance(dim, int) or dim >= 0 else None for dim in dims)
 
 
-def _left_over(shape: Elements | None, rest: list[Dim]) -> Dim:
+def _left_over(shape: Sequence[Dim] | None, rest: list[Dim]) -> Dim:
     """The size that -1 stands for: what is left of the source's dimensions when those of the others are taken away."""
     if shape is None or None in shape or None in rest:
         return None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.errors import GehostError, VendorError, described
+from gehost.errors import GehostError, ModelError, VendorError, described
 from gehost.infer.bounds import grows_too_much, miscounts_outputs
-from gehost.infer.contents import Contents, refine
+from gehost.infer.calls import as_a_model, body_nodes, constant_of, opsets_of
+from gehost.infer.contents import REFINED, Contents, is_complete, merge_types, refine
 from gehost.infer.doubts import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
-from gehost.ir.graph import GRAPH_KINDS, Node, Value, op_name, split_op
+from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
@@ -26,6 +27,8 @@ _DATA_LIMIT = 1024
 """Integer constants of at most this many bytes are shown to inference functions (shapes, axes, pads)."""
 _SCALES_LIMIT = 24
 """The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
+
+_SCAN_WITHOUT_BATCH = 9
 
 _WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
 
@@ -56,6 +59,8 @@ class Inferrer:
         self._contents = Contents()
         self._inside: set[str] = set()
         """Operators whose bodies are being walked."""
+        self.walk: Callable[[Graph, Inferrer], None] | None = None
+        """Inference of a whole graph, once there is such: bodies may want it."""
 
     def node(self, node: Node, types: Sequence[ValueType | None] | None = None) -> tuple[ValueType | None, ...]:
         """The output types of a node, from its inputs' types or from ``types`` in their place.
@@ -135,6 +140,10 @@ class Inferrer:
             found = self._known[key] = self._compute(op, proto, types, small, opsets)
         return found
 
+    def forget_contents(self) -> None:
+        """Types that were told are taken back, and with them what was found of elements."""
+        self._contents = Contents()
+
     def body(self, op: str) -> onnx.FunctionProto | None:
         """The body of an operator that has one."""
         return self._model.function(op)
@@ -156,7 +165,12 @@ class Inferrer:
         domain, op_type = split_op(op)
         version = opsets.get(domain)
         schema = None if version is None else schema_at(domain, op_type, version)
-        if schema is None or grows_too_much(op, [_shape_of(known) for known in types]) or miscounts_outputs(proto):
+        if (
+            schema is None
+            or is_scan(op, version)
+            or grows_too_much(op, [_shape_of(known) for known in types])
+            or miscounts_outputs(proto)
+        ):
             return (None,) * len(proto.output)
         if not schema.has_type_and_shape_inference_function:
             body = _function_of(schema, proto, types)
@@ -185,6 +199,43 @@ class Inferrer:
             return (None,) * len(call.output)  # it calls itself, which ONNX forbids
         if len(call.output) > len(body.output):
             raise InferenceFailed(f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}")
+        known = self._step_by_step(op, body, call, types, arrays)
+        if self.walk is None or all(map(is_complete, known)) or not any(map(_is_beyond_steps, body.node)):
+            return known
+        self._inside.add(op)
+        try:
+            return tuple(map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk)))
+        except ModelError:  # of names that no model may have
+            return known
+        finally:
+            self._inside.discard(op)
+
+    def _as_a_model(
+        self,
+        body: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+        walk: Callable[[Graph, Inferrer], None],
+    ) -> list[ValueType | None]:
+        """What inference of a whole model tells of a call: bodies of its nodes, and shapes that it computes."""
+        model = Model(as_a_model(body, call, types, arrays))
+        model.functions, model.new_functions = self._model.functions, self._model.new_functions
+        inferrer = Inferrer(model, self._registry)
+        inferrer._known, inferrer._bodies, inferrer._inside = self._known, self._bodies, self._inside
+        inferrer.walk = walk
+        walk(model.graph, inferrer)
+        return [value.type for value in model.graph.outputs]
+
+    def _step_by_step(
+        self,
+        op: str,
+        body: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        types: Sequence[ValueType | None],
+        arrays: Sequence[np.ndarray[Any, Any] | None],
+    ) -> tuple[ValueType | None, ...]:
+        """The same, node by node, of each what its inputs' types tell."""
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -202,6 +253,16 @@ class Inferrer:
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
+
+
+def is_scan(op: str, version: int | None) -> bool:
+    """Whether this is a Scan without a batch of its own, of whose states ONNX's inference says that they keep their sizes."""
+    return op == "Scan" and (version or 0) >= _SCAN_WITHOUT_BATCH
+
+
+def _is_beyond_steps(node: onnx.NodeProto) -> bool:
+    """Whether the types of a node may depend on more than the types of its inputs."""
+    return node.op_type in REFINED or any(entry.type in GRAPH_KINDS for entry in node.attribute)
 
 
 def _ask_onnx(
@@ -235,7 +296,12 @@ def _function_of(
     """The body that ONNX defines an operator by; None where it defines it in words alone."""
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
-        return schema.function_body
+        body = onnx.FunctionProto()
+        body.CopyFrom(schema.function_body)
+        said = {entry.name for entry in body.attribute_proto}
+        defaults = [each.default_value for name, each in schema.attributes.items() if name not in said]
+        body.attribute_proto.extend([default for default in defaults if default.type])
+        return body
     if not functions.has_context_dependent_function or None in types:
         return None
     given = [encode_type(known).SerializeToString() for known in types if known is not None]
@@ -284,37 +350,7 @@ def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueT
     return made[: len(proto.output)]
 
 
-# -- bodies ---------------------------------------------------------------------------------------------------------
-
-
-def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in body.opset_import}
-
-
-def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a body, with the caller's attributes where they refer to them."""
-    given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
-    for template in body.node:
-        if not any(entry.ref_attr_name for entry in template.attribute):
-            yield template
-            continue
-        proto = onnx.NodeProto()
-        proto.CopyFrom(template)
-        del proto.attribute[:]
-        for entry in template.attribute:
-            if not entry.ref_attr_name:
-                proto.attribute.append(entry)
-            elif entry.ref_attr_name in given:
-                proto.attribute.append(given[entry.ref_attr_name])
-                proto.attribute[-1].name = entry.name
-        yield proto
-
-
-def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no tensor attribute."""
-    if proto.op_type != "Constant" or len(proto.attribute) != 1 or proto.attribute[0].name != "value":
-        return None
-    return tensors.to_numpy(proto.attribute[0].t, None)
+# -- constants ------------------------------------------------------------------------------------------------------
 
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
@@ -325,7 +361,11 @@ def _deciding_content(value: Value | None) -> Hashable:
     """A key for what is shown of a constant, without making an array."""
     if value is None or not value.is_constant:
         return None
-    return content(value, _DATA_LIMIT if value.dtype in _WHOLE else _SCALES_LIMIT)
+    found = content(value, _DATA_LIMIT)
+    if found is None:
+        return None
+    kind, _, bits = cast("tuple[int, object, Sequence[object]]", found)
+    return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None  # the type that is stated may be none yet
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:

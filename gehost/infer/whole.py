@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import onnx
+
 from gehost.errors import ModelError
 from gehost.infer.contents import merge_types
-from gehost.infer.local import InferenceFailed, Inferrer
+from gehost.infer.local import InferenceFailed, Inferrer, is_scan
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
-from gehost.ir.types import DataType, Dim, TensorType, ValueType, closer
+from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
 from gehost.ops import OpRegistry
 
 _Types: TypeAlias = Sequence[ValueType | None]
 
-_SCAN_WITHOUT_BATCH = 9
-"""The opset from which on Scan has no batch of its own."""
+_TRIALS = 3
+"""How often it is tried what the states of a body keep."""
+_DEEPEST_TRIED = 2
+"""How deep a body may be for it: each trial tries the bodies in it."""
 
 
 def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
@@ -35,11 +39,14 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
         VendorError: the shape function of a vendor's operator failed.
     """
     model.commit()
+    inferrer = inferrer or Inferrer(model, OpRegistry())
+    inferrer.walk = infer_graph
     with collector_off():
-        _in_graph(model.graph, inferrer or Inferrer(model, OpRegistry()))
+        infer_graph(model.graph, inferrer)
 
 
-def _in_graph(graph: Graph, inferrer: Inferrer) -> None:
+def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
+    """The same for one graph of a model, with the bodies in it."""
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
@@ -65,10 +72,10 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
     op = "" if model.function(node.op) is not None else node.op
     if op == "Loop":
         return _of_loop(node, inferrer)
-    if op == "Scan" and (model.opset() or 0) >= _SCAN_WITHOUT_BATCH:
+    if is_scan(op, model.opset()):
         return _of_scan(node, inferrer)
     for body in node.bodies:
-        _in_graph(body, inferrer)
+        infer_graph(body, inferrer)
     if op != "If":
         return inferrer.node(node)
     first, *others = [[value.type for value in body.outputs] for body in node.bodies]
@@ -78,45 +85,94 @@ def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
 
 
 def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
-    body = node.bodies[0]
     begin = [None if value is None else value.type for value in node.inputs[2:]]
-    count = len(begin)
-    _in_body(body, [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None), *map(_of_any_shape, begin)], inferrer)
-    end = [value.type for value in body.outputs[1:]]
-    return [*map(_either, begin, end[:count]), *(_with_axis(known, 0, None) for known in end[count:])]
+    counted = [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None)]
+    end = _in_repeated(node.bodies[0], 1, inferrer, begin, before=counted)
+    return [*map(_either, begin, end), *(_with_axis(known, 0, None) for known in end[len(begin) :])]
 
 
 def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
-    body, attributes = node.bodies[0], node.attrs
+    attributes = node.attrs
     types = [None if value is None else value.type for value in node.inputs]
     count = len(types) - attributes.get("num_scan_inputs", 0)
     begin, scanned = types[:count], types[count:]
     axes = attributes.get("scan_input_axes") or [0] * len(scanned)
     slices = [_without_axis(known, axis) for known, axis in zip(scanned, axes, strict=False)]
-    _in_body(body, [*map(_of_any_shape, begin), *(known for known, _ in slices)], inferrer)
-    end = [value.type for value in body.outputs]
+    end = _in_repeated(node.bodies[0], 0, inferrer, begin, behind=[known for known, _ in slices])
     places = attributes.get("scan_output_axes") or [0] * (len(end) - count)
     length: Dim = None
     for _, found in slices:
         length = closer(length, found)
     stacked = [_with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)]
-    return [*map(_either, begin, end[:count]), *stacked]
+    return [*map(_either, begin, end), *stacked]
+
+
+def _in_repeated(
+    body: Graph, skipped: int, inferrer: Inferrer, begin: _Types, *, before: _Types = (), behind: _Types = ()
+) -> _Types:
+    """Infer a body that runs any number of times; returns the types of its outputs but for the first ``skipped``.
+
+    States have the types with which they ``begin``, as far as an iteration leaves them that; what it does not leave is tried
+    without, and at last nothing is held of their shapes.
+    """
+    inputs = body.inputs[len(before) : len(before) + len(begin)]
+    states, vague = list(begin), list(map(_of_any_shape, begin))
+    kept = [(value, value.stated) for graph in (body, *body.subgraphs()) for value in graph.values.values()]
+    for _ in range(_TRIALS if body.depth <= _DEEPEST_TRIED else 0):
+        if states == vague:
+            break
+        proven = False
+        try:
+            _in_body(body, [*before, *states, *behind], inferrer)
+            end = [value.type for value in body.outputs[skipped:]]
+            held = [value.type for value in inputs]
+            left = list(map(_either, held, end))
+            proven = left == held and len(held) == len(begin)
+            if proven:
+                return end
+        finally:
+            if not proven:
+                for value, stated in kept:
+                    value.stated = stated
+                inferrer.forget_contents()
+        states = left if len(left) == len(begin) else vague
+    _in_body(body, [*before, *vague, *behind], inferrer)
+    return [value.type for value in body.outputs[skipped:]]
 
 
 def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
     for value, known in zip(body.inputs, entering, strict=False):
         _learn(value, known)
-    _in_graph(body, inferrer)
+    infer_graph(body, inferrer)
 
 
 def _of_any_shape(known: ValueType | None) -> ValueType | None:
-    """What is known of a tensor that an iteration may have made."""
-    return TensorType(known.dtype, None) if isinstance(known, TensorType) else None
+    """What is known of a value that an iteration may have made."""
+    if isinstance(known, TensorType):
+        return TensorType(known.dtype, None)
+    if known is None:
+        return None
+    proto = encode_type(known)
+    _forget_shapes(proto)
+    return OtherType(proto.SerializeToString(deterministic=True))
+
+
+def _forget_shapes(proto: onnx.TypeProto) -> None:
+    kind = proto.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        getattr(proto, kind).ClearField("shape")
+    elif kind in ("sequence_type", "optional_type"):
+        _forget_shapes(getattr(proto, kind).elem_type)
+    elif kind == "map_type":
+        _forget_shapes(proto.map_type.value_type)
 
 
 def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
     """What is known of a value that is of one type or of another."""
-    if one == other or not isinstance(one, TensorType) or not isinstance(other, TensorType):
+    if one == other or one is None or other is None:
+        return one if one == other else None
+    if not isinstance(one, TensorType) or not isinstance(other, TensorType):
+        one, other = _of_any_shape(one), _of_any_shape(other)
         return one if one == other else None
     if one.dtype != other.dtype:
         return None

@@ -28,6 +28,11 @@ class Journal:
         """The present point; it grows with every edit."""
         return self._committed + len(self._entries) // 2
 
+    @property
+    def last(self) -> tuple[int, object]:
+        """The present point, and its edit if that can be undone: both are the same only where nothing was edited meanwhile."""
+        return self.mark(), self._entries[-1] if self._entries else None
+
     def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
         """What takes back the edits since ``mark``, oldest first; those that were committed are not among them."""
         first = 2 * max(mark - self._committed, 0)

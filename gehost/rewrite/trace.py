@@ -15,7 +15,8 @@ import numpy as np
 import onnx
 
 from gehost.es.functions import COMMUTATIVE
-from gehost.infer.local import Inferrer, array_type, body_nodes, constant_of, opsets_of, small_array
+from gehost.infer.calls import body_nodes, constant_of, opsets_of
+from gehost.infer.local import Inferrer, array_type, small_array
 from gehost.ir.graph import Node, Value, op_name
 from gehost.ir.types import Dim, TensorType, ValueType
 

@@ -278,21 +278,23 @@ def _is_one(tensor: onnx.TensorProto) -> bool:
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy a model with functions inlined; large initializers become mere inputs."""
+    """Copy a model with functions inlined; large initializers become mere inputs, small ones are constants, declared or not."""
     import onnx.inliner
 
     graph = model.graph
     lean = onnx.ModelProto(ir_version=max(model.ir_version, 4), opset_import=model.opset_import, functions=model.functions)
     lean.graph.name = graph.name
     lean.graph.node.extend(graph.node)
-    lean.graph.input.extend(graph.input)
     lean.graph.output.extend(graph.output)
     lean.graph.value_info.extend(graph.value_info)
-    declared = {value.name for value in graph.input}
+    lean.graph.initializer.extend(
+        [each for each in graph.initializer if math.prod(each.dims) <= _SMALL and each.data_location != _TENSOR.EXTERNAL]
+    )
+    given = {tensor.name for tensor in lean.graph.initializer}
+    lean.graph.input.extend([value for value in graph.input if value.name not in given])
+    given.update(value.name for value in graph.input)
     for tensor in graph.initializer:
-        if math.prod(tensor.dims) <= _SMALL and tensor.data_location != _TENSOR.EXTERNAL:
-            lean.graph.initializer.append(tensor)
-        if tensor.name not in declared:
+        if tensor.name not in given:
             lean.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     return onnx.inliner.inline_local_functions(lean) if lean.functions else lean
 

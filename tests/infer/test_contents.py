@@ -48,6 +48,8 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
         ("v = Size(w)", (8,)),
         ("v = Size(x)", (None,)),
         ("v = Mul(x, x)", None),
+        ("c = Cast<to = 6>(far) v = Cast<to = 7>(c)", (None,)),
+        ("v = Cast<to = 7>(far)", (9223372036854775807,)),
         ("s = Shape(x) f = Cast<to = 1>(s) v = Cast<to = 7>(f)", (None, None, None)),
     ],
 )
@@ -65,6 +67,9 @@ def test_elements(nodes, wanted):
         ("s = Shape(x) a = Slice(s, zero, one) m = Neg(one) b = Concat<axis = 0>(a, m) v = Reshape(x, b)", "float[N,?]"),
         ("s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(two, a, one) v = Expand(x, b)", "float[2,N,?,4]"),
         ("s = Shape(x) a = Slice(s, zero, one) b = Concat<axis = 0>(a, two) v = ConstantOfShape(b)", "float[N,2]"),
+        ("s = Shape(w) a = Sub(s, pair) b = Add(a, one) v = ConstantOfShape(b)", "float[0,1]"),
+        ("s = Shape(w) a = Sub(s, pair) v = ConstantOfShape(a)", "float[?,0]"),
+        ("s = Shape(w) a = Sub(s, pair) b = Slice(a, zero, one) v = Expand(one, b)", "int64[?]"),
     ],
 )
 def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, wanted):
@@ -82,12 +87,37 @@ def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, want
         ("float[2, 3, 4] x", "minus, two", "float[12,2]"),
         ("float[N, M, 4] x", "minus, two", "float[?,2]"),
         ("float[N, ?, 4] x", "zero, minus", "float[N,?]"),
+        ("float[N, ?, 12] x", "zero, zero, two, minus", "float[N,?,2,6]"),
+        ("float[N, ?, 12] x", "zero, zero, minus", "float[N,?,12]"),
+        ("float[N, ?, 12] x", "zero, minus, two", "float[N,?,2]"),
+        ("float[0, 3, 12] x", "zero, minus", "float[0,?]"),
+        ("float[2, 3] x", "zero, zero, zero, minus", "float[2,3,?,?]"),
     ],
 )
 def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
     model = load(f"minus = Constant<value = int64[1] {{-1}}>() b = Concat<axis = 0>({shape}) v = Reshape(x, b)", inputs)
     infer_model(model, Inferrer(model, OpRegistry()))
     assert str(model.graph.values["v"].type) == wanted
+
+
+def test_elements_are_those_of_the_graph_as_it_is():
+    model = load("s = Shape(x) v = Concat<axis = 0>(s, two)")
+    infer_model(model)
+    graph, contents = model.graph, Contents()
+    value, concat = graph.values["v"], graph.values["v"].producer
+    for done in (False, True):
+        mark = model.mark()
+        assert contents.of(value) == ("N", None, 4, 2)
+        graph.set_input(concat, 1, graph.values["pair"])
+        assert contents.of(value) == ("N", None, 4, 3, 4)
+        if done:
+            model.commit()
+            assert contents.of(value) == ("N", None, 4, 3, 4)
+        else:
+            model.undo(mark)
+            graph.set_input(concat, 1, graph.values["one"])
+            assert contents.of(value) == ("N", None, 4, 1)
+            model.undo(mark)
 
 
 def test_two_sayings_are_merged():

@@ -9,7 +9,7 @@ import pytest
 
 from gehost import ops
 from gehost.errors import PatternError, VendorError
-from gehost.infer import Inferrer
+from gehost.infer import Inferrer, infer_model, local
 from gehost.infer.local import InferenceFailed, array_type, small_array
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
@@ -51,6 +51,7 @@ def registered(**options) -> OpRegistry:
         ("g (float[4] x) => (float[] y) { y = acme.Unknown(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Gelu(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Shape(x) }", 17, ["int64[1]"]),
+        ("g (float[2, N, 4, 5] x) => (float[] y) { y = MeanVarianceNormalization(x) }", 13, ["float[2,N,4,5]"]),
         ("g () => (float[] y) { y = Constant<value = float[2] {1, 2}>() }", 17, ["float[2]"]),
     ],
 )
@@ -102,6 +103,31 @@ def test_a_result_is_computed_once(monkeypatch):
     inferrer = Inferrer(model, OpRegistry())
     assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == ["float[N,3]", "float[N,3]", "float[M,3]"]
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("entry", ["value = int64[4] {%s}", "value_ints = [%s]"])
+def test_constants_decide_before_they_have_a_type(entry):
+    text = """g (float[24] x) => (float[] y, float[] z) {
+        a = Constant<%s>() b = Constant<%s>() y = Reshape(x, a) z = Reshape(x, b) }"""
+    model = load(text % (entry % "1, 2, 3, 4", entry % "4, 3, 2, 1"))
+    inferrer = Inferrer(model, OpRegistry())
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes_of("Reshape")] == ["float[1,2,3,4]", "float[4,3,2,1]"]
+
+
+@pytest.mark.parametrize(("value", "known"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")])
+def test_long_floats_are_all_alike(monkeypatch, value, known):
+    text = """g () => (float[] y, float[] z) {
+        a = Constant<value = %s>() b = Constant<value = %s>() y = ReduceSumSquare(a) z = ReduceSumSquare(b) }"""
+    model = load(text % (value % "1, 2, 3, 4, 5, 6, 7", value % "7, 6, 5, 4, 3, 2, 1"))
+    for node in model.graph.nodes_of("Constant"):
+        node.outputs[0].stated = TensorType(DataType[known.upper()], (7,))
+    calls = []
+    infer_node = onnx.shape_inference.infer_node_outputs
+    monkeypatch.setattr(onnx.shape_inference, "infer_node_outputs", lambda *a, **k: calls.append(a) or infer_node(*a, **k))
+    inferrer = Inferrer(model, OpRegistry())
+    for node in model.graph.nodes_of("ReduceSumSquare"):
+        inferrer.node(node)
+    assert len(calls) == (1 if known == "float" else 2)
 
 
 def test_large_constants_are_not_read(tmp_path):
@@ -207,3 +233,61 @@ def test_another_body_of_the_same_name_is_not_the_one_that_was_seen():
 
     assert [offer("Transpose"), offer("Relu"), offer("Shape")] == ["float[3,2]", "float[2,3]", "int64[2]"]
     assert inferrer.node(node) == (None,)
+
+
+IN_GRAPHS = """F <keep> (c, x) => (q) { q = If(c) <
+    then_branch = t () => (u) { s = Constant<value = float[2, 3] {1, 2, 3, 4, 5, 6}>() u = ReduceSum<keepdims: int = @keep>(s) },
+    else_branch = e () => (v) { w = Constant<value = float[2, 3] {1, 2, 3, 4, 5, 6}>() v = ReduceSum<keepdims: int = @keep>(w) }> }"""
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (IN_GRAPHS, ["float[1,1]", "float[]", "float[1,1]"]),
+        ("F <keep> (c, x) => (q) { q = ReduceSum<keepdims: int = @keep>(x) }", ["float[1,1]", "float[]", "float[1,1]"]),
+        ("F <keep> (c, x) => (q) { s = Constant<value_ints = [3, 2]>() q = Reshape(x, s) }", ["float[3,2]"] * 3),
+        ("F <keep> (c, x) => (q) { q = acme.Constant<value = float[2] {1, 2}>() }", ["None"] * 3),
+    ],
+    ids=["in graphs", "at the top", "plain numbers", "of another domain"],
+)
+def test_attributes_and_constants_of_bodies(function, wanted):
+    text = "g (float[2, 3] x, bool c) => (float a, float b, float d) { a = ge.F<keep = 1>(c, x) b = ge.F<keep = 0>(c, x) d = ge.F(c, x) }"
+    model = load(text, functions=f'<domain: "ge", opset_import: ["": 17, "acme": 1]> {function}')
+    inferrer = Inferrer(model, OpRegistry())
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == wanted
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        ("F (c, x) => (q) { s = Shape(x) i = Constant<value = int64[1] {0}>() n = Gather(s, i) m = Constant<value = int64[1] {12}>()"
+         " t = Concat<axis = 0>(n, m) q = Reshape(x, t) }", "float[N,12]"),
+        ("F (c, x) => (q) { q = If(c) <then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (b) { b = Exp(x) }> }", "float[N,?,4]"),
+        ("F (c, x, k) => (q) { s = Shape(x) r = Reshape(x, s) q = Clip(r, k, k) }", "float[N,?,4]"),
+        ("F (c, x) => (q) { s = Shape(x) r = Reshape(x, s) q = ge.F(c, r) }", "None"),
+        ("F (c, x) => (q) { s = Shape(x) q = Reshape(nothing, s) }", "None"),
+        ("F (c, x) => (q) { q = Scan(x, x) <num_scan_inputs = 1, body = b (s, e) => (u) { u = Concat<axis = 0>(s, s) }> }", "float[?,?,4]"),
+    ],
+    ids=["computed shape", "bodies", "absent input", "itself", "of no meaning", "a state that grows"],
+)  # fmt: skip
+def test_what_more_a_body_tells_as_a_model(function, wanted):
+    model = load(
+        "g (float[N, ?, 4] x, bool c) => (y) { y = ge.F(c, x) }",
+        functions=f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {function}',
+    )
+    infer_model(model)
+    assert str(model.graph.values["y"].type) == wanted
+
+
+def test_bodies_of_bodies_are_looked_into_once(monkeypatch):
+    """Each level asks for the next in two ways."""
+    last = "F0 (c, x) => (q) { s = Shape(x) q = Reshape(x, s) }"
+    levels = [f"F{k + 1} (c, x) => (q) {{ s = Shape(x) r = Reshape(x, s) q = ge.F{k}(c, r) }}" for k in range(12)]
+    functions = " ".join(f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {text}' for text in (last, *levels))
+    model = load("g (float[N, ?, 4] x, bool c) => (y) { y = ge.F12(c, x) }", functions=functions)
+    calls = []
+    as_a_model = local.as_a_model
+    monkeypatch.setattr(local, "as_a_model", lambda *given: calls.append(given) or as_a_model(*given))
+    infer_model(model)
+    assert str(model.graph.values["y"].type) == "float[N,?,4]"
+    assert len(calls) < 50

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from gehost import ops
+from gehost.errors import VendorError
 from gehost.infer import Inferrer, infer_model
 from gehost.ir.model import Model
 from gehost.ir.types import TensorType, ValueType, decode_type
@@ -111,14 +112,34 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
 @pytest.mark.parametrize(
     ("nodes", "wanted"),
     [
-        # a state that grows: neither size nor rank is that of the beginning
+        # a state that grows: the size is not that of the beginning
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Concat<axis = 0>(s, x) o = Neg(x) }>",
+         {"s": "float[?,3]", "u": "float[?,3]", "v": "float[?,3]", "t": "float[?,2,3]"}),
+        ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Unsqueeze(s, a) o = Neg(x) }>",
          {"s": "float[*]", "u": "float[*]", "v": "float[*]", "t": "float[?,2,3]"}),
+        # states that keep their types, as long as others do
+        ("v, q = Loop(n, c, x, x) <body = l (i, g, s, r) => (h, u, p) { h = Identity(g) u = Add(s, r) p = Exp(r) }>",
+         {"s": "float[2,3]", "v": "float[2,3]", "q": "float[2,3]"}),
+        ("v, q = Loop(n, c, x, x) <body = l (i, g, s, r) => (h, u, p) { h = Identity(g) u = Neg(r) p = Concat<axis = 1>(r, x) }>",
+         {"s": "float[2,?]", "r": "float[2,?]", "v": "float[2,?]", "q": "float[2,?]"}),
+        ("v, q = Loop(n, c, x, y) <body = l (i, g, s, r) => (h, r, s) { h = Identity(g) }>",
+         {"s": "float[?,?]", "r": "float[?,?]", "v": "float[?,?]", "q": "float[?,?]"}),
+        # what is found of sizes while it is tried is of no account
+        ("v = Loop(n, c, x) <body = l (i, g, s) => (h, u) { h = Identity(g) k = Shape(s) m = ConstantOfShape(k) u = Concat<axis = 0>(m, m) }>",
+         {"k": "int64[2]", "m": "float[?,3]", "v": "float[?,3]"}),
+        ("v = Loop(n, c, x) <body = l (i, g, s) => (h, u) { h = Identity(g) w = Loop(n, g, s) <body = k (j, e, r) => (f, q) {"
+         " f = Identity(e) q = Neg(r) }> u = Concat<axis = 0>(w, x) }>", {"r": "float[?,3]", "w": "float[?,3]", "v": "float[?,3]"}),
+        ("o = SequenceConstruct(x) v = Loop(n, c, o) <body = l (i, g, s) => (h, u) { h = Identity(g) e = SequenceAt(s, a) u = SequenceInsert(s, e) }>",
+         {"e": "float[2,3]"}),
+        ("o = SequenceConstruct(x) v = Loop(n, c, o) <body = l (i, g, s) => (h, u) { h = Identity(g) u = SequenceInsert(s, z) }> e = SequenceAt(v, a)",
+         {"e": "float[*]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Exp(x) o = Neg(s) }>",
-         {"s": "float[*]", "i": "int64[*]", "g": "bool[*]", "v": "float[2,3]", "t": "float[*]"}),
+         {"s": "float[2,3]", "i": "int64[*]", "g": "bool[*]", "v": "float[2,3]", "t": "float[?,2,3]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Neg(y) o = Neg(x) }>", {"v": "float[?,?]"}),
         ("v, t = Scan(x, z) <num_scan_inputs = 1, body = l (s, e) => (u, o) { u = Concat<axis = 0>(s, s) o = Neg(e) }>",
-         {"s": "float[*]", "e": "float[4,5]", "v": "float[*]", "t": "float[7,4,5]"}),
+         {"s": "float[?,3]", "e": "float[4,5]", "v": "float[?,3]", "t": "float[7,4,5]"}),
+        ("v, t = Scan(x, z) <num_scan_inputs = 1, body = l (s, e) => (u, o) { u = Neg(s) o = Exp(s) }>",
+         {"s": "float[2,3]", "v": "float[2,3]", "t": "float[7,2,3]"}),
         ("v, t = Scan(x, z) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1], body = l (s, e) => (u, o)"
          " { u = Exp(x) o = Neg(e) }>", {"e": "float[7,5]", "v": "float[2,3]", "t": "float[7,5,4]"}),
         ("v, t = Scan(x, z) <num_scan_inputs = 1, scan_input_axes = [-1], scan_output_axes = [1], body = l (s, e) => (u, o)"
@@ -130,9 +151,29 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
     ],
 )  # fmt: skip
 def test_what_enters_bodies_and_leaves_them(nodes, wanted):
-    model = load(f"g (float[2, 3] x, float[N, ?] y, float[7, 4, 5] z, int64 n, bool c) => (w) {{ {nodes} w = Identity(x) }}")
+    model = load(
+        f"g (float[2, 3] x, float[N, ?] y, float[7, 4, 5] z, int64 n, bool c) => (w) <int64 a = {{0}}> {{ {nodes} w = Identity(x) }}"
+    )
     infer_model(model)
     assert dict(zip(wanted, types(model, *wanted), strict=True)) == wanted
+
+
+def test_what_is_tried_is_taken_back_when_a_vendor_s_function_fails():
+    def shape(types, attributes):
+        if types[0].shape is not None:
+            raise ValueError("no shapes")
+        return types
+
+    namespace = {"ops": ops, "shape": shape}
+    exec("ops.register('ge::F', inputs=['x'], shape=shape)", namespace)
+    registry = OpRegistry()
+    registry.add_marked(namespace)
+    model = load(
+        "g (float[2] x, int64 n, bool c) => (y) { y = Loop(n, c, x) <body = l (i, g, s) => (h, u) { h = Not(g) u = ge.F(s) }> }"
+    )
+    with pytest.raises(VendorError, match="no shapes"):
+        infer_model(model, Inferrer(model, registry))
+    assert types(model, "s", "h", "u", "y") == ["None"] * 4
 
 
 def test_a_node_that_cannot_be_stops_nothing():

@@ -80,6 +80,18 @@ def test_an_index_stays_in_its_table(body: str, rows: int) -> None:
     assert rows * 0.6 <= index.max() + 1 <= rows
 
 
+@pytest.mark.parametrize("version", [3, 10])
+@pytest.mark.parametrize("declared", ["", ", int64[2] s"])
+def test_an_index_into_a_table_whose_shape_is_an_initializer(version: int, declared: str) -> None:
+    values = ", ".join(str(k) for k in range(150))
+    model = parse(
+        f"g (int64[400] i, float[n] d{declared}) => (float y) <float[50, 3] table = {{{values}}}, int64[2] s = {{75, -1}}> "
+        "{ t = Reshape(table, s) y = Gather(t, i) }"
+    )
+    model.ir_version = version
+    assert make_feeds(model)["i"].max() == 74
+
+
 def test_an_index_into_a_symbolic_axis() -> None:
     for variant in range(3):
         feeds = made("g (float[n, k] x, int64[30] i) => (float[30, k] y) { y = Gather(x, i) }", variant=variant)
