@@ -16,7 +16,7 @@ es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine
-infer/bounds infer/contents infer/local infer/whole
+infer/bounds infer/calls infer/contents infer/local infer/whole
 passes/cleanup/cleaner passes/cleanup/dead passes/cleanup/fold passes/cleanup/identity
 passes/cleanup/merge passes/cleanup/purity passes/cleanup/refine passes/cleanup/state
 ir/admit ir/constants ir/external ir/skeleton ir/tensors
