@@ -60,7 +60,7 @@ def exact(value: Any) -> str | None:
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
             return None
     elif type(value) is float:
-        return value.hex()  # five times as quick as repr
+        return value.hex()  # a quarter of what repr costs
     elif type(value) not in _PLAIN:
         return None
     return repr(cast("object", value))

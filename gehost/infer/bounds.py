@@ -13,7 +13,7 @@ import onnx
 
 from gehost.ir.types import Dim
 
-MOST = 4096
+_MOST = 4096
 """Dimensions of a tensor."""
 
 _RANK_OF = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Unsqueeze": 1})
@@ -26,8 +26,8 @@ def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
     slot = _RANK_OF.get(op)
     if slot is not None:
         shape = shapes[slot] if slot < len(shapes) else None
-        return shape is not None and any(isinstance(size, int) and size > MOST for size in shape)
-    return op in _RANKS_ADDED and sum([len(shape) for shape in shapes if shape is not None]) > MOST
+        return shape is not None and any(isinstance(size, int) and size > _MOST for size in shape)
+    return op in _RANKS_ADDED and sum([len(shape) for shape in shapes if shape is not None]) > _MOST
 
 
 def miscounts_outputs(node: onnx.NodeProto) -> bool:

@@ -73,7 +73,7 @@ class NodeIo:
     @classmethod
     def of(cls, value: Value) -> NodeIo:
         """Where a tensor comes from; ``node`` is None for graph inputs and initializers, which no node makes."""
-        return cls(value.producer, value.index, value)
+        return cls(value.producer, 0 if value.is_input else value.index, value)
 
     @property
     def value(self) -> Value:

@@ -1,4 +1,4 @@
-"""Copies of a model without the data of its weights: for inference, checks and dumps, at the cost of the nodes alone."""
+"""Copies of a model without the data of its weights: for checks and dumps, at the cost of the nodes alone."""
 
 from __future__ import annotations
 

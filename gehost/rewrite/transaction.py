@@ -94,8 +94,7 @@ class Transaction:
 
     def _holds(self, plan: Plan) -> bool:
         """Whether the operators that a plan calls have the bodies that they had."""
-        calls = [planned for planned in plan if planned.body is not None]
-        return not calls or all(self.model.function(planned.op) is planned.body for planned in calls)
+        return all(planned.body is None or self.model.function(planned.op) is planned.body for planned in plan)
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""

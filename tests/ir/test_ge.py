@@ -85,4 +85,5 @@ def test_a_place_is_equal_to_the_same_place(graph):
     assert NodeIo(act, 0) == NodeIo.of(act.outputs[0]) != NodeIo(total, 0)
     assert len({NodeIo(act, 0), NodeIo.of(act.outputs[0]), NodeIo(act, 1)}) == 2
     assert NodeIo(act, 0).value is act.outputs[0]
-    assert NodeIo.of(graph.values["x"]).node is None
+    entering = NodeIo.of(graph.values["x"])
+    assert (entering.node, entering.index) == (None, 0)
