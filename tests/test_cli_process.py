@@ -116,3 +116,17 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_text_in_files_that_a_vendor_file_left_open_is_written(vendors: Any) -> None:
+    left_open = """
+import gc
+class Ring: pass
+ring = Ring()
+ring.itself, ring.file = ring, open("ring.txt", "w")
+ring.file.write(f"{gc.get_freeze_count() > 0}")
+"""
+    vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs") + left_open)
+    done = process(*COMPILE)
+    assert done.returncode == 0, done.stderr
+    assert Path("ring.txt").read_text() == "True"  # and what was imported before it is kept from the collector

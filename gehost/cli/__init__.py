@@ -46,7 +46,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is no reason to fail
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], own_process=True))
 
 
 class _Terminated(KeyboardInterrupt):
@@ -57,11 +57,16 @@ def _terminate(_number: int, _frame: object) -> None:
     raise _Terminated
 
 
-def run(arguments: list[str]) -> int:
-    """Run the command line; returns the exit code."""
+def run(arguments: list[str], *, own_process: bool = False) -> int:
+    """Run the command line; returns the exit code.
+
+    Args:
+        arguments: those behind ``gehost``.
+        own_process: as of ``Host``.
+    """
     show_traceback = "--traceback" in arguments
     try:
-        code = _with_plugin_commands().main(arguments, prog_name="gehost", standalone_mode=False)
+        code = _with_plugin_commands().main(arguments, prog_name="gehost", standalone_mode=False, obj=own_process)
     except GehostError as error:
         return _fail(str(error), error.exit_code, error if show_traceback else None)
     except click.ClickException as error:

@@ -28,7 +28,8 @@ from gehost.errors import NumbersDifferError, one_line
 @click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
 @click.option("--reproducer", type=click.Path(), metavar="DIR", help="Where a pass that fails leaves what replays it.")
 @click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
-def compile_(model: str, output: str, **given: Any) -> None:
+@click.pass_obj
+def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
     """Compile MODEL: run the vendors' passes at their stages and write the result."""
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
@@ -43,7 +44,7 @@ def compile_(model: str, output: str, **given: Any) -> None:
     plugins: list[tuple[str, Any]] = [("progress", progress)]
     recorded = reported(report_paths, model, options, plugins)
     with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
-        host = Host(options, plugins)
+        host = Host(options, plugins, own_process=own_process)
         for passed_over in host.skipped if verbose else ():
             click.echo(one_line(f"skipped: {passed_over}"), err=True)
         with progress.showing(len(host.passes)):

@@ -81,7 +81,8 @@ def _check_versions(proto: onnx.ModelProto) -> None:
 
 def _check_tensors(model: Model) -> None:
     external: list[onnx.TensorProto] = []
-    for tensor in all_tensors(model.proto):
+    nodes = (node.proto for op in sorted(model.ops_with_tensors) for node in model.graph.by_op.get(op, ()))
+    for tensor in all_tensors(model.proto, nodes):
         check_data(tensor)
         if is_external(tensor):
             external.append(tensor)

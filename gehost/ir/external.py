@@ -23,9 +23,8 @@ _PACKED_BITS = MappingProxyType({21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6
 # Times 16 bytes, the largest element, a number of elements below this stays below 2**63.
 _TOO_MANY_ELEMENTS = 2**59
 _READ_KEYS = frozenset({"location", "offset", "length", "checksum"})
-_WITHOUT_TENSORS = frozenset(
-    map(onnx.AttributeProto.AttributeType.Value, ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"])
-)
+PLAIN_KINDS = frozenset(map(onnx.AttributeProto.AttributeType.Value, ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]))
+"""Types of attributes that hold neither a tensor nor a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,19 +272,31 @@ def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     return filter(is_external, all_tensors(proto))
 
 
-def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor that a model holds; of a sparse one its values and its indices."""
-    graphs = deque([proto.graph])
+def all_tensors(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None) -> Iterator[onnx.TensorProto]:
+    """Every tensor that a model holds; of a sparse one its values and its indices.
+
+    Args:
+        proto: the model.
+        nodes: those of the main graph that hold some, or bodies, where somebody knows.
+    """
+    graphs: deque[onnx.GraphProto] = deque()
     for training in proto.training_info:
         graphs += (training.initialization, training.algorithm)
     for function in proto.functions:
         yield from _attribute_tensors(function.attribute_proto, graphs)
         yield from _attribute_tensors(_attributes(function.node), graphs)
+    yield from _graph_tensors(proto.graph, proto.graph.node if nodes is None else nodes, graphs)
     while graphs:
         graph = graphs.popleft()
-        yield from graph.initializer
-        yield from _sparse_tensors(graph.sparse_initializer)
-        yield from _attribute_tensors(_attributes(graph.node), graphs)
+        yield from _graph_tensors(graph, graph.node, graphs)
+
+
+def _graph_tensors(
+    graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto], graphs: deque[onnx.GraphProto]
+) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    yield from _sparse_tensors(graph.sparse_initializer)
+    yield from _attribute_tensors(_attributes(nodes), graphs)
 
 
 def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
@@ -297,7 +308,7 @@ def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[
     """The tensors of attributes; their graphs are appended to ``graphs``."""
     for attribute in attributes:
         kind = attribute.type
-        if kind in _WITHOUT_TENSORS:
+        if kind in PLAIN_KINDS:
             continue
         match kind:
             case onnx.AttributeProto.TENSOR:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from gehost.errors import ModelError
+from gehost.ir.external import PLAIN_KINDS
 from gehost.ir.graph import GRAPH_KINDS, ORDER_GAP, Graph, Node, Value, op_name
 from gehost.ir.node import INPUT
 
@@ -108,7 +109,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
 
     This loop is most of what loading costs; it calls nothing that it need not.
     """
-    values, by_op = graph.values, graph.by_op
+    values, by_op, with_tensors = graph.values, graph.by_op, graph.model.ops_with_tensors
     known = values.get
     is_nameless = "" in values
     """Whether an input or initializer has no name, as absent inputs have none either."""
@@ -150,7 +151,11 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             outputs.append(value)
         node.outputs = tuple(outputs)
         for attribute in proto.attribute[:]:
-            if attribute.type in GRAPH_KINDS:
+            kind = attribute.type
+            if kind in PLAIN_KINDS:
+                continue
+            with_tensors.add(op)
+            if kind in GRAPH_KINDS:
                 bodies = _bodies_of(node)
                 node.bodies = tuple(bodies)
                 waiting.extend(bodies)

@@ -64,6 +64,8 @@ class Model:
         self.renumbered = 0
         self.body_ops: set[str] = set()
         """Operators of which a node has had a body."""
+        self.ops_with_tensors: set[str] = set()
+        """Operators of which a node held a tensor or a graph in an attribute when the model was loaded."""
         if not proto.HasField("graph"):
             raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
         with collector_off():
@@ -269,13 +271,16 @@ def collector_off() -> Generator[None]:
 
 
 @contextmanager
-def collector_spared() -> Generator[Callable[[Model], None]]:
+def collector_spared(*, is_free: bool) -> Generator[Callable[[Model], None]]:
     """Keep Python's cyclic collector from walking over and over through large models, which stay alive until the end.
 
     Gives the function that says of a model that it is one.
+
+    Args:
+        is_free: nobody else has a plan for what is kept from it (``gc.freeze``), which is taken back at the end.
     """
     thresholds = gc.get_threshold()
-    is_free, is_frozen = not gc.get_freeze_count(), False  # else somebody has a plan
+    is_frozen = False
 
     def spare(model: Model) -> None:
         nonlocal is_frozen

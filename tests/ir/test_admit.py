@@ -92,3 +92,31 @@ def test_each_file_is_looked_at_once_and_none_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(external.os, "open", None)
     admit(Model.load(path))
     assert looks == [str(tmp_path / "w.bin")]
+
+
+_BAD = TensorProto(name="bad", data_type=1, dims=[2], raw_data=bytes(4))
+_KINDS = onnx.AttributeProto
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        _KINDS(name="__note", type=_KINDS.TENSOR, t=_BAD),  # onnx.checker leaves such names alone
+        _KINDS(name="__notes", type=_KINDS.TENSORS, tensors=[_BAD]),
+        _KINDS(name="__sparse", type=_KINDS.SPARSE_TENSOR, sparse_tensor=onnx.SparseTensorProto(values=_BAD)),
+        _KINDS(name="__old", t=_BAD),
+        _KINDS(name="__body", type=_KINDS.GRAPH, g=helper.make_graph([], "b", [], [], initializer=[_BAD])),
+    ],
+    ids=lambda attribute: attribute.name,
+)
+@pytest.mark.parametrize("in_body", [False, True], ids=["main graph", "body"])
+def test_the_data_of_any_tensor_is_looked_at(attribute, in_body):
+    proto = model()
+    node = proto.graph.node[0]
+    node.attribute.add(name="first", type=_KINDS.INT, i=1)
+    node.attribute.append(attribute)
+    if in_body:
+        body = helper.make_graph([onnx.NodeProto.FromString(node.SerializeToString())], "b", [], [])
+        node.CopyFrom(helper.make_node("Op", ["x"], ["y"], domain="acme", body=body))
+    with pytest.raises(ModelError, match="tensor 'bad': its raw data has 4 bytes"):
+        admit(Model(proto))

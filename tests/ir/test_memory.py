@@ -222,7 +222,7 @@ def test_the_collector_stays_away_while_a_model_is_flushed(monkeypatch):
 def test_all_generations_are_collected_seldom_while_a_large_model_is_there(thresholds, monkeypatch, given):
     monkeypatch.setattr(model_module, "_LARGE", 4)
     gc.set_threshold(*given)
-    with suppress(KeyError), collector_spared() as spare:
+    with suppress(KeyError), collector_spared(is_free=True) as spare:
         spare(Model(parsed("g (float[2] x) => (float[2] o) { o = Exp(x) }")))
         assert gc.get_threshold() == given
         assert not gc.get_freeze_count()
