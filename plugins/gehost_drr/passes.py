@@ -118,6 +118,10 @@ class PatternRewritePass(Pass):
         ApplyPatternsGreedily(graph, self._frozen, self.InitializeConfig())
 
 
+_HOOKS = ("Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
+"""Where a class could change a graph in another way than by rules."""
+
+
 class RunningPass:
     """A ``Pass`` as the host runs it: for each graph of a model in turn."""
 
@@ -186,4 +190,7 @@ def spec_of(cls: type[Pass], name: str) -> PassSpec:
         made = cls()
         return RunningRules(made) if isinstance(made, PatternRewritePass) and made.patterns else RunningPass(made)
 
-    return PassSpec(name, cls.stage, str(cls.origin), "drr", factory, labels=frozenset(cls.labels))
+    trusted = issubclass(cls, PatternRewritePass) and all(
+        getattr(cls, hook) is getattr(PatternRewritePass, hook) for hook in _HOOKS
+    )
+    return PassSpec(name, cls.stage, str(cls.origin), "drr", factory, labels=frozenset(cls.labels), trusted=trusted)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gehost_drr
-from gehost import CustomPassStage, Host, HostOptions, VendorError
+from gehost import CustomPassStage, Host, HostOptions, PassError, VendorError
 from gehost.testing import check_pass, run_pass
 
 from .conftest import model_of, ops_of
@@ -92,6 +92,23 @@ class NotRegistered(PatternRewritePass):
         ("three", "drr", "kAfterInferShape", 0),
         ("both", "drr", "kAfterBuiltinFusionPass", 2),
     ]
+
+
+@pytest.mark.parametrize("hook", ["", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"])
+def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hook: str) -> None:
+    edits = f"""
+    def {hook}(self, *given):
+        graph = self.context.model.graph
+        graph.move_after(next(graph.nodes), graph.tail)
+        return super().{hook}(*given)
+"""
+    code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if hook else ''}"
+    made, model = host(rule("one", "Neg") + code), model_of("(float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
+    if hook:
+        with pytest.raises(PassError, match=r"^p .* left an invalid graph: .*before it is made"):
+            made.run(model)
+    else:
+        assert made.run(model)[1].passes[0].replaced == 1
 
 
 def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
