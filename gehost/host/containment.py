@@ -10,10 +10,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
-from operator import is_
 from typing import Any, TextIO
 
 import numpy as np
@@ -30,11 +28,19 @@ def contained() -> Generator[None]:
     random generators. Environment variables stay: what sets them for a library, sets them for its later calls too. Threads
     and ``atexit`` are not looked at.
     """
-    with ExitStack() as stack:
-        for restore in _state():
-            stack.callback(restore)
+    kept = list(_state())
+    try:
         with warnings.catch_warnings(), np.errstate():
             yield
+    finally:
+        failures: list[BaseException] = []
+        for put_back in reversed(kept):
+            try:
+                put_back()
+            except BaseException as failure:  # noqa: BLE001 - whatever comes of one, the others are put back
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
 
 @contextmanager
@@ -101,12 +107,10 @@ def _put_path(listed: list[str], entries: list[str]) -> None:
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """What was imported since stays; what was there and was replaced or removed comes back."""
     sys.modules = table
-    known = 0
-    if len(table) >= len(before) and all(map(is_, table, before)) and all(map(is_, table.values(), before.values())):
-        known = len(before)  # and what came since stands behind them
-    else:
-        table.update({name: module for name, module in before.items() if table.get(name) is not module})
-    for name in [name for name in islice(table, known, None) if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if table == before:
+        return
+    table.update({name: module for name, module in before.items() if table.get(name) is not module})
+    for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
         del table[name]
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from gehost.host import containment
 from gehost.host.containment import contained
 
 
@@ -50,6 +51,7 @@ def test_a_seed_that_is_drawn_from_further_stays_so() -> None:
 
 def test_numpy_draws_by_chance_after_a_file_that_was_the_first_to_seed_it() -> None:
     code = """
+from gehost.host import containment
 from gehost.host.containment import contained
 import numpy as np
 
@@ -75,3 +77,19 @@ def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(mo
         del sys.modules["two"]
         new = sys.modules["three"] = ModuleType("three")
     assert (sys.modules["two"], sys.modules.pop("three")) == (two, new)
+
+
+@pytest.mark.parametrize("failing", ["_put_directory", "_put_path", "_put_modules"])
+def test_what_cannot_be_put_back_is_told_and_the_rest_is(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(failing)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(containment, failing, fails)
+    stream, limit, path = sys.stderr, sys.getrecursionlimit(), sys.path
+    with pytest.raises(OSError, match=failing), contained():  # noqa: PT012 - all of it is what is tested
+        sys.setrecursionlimit(limit + 1)
+        sys.stderr = None
+        if failing != "_put_path":
+            sys.path = ["/elsewhere"]
+    assert (sys.stderr, sys.getrecursionlimit(), sys.path) == (stream, limit, path)
