@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import onnx
@@ -44,8 +43,7 @@ FLATTENING_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 """Below opset 13 these work on all axes from ``axis`` on at once, and 1 is its default; since then on one, the last."""
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """An input at one version: its position, the name of its type and the element types that this may be."""
 
     slot: int
@@ -53,8 +51,7 @@ class Parameter:
     dtypes: frozenset[DataType]
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """An operator at one opset."""
 
     inputs: tuple[str, ...]
@@ -87,8 +84,7 @@ class Signature:
         return old if old in self.attributes else None
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """An operator over all its versions: the union of names that an author may write."""
 
     inputs: tuple[str, ...]

@@ -9,10 +9,10 @@ import stat
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import onnx
 from google.protobuf.message import EncodeError
+from msgspec import Struct
 
 from gehost.errors import ModelError, OutputError
 from gehost.ir.external import (
@@ -165,8 +165,7 @@ def _too_large() -> ModelError:
 # -- files that are complete before they have their name -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
+class _Staged(Struct, frozen=True):
     """A new file under a temporary name beside its target."""
 
     target: str

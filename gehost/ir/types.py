@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
+from msgspec import Struct
 
 Dim: TypeAlias = int | str | None
 """A known size, a name that stands for one size throughout the model, or unknown (equal to nothing)."""
@@ -130,8 +130,7 @@ def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
     return TensorType(dtype_from_number(number), shape)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherType:
+class OtherType(Struct, frozen=True):
     """A sequence, optional, map or sparse type: carried through, never looked into."""
 
     serialized: bytes

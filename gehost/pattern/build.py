@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from gehost.errors import PatternError
 from gehost.es import opset, schemas
@@ -247,8 +248,7 @@ class _Builder:
         return wanted, exact
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(NamedTuple):
     """An operator of a pattern at the model's opset; ``signature`` is None where ONNX does not know it."""
 
     op: str

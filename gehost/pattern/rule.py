@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from gehost.es.graph import EsGraph, EsNode
 from gehost.es.literals import in_dtype
@@ -32,8 +32,7 @@ class Kind(Enum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """One condition on a parameter: an attribute, or the constant at the input that the opset has in its place.
 
     ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal at every use).
@@ -49,17 +48,14 @@ class Constraint:
         return f"{self.name}: {self.kind.value} {self.wanted if self.kind is Kind.BIND else ''}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstantPattern:
+class ConstantPattern(Struct, frozen=True, eq=False):
     """What a constant must be: any (``array`` None), this one exactly, or by value in whatever dtype it has."""
 
     array: np.ndarray[Any, Any] | None = None
     by_value: bool = False
     rtol: float = 0.0
     atol: float = 0.0
-    _in_dtypes: dict[np.dtype[Any], np.ndarray[Any, Any] | None] = field(
-        default_factory=dict[np.dtype[Any], "np.ndarray[Any, Any] | None"], repr=False
-    )
+    _in_dtypes: dict[np.dtype[Any], np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
     def in_dtype(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
         """The wanted numbers in a dtype; None where it cannot hold them."""
@@ -69,8 +65,7 @@ class ConstantPattern:
         return self._in_dtypes[dtype]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorPattern:
+class TensorPattern(Struct, frozen=True, eq=False):
     """A tensor of a source pattern: a placeholder, a constant, or output ``slot`` of op pattern ``producer``."""
 
     index: int
@@ -91,8 +86,7 @@ ANY: Final = TensorPattern(-1, name="any")
 """An operand of which nothing is asked, not even that it is there."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OpPattern:
+class OpPattern(Struct, frozen=True, eq=False):
     """An operator of a source pattern.
 
     ``inputs`` are matched by position: a tensor, None (must be absent) or ``ANY``; further inputs must be absent, unless
@@ -108,14 +102,13 @@ class OpPattern:
     """When set, the node may carry no attribute besides these (operators that have no schema)."""
     commutative: bool
     origin: Origin
-    label: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "label", "|".join(self.ops))
+    @property
+    def label(self) -> str:
+        return "|".join(self.ops)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourcePattern:
+class SourcePattern(Struct, frozen=True, eq=False):
     """A pattern at one opset: its operators, its tensors, which of them are inputs and outputs, which are captured."""
 
     name: str
@@ -143,8 +136,7 @@ class SourcePattern:
         return frozenset(read.union(self.outputs, (index for index in self.captures if index is not None)))
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rewrite: where it applies, under which condition, and what stands there afterwards."""
 
     name: str

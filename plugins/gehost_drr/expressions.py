@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, cast
+
+from msgspec import Struct
 
 from gehost import DataType, PatternError, Value, es
 from gehost_drr.known import OPERATORS, Symbol, any_of, equal
@@ -117,8 +118,7 @@ class Expression:
         return OneOf(self, listed)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Known(Expression):
+class Known(Expression, Struct, frozen=True, eq=False):
     """A Python value."""
 
     known: Any
@@ -135,8 +135,7 @@ class Known(Expression):
         return self.known
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Variable(Expression):
+class Variable(Expression, Struct, frozen=True, eq=False):
     """An attribute variable: the value that an operator of the source pattern has there."""
 
     name: str
@@ -148,8 +147,7 @@ class Variable(Expression):
         return match.Attr(self.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Field(Expression):
+class Field(Expression, Struct, frozen=True, eq=False):
     """Something that is known of a tensor: ``dtype``, ``shape``, ``rank``, ``is_constant`` or ``op_type``."""
 
     tensor: str
@@ -191,8 +189,7 @@ _COMPARED: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
 """With which values a field can be compared."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Item(Expression):
+class Item(Expression, Struct, frozen=True, eq=False):
     """An entry of a list or shape."""
 
     of: Expression
@@ -214,8 +211,7 @@ def _entry(found: Any, index: Any) -> Any:
     return found[index]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Part(Expression):
+class Part(Expression, Struct, frozen=True, eq=False):
     """Some entries of a list or shape."""
 
     of: Expression
@@ -230,8 +226,7 @@ class Part(Expression):
         return None if found is None else found[self.which]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Not(Expression):
+class Not(Expression, Struct, frozen=True, eq=False):
     of: Expression
 
     def __str__(self) -> str:
@@ -246,8 +241,7 @@ class Not(Expression):
         return None if found is None else not found
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OneOf(Expression):
+class OneOf(Expression, Struct, frozen=True, eq=False):
     of: Expression
     values: tuple[Expression, ...]
 
@@ -263,8 +257,7 @@ class OneOf(Expression):
         return any_of(equal(found, value.evaluate(match)) for value in self.values)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Binary(Expression):
+class Binary(Expression, Struct, frozen=True, eq=False):
     operator: str
     left: Expression
     right: Expression

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from gehost import PatternError, es
 from gehost_drr.expressions import FIELDS, HERE, Expression, Field
 
@@ -19,27 +21,23 @@ if TYPE_CHECKING:
 NativeCall: TypeAlias = "Callable[[MatchContext], Any]"
 
 
-@dataclass(frozen=True, slots=True)
-class NoneTensor:
+class NoneTensor(Struct, frozen=True):
     """An input or output that is absent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(Struct, frozen=True):
     """A constant that the result computes from the match: a number, list or array."""
 
     compute: NativeCall
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Struct, frozen=True):
     """A value for an attribute of the result, computed from the match."""
 
     compute: NativeCall
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """A tensor of one pattern, by name; ``dtype``, ``shape``, ``rank``, ``is_constant`` and ``op_type`` are expressions."""
 
     graph: PatternGraph
@@ -117,8 +115,7 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, Expression) else repr(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """What must hold of a match: an expression, or a function of it (a native call)."""
 
     test: Expression | NativeCall

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedTensor:
+class MatchedTensor(Struct, frozen=True):
     """A tensor of the model; ``value`` is gehost's own object."""
 
     value: Value

@@ -7,18 +7,17 @@ operator, a small letter a tensor, and ``pat.y = …`` names what an operator ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from msgspec import Struct
 
 from gehost import PatternError, es
 from gehost_drr.expressions import HERE, Expression, Variable, as_condition
 from gehost_drr.graph import Condition, Const, Native, NativeCall, NoneTensor, Operand, PatternGraph, Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """An operator, to be applied: ``op(x, y)``, or ``op([x, y], [z])`` to name what it makes."""
 
     graph: PatternGraph

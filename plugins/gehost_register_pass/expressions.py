@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias, cast
 
 import numpy as np
+from msgspec import Struct
 
 from gehost import DataType, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A tensor of a program: input ``index``, or output ``index`` of operator ``op``."""
 
     op: int | None
@@ -25,8 +24,7 @@ class Ref:
             raise ValueError(f"there is no tensor {self.index} of operator {self.op}")
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A number, a text, or (nested) tuples of them."""
 
     value: Any
@@ -35,8 +33,7 @@ class Constant:
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
-class TensorAttr:
+class TensorAttr(Struct, frozen=True):
     """What is known of a matched tensor: one of ``TENSOR_ATTRIBUTES``; ``dtype`` is numpy's name, ``value`` flat."""
 
     tensor: Ref
@@ -49,8 +46,7 @@ class TensorAttr:
         return _tensor_attribute(matched.tensor(self.tensor), self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class OpAttr:
+class OpAttr(Struct, frozen=True):
     """An attribute of the node that operator ``op`` of the pattern matched."""
 
     op: int
@@ -60,8 +56,7 @@ class OpAttr:
         return matched.attribute(self.op, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One element of a list."""
 
     of: Expression
@@ -74,8 +69,7 @@ class Item:
         return _item(of.at(matched), self.index)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """How many elements a list has."""
 
     of: Expression
@@ -87,8 +81,7 @@ class Size:
         return len(_as_list(of.at(matched)))
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """Arithmetic with Python's meaning: ``sign`` is one of ``ARITHMETIC``."""
 
     sign: str
@@ -102,8 +95,7 @@ class Binary:
         return _arithmetic(self.sign, self.left.at(matched), self.right.at(matched))
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A list of which not every element is a constant."""
 
     items: tuple[Expression, ...]
@@ -112,13 +104,12 @@ class Listed:
         return [item.at(matched) for item in self.items]
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Struct, frozen=True):
     """A call of a Python function, known by its import path ``module:function``."""
 
     path: str
     arguments: tuple[Expression, ...]
-    function: Callable[..., Any] = field(compare=False, repr=False)
+    function: Callable[..., Any]
 
     def at(self, matched: Matched) -> Any:
         result = self.function(*[known(argument.at(matched)) for argument in self.arguments])
@@ -131,8 +122,7 @@ Expression: TypeAlias = Constant | TensorAttr | OpAttr | Item | Size | Binary | 
 """``at`` gives the value at a match, or raises ``Unknown``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A comparison that must hold; ``relation`` is one of ``RELATIONS``."""
 
     left: Expression

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from gehost import CustomPassStage, es
 
@@ -17,8 +18,7 @@ Operand: TypeAlias = Ref | Expression | None
 """A tensor, a number (or a list of them) that takes its partner's dtype, or an absent input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """An argument of the pattern function, and what is asked of the tensor there; a None in ``shape`` is any size."""
 
     name: str
@@ -33,8 +33,7 @@ class Input:
             raise ValueError(f"there is no dtype {self.dtype!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """One operator: inputs by position, inputs by name, attributes.
 
     Attributes that a pattern gives are asked of the graph; what it leaves out is not.
@@ -69,8 +68,7 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """What a function traced: its operators in the order of their calls, and the tensors that it returned."""
 
     ops: tuple[Op, ...]
@@ -102,8 +100,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
             pass
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A pattern function and a replace function. Inputs of both programs are numbered as ``inputs``."""
 
     inputs: tuple[Input, ...]
@@ -141,8 +138,7 @@ class Pair:
         yield from self.replace.expressions
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A registered function: its pairs are tried in order."""
 
     name: str

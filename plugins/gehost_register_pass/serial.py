@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, cast, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from gehost import CustomPassStage, es
 
@@ -78,8 +79,8 @@ def _encoded(value: Any) -> Any:
         return {"is": "Stage", "name": value.name}
     if isinstance(value, tuple):
         return list(map(_encoded, cast("tuple[Any, ...]", value)))
-    if is_dataclass(value):
-        kept = [entry.name for entry in fields(value) if entry.compare]
+    if isinstance(value, Struct):
+        kept = [name for name in value.__struct_fields__ if name != "function"]
         return {"is": type(value).__name__, **{name: _encoded(getattr(value, name)) for name in kept}}
     return value
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from gehost import es
 from gehost.es.graph import EsGraphBuilder
@@ -277,8 +276,8 @@ def test_any_operand_is_not_even_asked_to_be_there(find):
     source = build_source(
         find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph, [], PatternMatcherConfig(), model, OpRegistry()
     )
-    op = dataclasses.replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
-    source = dataclasses.replace(source, ops=(op,), inputs=source.inputs[:1])
+    op = replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
+    source = replace(source, ops=(op,), inputs=source.inputs[:1])
     found = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]
     assert all(binding is not None for binding in found)
 
@@ -291,12 +290,12 @@ def test_variables_are_bound_anew_on_every_try(find):
         find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]).graph, [], PatternMatcherConfig(), model, OpRegistry()
     )
     bind = Constraint("alpha", Kind.BIND, "same")
-    bound = dataclasses.replace(source, ops=tuple(dataclasses.replace(op, constraints=(bind,)) for op in source.ops))
+    bound = replace(source, ops=tuple(replace(op, constraints=(bind,)) for op in source.ops))
     binding, _ = CompiledPattern(bound).match_at(next(model.graph.nodes))
     assert [value.name for value in binding.values[1:]] == ["a", "c"]
     assert binding.attributes == {"same": 0.25}
     other = Constraint("alpha", Kind.BIND, "other")
-    free = dataclasses.replace(bound, ops=(bound.ops[0], dataclasses.replace(bound.ops[1], constraints=(other, bind))))
+    free = replace(bound, ops=(bound.ops[0], replace(bound.ops[1], constraints=(other, bind))))
     binding, _ = CompiledPattern(free).match_at(next(model.graph.nodes))
     assert binding.attributes == {"same": 0.25, "other": 0.25}, "what the first try bound is gone"
 
@@ -372,9 +371,7 @@ def test_a_variable_of_one_order_of_operands_is_free_in_the_next():
     source = build_source(graph, [], PatternMatcherConfig(), model, OpRegistry())
     place = source.nodes.index(first.GetProducer())
     alpha = (Constraint("alpha", Kind.BIND, "v"),)
-    source = dataclasses.replace(
-        source, ops=tuple(dataclasses.replace(op, constraints=alpha) if op.index == place else op for op in source.ops)
-    )
+    source = replace(source, ops=tuple(replace(op, constraints=alpha) if op.index == place else op for op in source.ops))
     binding, _ = CompiledPattern(source).match_at(model.graph.values["y"].producer)
     assert binding is not None
     assert binding.attributes == {"v": 2.0}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx.version_converter
 import pytest
+from msgspec.structs import replace
 
 from gehost import Host, HostOptions, Model, PassRecord, PassSpec
 from gehost.ops import OpRegistry
