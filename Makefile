@@ -1,5 +1,6 @@
 # `make demo` and `make test` need Python ≥ 3.11 and make; everything else goes into .venv.
-# `make compiled` needs a C compiler, and makes machine code of what each rewrite runs through; `make interpreted` takes it back.
+# `make compiled` needs a C compiler, and makes machine code of what each rewrite runs through, as `pip install .` does (compiled.py);
+# `make interpreted` takes it back.
 # `make bench` measures machine code, which it takes back; the peers are in an environment of its own. BENCH_ARGS="--quick" and more:
 # tests/benchmarks/README.md.
 PYTHON ?= python3
@@ -49,7 +50,7 @@ $(BENCH)/installed: pyproject.toml
 	@touch $@
 
 compiled: interpreted $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mypy[mypyc]>=1.18' 'setuptools>=77'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling 'mypy[mypyc]>=1.18' 'setuptools>=77'
 	$(BIN)/python compiled.py
 
 interpreted:

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,6 +25,9 @@ Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the 
 file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 terminated.
 """
 
+_IR = Path(__file__).parents[1] / "ir"
+_MACHINE_CODE = ", machine code" if any((_IR / f"graph{suffix}").exists() for suffix in EXTENSION_SUFFIXES) else ""
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 vendors_option = click.option(
@@ -36,7 +41,7 @@ vendors_option = click.option(
 
 @click.group(epilog=_EXIT_CODES, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error.")
-@click.version_option(__version__)
+@click.version_option(__version__, message=f"%(prog)s, version %(version)s{_MACHINE_CODE}")
 def cli() -> None:
     """Run vendor fusion passes over ONNX models."""
 
