@@ -99,12 +99,18 @@ class _BodyMaker:
             raise VendorError(f"{where} takes {len(definition.inputs)} inputs, got {len(types)}")
         if not all(present[: definition.required]):
             raise VendorError(f"{where} needs input {definition.inputs[list(present).index(False)]!r}")
+        key = op, tuple(types), tuple(present), tuple(map(_encoded, sorted(attributes.items())))
+        known, written = self._inferrer.written.get(key, ("", None))
+        if written is not None and self._model.function(known) is written:  # else it, or what it calls, was taken back meanwhile
+            return known
         self._inside.append(op)
         try:
             function = self._function(definition, _call_body(definition, present, attributes), types)
         finally:
             self._inside.pop()
-        return add_function(op, function, self._model, definition.version)
+        named = add_function(op, function, self._model, definition.version)
+        self._inferrer.written[key] = named, self._model.function(named)
+        return named
 
     def _function(self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]) -> onnx.FunctionProto:
         """The body as a function; it does not depend on the input types unless a literal needs a dtype that only they tell."""
@@ -166,6 +172,10 @@ class _BodyMaker:
             return self._inferrer.proto(op, proto, types, arrays)
         except InferenceFailed as error:
             raise Refused(f"types: the body of an operator does not take these inputs: {error}") from error
+
+
+def _encoded(attribute: tuple[str, Any]) -> bytes:
+    return encode_attribute(*attribute).SerializeToString(deterministic=True)
 
 
 def _call_body(definition: OpDef, present: Sequence[bool], attributes: Mapping[str, Any]) -> EsGraph:

@@ -13,6 +13,7 @@ from gehost.errors import GehostError, PatternError, VendorError
 from gehost.es.graph import EsConst, EsTensor
 from gehost.es.origin import Origin
 from gehost.infer import Inferrer
+from gehost.ir import tensors
 from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
@@ -166,6 +167,36 @@ def test_bodies_that_call_each_other(rewriting):
     calls = [node for node in outer_function.node if node.op_type == doubled.name]
     assert [entry.value for node in calls for entry in node.metadata_props] == ["ge::Inner"]
     assert {entry.domain for entry in outer_function.opset_import} == {"", "ge"}
+
+
+def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewriting):
+    called = []
+
+    def outer(x, *, times=1.0):
+        called.append(times)
+        return es.op("ge::Inner")(x, by=2.0) * times
+
+    made = registry(outer, "ge::Outer")
+    for definition in registry(lambda x, *, by=1.0: x * by, "ge::Inner"):
+        made.add(definition)
+    model = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }").model
+    inferrer, x = Inferrer(model, made), TensorType(DataType.FLOAT, (4,))
+
+    def written(op, known=x, **attributes):
+        return op_with_body(op, [known], attributes, model, made, inferrer)
+
+    mark = model.mark()
+    assert [written("ge::Outer"), written("ge::Outer"), written("ge::Outer", TensorType(DataType.FLOAT, (5,)))] == [
+        "ge::Outer"
+    ] * 3
+    assert written("ge::Outer", times=3.0) == written("ge::Outer", times=3.0) != "ge::Outer"
+    assert called == [1.0, 1.0, 3.0]
+    model.undo(mark)
+    assert written("ge::Inner", by=5.0) == "ge::Inner"
+    (call,) = [node for node in model.function(written("ge::Outer")).node if node.domain == "ge"]
+    inner = model.function(f"ge::{call.op_type}")
+    (factor,) = [tensors.to_numpy(node.attribute[0].t, None) for node in inner.node if node.op_type == "Constant"]
+    assert factor == 2.0, "the name of what it calls was given to another meanwhile"
 
 
 def test_a_body_may_hand_on_inputs_and_constants(rewriting):
