@@ -219,9 +219,8 @@ def maker(value: Value) -> str:
 
 def made_by(node: Node) -> str:
     """The pass that made a node; "" where none did."""
-    entries = node.proto.metadata_props
-    if entries:  # which is asked for each miss: all of them as a dict would take much longer
-        for entry in entries:
+    if node.is_traced:  # of each miss, so that all of them as a dict would take much longer
+        for entry in node.proto.metadata_props:
             if entry.key == "gehost.pass":
                 return entry.value
     return ""
