@@ -12,6 +12,9 @@ from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 """Operators, each with what leads to it."""
 
+Beginning: TypeAlias = tuple[str, int, bool, str, int]
+"""The operator that is placed first, how many inputs it has and whether they may swap; what makes one, and as which output."""
+
 
 class Step:
     """An operator of a plan, and what is asked for each node again and again.
@@ -59,6 +62,11 @@ class Plan:
         after = [*steps[1:], None]
         self.steps = [Step(op, link, next_one, source.needed) for (op, link), next_one in zip(steps, after, strict=True)]
         self.first_slots = self.steps[0].slots_of_made()
+        first = self.steps[0]
+        self.beginning: Beginning | None = None
+        """Where it has ``first_slots``; the same for plans of which those are told alike."""
+        if self.first_slots and first.made is not None:
+            self.beginning = first.op.label, first.count, first.op.commutative, first.maker.label, first.made.slot
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:

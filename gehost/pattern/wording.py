@@ -141,7 +141,7 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
         else "another constant"
     )
     got = value.array
-    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
+    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
     return wanted, f'"{value.name}", {told}', ""
 
 
