@@ -29,7 +29,7 @@ class _Pattern:
         self.size = len(source.ops)
         self.anchor, _ = plan_of(source)[0]
         self.anchor_ops = tuple(dict.fromkeys(op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops))
-        self.origins = {op: str(op.origin) for each in (source, *source.variants) for op in each.ops}
+        self.told_of = {op: (op.label, str(op.origin)) for each in (source, *source.variants) for op in each.ops}
         self.seen = False
 
 
@@ -124,16 +124,16 @@ class Account:
 
     def _add_miss(self, node: Node, miss: MatchFailure) -> None:
         assert self._at is not None
-        at, wanted = self._at, miss.pattern_node
+        label, origin = self._at.told_of[miss.pattern_node]
         found = Finding(
             _MISSED,
             miss.reason,
             miss.label,
             node.op,
             _body(node),
-            at.place,
-            wanted.label,
-            at.origins[wanted],
+            self._at.place,
+            label,
+            origin,
             miss.depth,
             miss.size,
             miss.closeness,
