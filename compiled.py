@@ -31,7 +31,7 @@ infer/bounds infer/calls infer/contents infer/local infer/whole
 passes/cleanup/cleaner passes/cleanup/dead passes/cleanup/fold passes/cleanup/identity
 passes/cleanup/merge passes/cleanup/purity passes/cleanup/refine passes/cleanup/state
 ir/admit ir/constants ir/external ir/skeleton ir/tensors
-diagnose/account pattern/failure pattern/first_miss pattern/steps pattern/wording
+diagnose/account pattern/failure pattern/misses pattern/steps pattern/wording
 """
 
 

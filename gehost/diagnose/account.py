@@ -11,7 +11,7 @@ from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite
 from gehost.pattern.compile import plan_of
 from gehost.pattern.failure import Look, MatchFailure, Tracer
-from gehost.pattern.first_miss import FirstMisses
+from gehost.pattern.misses import FirstMisses
 from gehost.pattern.rule import SourcePattern
 from gehost.pattern.wording import named
 

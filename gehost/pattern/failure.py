@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.compile import CompiledPattern, plan_of
-from gehost.pattern.first_miss import CONDITION, NOTHING, OTHER, FirstMiss, FirstMisses, first_miss, wrong_producer
+from gehost.pattern.misses import CONDITION, NOTHING, OTHER, FirstMisses, MatchFailure, first_miss, wrong_producer
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.steps import Plan, Step, steps_from
 from gehost.pattern.wording import (
@@ -26,37 +26,6 @@ from gehost.pattern.wording import (
     reader_problem,
     together,
 )
-
-
-class MatchFailure:
-    """The nearest miss of a pattern at one node.
-
-    Attributes:
-        reason: what was wanted, and what was there.
-        label: what the node is called at which it was tried.
-        pattern_node: the operator of the pattern that found no node, with its author's line in ``origin``.
-        graph_node: the node that was not it; None where there was none to look at.
-        depth: how many operators of the pattern had found their nodes.
-        size: how many operators the pattern has.
-        closeness: how near it came to one more operator; of misses of one depth the highest is the nearest.
-    """
-
-    __slots__ = ("closeness", "depth", "graph_node", "label", "pattern_node", "reason", "size")
-
-    def __init__(
-        self, reason: str, label: str, pattern_node: OpPattern, graph_node: Node | None, depth: int, size: int, closeness: int
-    ) -> None:
-        self.reason = reason
-        self.label = label
-        self.pattern_node = pattern_node
-        self.graph_node = graph_node
-        self.depth = depth
-        self.size = size
-        self.closeness = closeness
-
-    def __str__(self) -> str:
-        return f"{self.pattern_node.origin}: {self.pattern_node.label}: {self.reason}"
-
 
 Look: TypeAlias = tuple[Node, "list[Node] | MatchFailure"]
 """What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
@@ -130,27 +99,23 @@ class Tracer:
     def _try_each(
         cls, nodes: Sequence[Node], plans: Sequence[Plan], known: FirstMisses, matches: Mapping[Node, list[Node]]
     ) -> list[Look]:
-        firsts: Mapping[Node, FirstMiss | None] = known.of(plans[0], nodes) if len(plans) == 1 else {}
+        firsts: Mapping[Node, MatchFailure | None] = known.of(plans[0], nodes) if len(plans) == 1 else {}
         looks: list[Look] = []
         for node in nodes:
             miss = firsts.get(node)
-            looks.append((node, matches.get(node) or cls._try(node, plans) if miss is None else _failure(plans[0], miss)))
+            looks.append((node, matches.get(node) or cls._try(node, plans) if miss is None else miss.of(plans[0])))
         return looks
 
     @staticmethod
     def _try(node: Node, plans: Sequence[Plan]) -> list[Node] | MatchFailure:
         if len(plans) == 1 and (miss := first_miss(plans[0], node)) is not None:
-            return _failure(plans[0], miss)
+            return miss
         search = _Search(node.graph)
         for plan in plans:
             found = search.at(plan, node)
             if found is not None:
                 return found
         return search.failure(node.label)
-
-
-def _failure(plan: Plan, miss: FirstMiss) -> MatchFailure:
-    return MatchFailure(miss.reason, miss.label, plan.steps[0].maker, miss.producer, 1, len(plan.steps), miss.closeness)
 
 
 _Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]

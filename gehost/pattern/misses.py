@@ -1,9 +1,9 @@
-"""Misses at the first operand that an operator of the pattern is to make: most candidates fall there, and no search is needed."""
+"""Near misses, and those at the first operand that an operator is to make: most candidates fall there, which takes no search."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from gehost.ir.graph import Node, Value
 from gehost.pattern.rule import OpPattern, TensorPattern
@@ -18,26 +18,51 @@ CONDITION: Final = 2
 """A node of the operator, with other inputs, outputs or parameters."""
 
 
-class FirstMiss(NamedTuple):
-    """What is told of such a miss, whatever pattern it is of."""
+class MatchFailure:
+    """The nearest miss of a pattern at one node.
 
-    reason: str
-    label: str
-    """Of the node."""
-    producer: Node | None
-    closeness: int
+    Attributes:
+        reason: what was wanted, and what was there.
+        label: what the node is called at which it was tried.
+        pattern_node: the operator of the pattern that found no node, with its author's line in ``origin``.
+        graph_node: the node that was not it; None where there was none to look at.
+        depth: how many operators of the pattern had found their nodes.
+        size: how many operators the pattern has.
+        closeness: how near it came to one more operator; of misses of one depth the highest is the nearest.
+    """
+
+    __slots__ = ("closeness", "depth", "graph_node", "label", "pattern_node", "reason", "size")
+
+    def __init__(
+        self, reason: str, label: str, pattern_node: OpPattern, graph_node: Node | None, depth: int, size: int, closeness: int
+    ) -> None:
+        self.reason = reason
+        self.label = label
+        self.pattern_node = pattern_node
+        self.graph_node = graph_node
+        self.depth = depth
+        self.size = size
+        self.closeness = closeness
+
+    def of(self, plan: Plan) -> MatchFailure:
+        """The same of another plan that begins alike."""
+        size = len(plan.steps)
+        return MatchFailure(self.reason, self.label, plan.steps[0].maker, self.graph_node, self.depth, size, self.closeness)
+
+    def __str__(self) -> str:
+        return f"{self.pattern_node.origin}: {self.pattern_node.label}: {self.reason}"
 
 
 class FirstMisses:
-    """Those that are known: patterns that begin alike share them, as long as nobody edits the model."""
+    """What is known of ``first_miss``: patterns that begin alike share it, as long as nobody edits the model."""
 
     def __init__(self) -> None:
-        self._known: dict[Beginning, dict[Node, FirstMiss | None]] = {}
+        self._known: dict[Beginning, dict[Node, MatchFailure | None]] = {}
         self._edits: tuple[int, object] = (0, None)
         """As of which edits of the model that is."""
 
-    def of(self, plan: Plan, nodes: Sequence[Node]) -> Mapping[Node, FirstMiss | None]:
-        """``first_miss`` at nodes of one graph, and maybe at others."""
+    def of(self, plan: Plan, nodes: Sequence[Node]) -> Mapping[Node, MatchFailure | None]:
+        """``first_miss`` at nodes of one graph, of this plan or one that begins alike; maybe at others too."""
         if plan.beginning is None:
             return {}
         mark, edit = nodes[0].graph.model.journal.last
@@ -51,7 +76,7 @@ class FirstMisses:
         return known
 
 
-def first_miss(plan: Plan, node: Node) -> FirstMiss | None:
+def first_miss(plan: Plan, node: Node) -> MatchFailure | None:
     """The nearest miss where no input comes from the operator that is placed second; None where it takes a search.
 
     A search would find the same, and take several times as long.
@@ -76,7 +101,7 @@ def first_miss(plan: Plan, node: Node) -> FirstMiss | None:
             slots.append((slot, value))
     reading = None if step.op.commutative else step.op
     tried = [(slot, producer_problem(step.maker, made.slot, value, node, slot, reading)) for slot, value in slots]
-    return FirstMiss(together(node, tried), node.label, slots[0][1].producer, nearest)
+    return MatchFailure(together(node, tried), node.label, step.maker, slots[0][1].producer, 1, len(plan.steps), nearest)
 
 
 def wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
