@@ -230,9 +230,11 @@ def _shown(value: Any) -> str:
     """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly stores, tells them apart."""
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
-    with np.errstate(over="ignore"):
-        if isinstance(value, float) and float(np.float32(value)) == value:
-            return str(np.float32(value))
+    if isinstance(value, float):
+        with np.errstate(over="ignore"):
+            short = np.float32(value)
+        if float(short) == value:
+            return str(short)
     return repr(value)
 
 
