@@ -27,7 +27,7 @@ from gehost.pattern.wording import (
     together,
 )
 
-Look: TypeAlias = tuple[Node, "list[Node] | MatchFailure"]
+Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
 """What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
 
 
