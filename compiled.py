@@ -25,6 +25,7 @@ HOT = """
 ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region ir/shapes
 es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
+pattern/failure pattern/misses pattern/steps pattern/wording diagnose/account
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine
 infer/bounds infer/calls infer/contents infer/local infer/whole

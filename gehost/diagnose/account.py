@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from itertools import chain
 
 from gehost.diagnose.findings import Finding, Outcome
 from gehost.diagnose.nodes import replacement
 from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite
 from gehost.pattern.compile import plan_of
-from gehost.pattern.failure import MatchFailure, Tracer
+from gehost.pattern.failure import Look, MatchFailure, Tracer
+from gehost.pattern.misses import FirstMisses
 from gehost.pattern.rule import SourcePattern
 from gehost.pattern.wording import named
 
-_Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
-"""What the traced matcher found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
+_MISSED = Outcome.MISSED
+"""Looked up once: there are many, and a member of an enumeration costs as much as a call."""
 
 
 class _Pattern:
@@ -29,7 +29,7 @@ class _Pattern:
         self.size = len(source.ops)
         self.anchor, _ = plan_of(source)[0]
         self.anchor_ops = tuple(dict.fromkeys(op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops))
-        self.origins = {op: str(op.origin) for each in (source, *source.variants) for op in each.ops}
+        self.told_of = {op: (op.label, str(op.origin)) for each in (source, *source.variants) for op in each.ops}
         self.seen = False
 
 
@@ -47,7 +47,8 @@ class Account:
         self._origin = origin
         self._patterns: dict[SourcePattern, _Pattern] = {}
         self._at: _Pattern | None = None
-        self._looks: list[_Look] = []
+        self._first_misses = FirstMisses()
+        self._looks: list[Look] = []
         self._rewritten: dict[Node, str] = {}
         self._refused: dict[Node, list[str]] = {}
         self._made: dict[Node, None] = {}
@@ -76,16 +77,14 @@ class Account:
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        matches = at.tracer.matches(graph)
-        self._looks = [(node, matches.get(node) or at.tracer.at(node)) for node in anchors] or self._look_inside(graph, at)
+        self._looks = at.tracer.at_each(anchors, self._first_misses) or self._look_inside(graph, at)
 
-    @staticmethod
-    def _look_inside(graph: Graph, at: _Pattern) -> list[_Look]:
+    def _look_inside(self, graph: Graph, at: _Pattern) -> list[Look]:
         """Where nothing can make output 0: how far the pattern comes from the operator nearest to it."""
         for op, _ in plan_of(at.source):
-            nodes = graph.nodes_of(*op.ops)
-            if nodes:
-                return [(node, found) for node in nodes if (found := at.tracer.around(node)) is not None]
+            by_op = [at.tracer.around_each(graph.nodes_of(name), self._first_misses) for name in op.ops]
+            if any(by_op):
+                return sorted(chain(*by_op), key=lambda look: look[0].order)
         return []
 
     def rewritten(self, anchor: Node, rewrite: Rewrite) -> None:
@@ -112,7 +111,7 @@ class Account:
 
     def findings(self) -> list[Finding]:
         """All of them, without misses of nodes that another pattern found; and patterns for which there was no candidate."""
-        found = [f for node, f in self._findings if f.outcome is not Outcome.MISSED or node not in self._taken]
+        found = [f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken]
         return [*found, *(_without_candidates(pattern) for pattern in self._patterns.values() if not pattern.seen)]
 
     # -- what is told of a node ---------------------------------------------------------------------------------------
@@ -125,16 +124,16 @@ class Account:
 
     def _add_miss(self, node: Node, miss: MatchFailure) -> None:
         assert self._at is not None
-        wanted = miss.pattern_node
+        label, origin = self._at.told_of[miss.pattern_node]
         found = Finding(
-            Outcome.MISSED,
+            _MISSED,
             miss.reason,
-            node.label,
+            miss.label,
             node.op,
             _body(node),
             self._at.place,
-            wanted.label,
-            self._at.origins[wanted],
+            label,
+            origin,
             miss.depth,
             miss.size,
             miss.closeness,
@@ -184,7 +183,8 @@ class Account:
             return
         again = self._at.tracer.around(node)
         if isinstance(again, MatchFailure):
-            self._add_miss(node, replace(again, reason=f"{again.reason}, since a rewrite of this pass"))
+            again.reason += ", since a rewrite of this pass"
+            self._add_miss(node, again)
         else:
             self.add(node, Outcome.LEFT, "matches, but the pass ended before its turn")
 

@@ -108,9 +108,11 @@ class Explanation:
     def _nearest(self) -> list[Finding]:
         """For each node the nearest of its misses, whatever pattern it is of, and all else."""
         nearest: dict[Any, Finding] = {}
+        missed = Outcome.MISSED
         for place, found in enumerate(self.findings):
-            key = (found.graph, found.node, found.op) if found.outcome is Outcome.MISSED and found.node else place
-            if key not in nearest or (found.depth, found.closeness) > (nearest[key].depth, nearest[key].closeness):
+            key = (found.graph, found.node, found.op) if found.outcome is missed and found.node else place
+            known = nearest.get(key)
+            if known is None or (found.depth, found.closeness) > (known.depth, known.closeness):
                 nearest[key] = found
         return list(nearest.values())
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.compile import CompiledPattern, plan_of
+from gehost.pattern.misses import CONDITION, NOTHING, OTHER, FirstMisses, MatchFailure, first_miss, wrong_producer
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.steps import Plan, Step, steps_from
 from gehost.pattern.wording import (
@@ -28,29 +27,8 @@ from gehost.pattern.wording import (
     together,
 )
 
-
-@dataclass(slots=True)
-class MatchFailure:
-    """The nearest miss of a pattern at one node.
-
-    Attributes:
-        reason: what was wanted, and what was there.
-        pattern_node: the operator of the pattern that found no node, with its author's line in ``origin``.
-        graph_node: the node that was not it; None where there was none to look at.
-        depth: how many operators of the pattern had found their nodes.
-        size: how many operators the pattern has.
-        closeness: how near it came to one more operator; of misses of one depth the highest is the nearest.
-    """
-
-    reason: str
-    pattern_node: OpPattern
-    graph_node: Node | None
-    depth: int
-    size: int
-    closeness: int
-
-    def __str__(self) -> str:
-        return f"{self.pattern_node.origin}: {self.pattern_node.label}: {self.reason}"
+Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
+"""What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
 
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
@@ -63,14 +41,19 @@ class Tracer:
     """The traced matcher of a pattern and its variants, made once for many nodes."""
 
     def __init__(self, source: SourcePattern) -> None:
-        self._plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self.plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
         self._around: dict[str, list[Plan]] = {}
         """For a node's operator, the plans that begin with each operator of the pattern that the node may stand for."""
         self._source = source
+        self._compiled: CompiledPattern | None = None
 
-    @cached_property
-    def _compiled(self) -> CompiledPattern:
-        return CompiledPattern(self._source)
+    def at_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
+        """``at`` for all nodes of a graph that may make output 0."""
+        return self._try_each(nodes, self.plans, known, self.matches(nodes[0].graph)) if nodes else []
+
+    def around_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
+        """``around`` for nodes of a graph, all of which are of one operator of the pattern."""
+        return self._try_each(nodes, self._plans_around(nodes[0].op), known, {}) if nodes else []
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
         """The nodes of each match in a graph as it is, first and as the key the one that makes output 0.
@@ -78,89 +61,76 @@ class Tracer:
         A match has nothing to be told of, so that it is left to the plain matcher, which is faster.
         """
         found: dict[Node, list[Node]] = {}
-        for node in self._compiled.candidates(graph)[0]:
-            binding, _ = self._compiled.match_at(node)
+        if self._compiled is None:
+            self._compiled = CompiledPattern(self._source)
+        compiled = self._compiled
+        orders = {plan.source: [step.op.index for step in plan.steps] for plan in self.plans}
+        for node in compiled.candidates(graph)[0]:
+            binding, _ = compiled.match_at(node)
             if binding is not None:
-                bound = [binding.nodes[op.index] for op, _ in plan_of(binding.source)]
+                bound = [binding.nodes[index] for index in orders[binding.source]]
                 found[node] = [each for each in bound if each is not None]
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
-        return self._try(node, self._plans)
+        return self._try(node, self.plans)
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
         """The same where ``node`` may stand for any operator of the pattern; None where it can stand for none.
 
         Of a match the node that makes output 0 comes first.
         """
-        plans = self._around.get(node.op)
-        if plans is None:
-            plans = self._around[node.op] = [
-                plan if op is plan.steps[0].op else Plan(plan.source, steps_from(plan.source, op))
-                for plan in self._plans
-                for op in plan.source.ops
-                if node.op in op.ops
-            ]
+        plans = self._plans_around(node.op)
         return self._try(node, plans) if plans else None
+
+    def _plans_around(self, node_op: str) -> list[Plan]:
+        plans = self._around.get(node_op)
+        if plans is None:
+            plans = self._around[node_op] = [
+                plan if op is plan.steps[0].op else Plan(plan.source, steps_from(plan.source, op))
+                for plan in self.plans
+                for op in plan.source.ops
+                if node_op in op.ops
+            ]
+        return plans
+
+    @classmethod
+    def _try_each(
+        cls, nodes: Sequence[Node], plans: Sequence[Plan], known: FirstMisses, matches: Mapping[Node, list[Node]]
+    ) -> list[Look]:
+        firsts: Mapping[Node, MatchFailure | None] = known.of(plans[0], nodes) if len(plans) == 1 else {}
+        looks: list[Look] = []
+        for node in nodes:
+            miss = firsts.get(node)
+            looks.append((node, matches.get(node) or cls._try(node, plans) if miss is None else miss.of(plans[0])))
+        return looks
 
     @staticmethod
     def _try(node: Node, plans: Sequence[Plan]) -> list[Node] | MatchFailure:
-        if len(plans) == 1 and (miss := _first_miss(plans[0], node)) is not None:
+        if len(plans) == 1 and (miss := first_miss(plans[0], node)) is not None:
             return miss
         search = _Search(node.graph)
         for plan in plans:
             found = search.at(plan, node)
             if found is not None:
                 return found
-        return search.failure()
+        return search.failure(node.label)
 
-
-_NOTHING: Final = 0
-"""How near a try came to one more operator; of tries of one depth the closest is told. Here: no node is there."""
-_OTHER: Final = 1
-"""A node of another operator."""
-_CONDITION: Final = 2
-"""A node of the operator, with other inputs, outputs or parameters."""
 
 _Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
 """What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
 
 
-def _first_miss(plan: Plan, node: Node) -> MatchFailure | None:
-    """The nearest miss where no input comes from the operator that is placed second; None where it takes a search.
-
-    Most candidates fall there. A search would find the same, and take several times as long.
-    """
-    step, inputs = plan.steps[0], node.inputs
-    made = step.made
-    if not plan.first_slots or made is None or node.op not in step.op.ops or len(node.outputs) != 1:
-        return None
-    if len(inputs) != step.count or None in inputs or None in node.outputs:
-        return None
-    slots: list[tuple[int, Value]] = []
-    nearest = -1
-    for slot in plan.first_slots:
-        value = inputs[slot]
-        assert value is not None
-        closeness = _wrong_producer(step.maker, made, value)
-        if closeness is None:
-            return None
-        if closeness > nearest:
-            slots, nearest = [], closeness
-        if closeness == nearest:
-            slots.append((slot, value))
-    reading = None if step.op.commutative else step.op
-    tried = [(slot, producer_problem(step.maker, made.slot, value, node, slot, reading)) for slot, value in slots]
-    return MatchFailure(together(node, tried), step.maker, slots[0][1].producer, 1, len(plan.steps), nearest)
-
-
-class _Found(NamedTuple):
+class _Found:
     """What is bound so far."""
 
-    nodes: Mapping[int, Node]
-    values: Mapping[int, Value | None]
-    attributes: Mapping[str, Any]
+    __slots__ = ("attributes", "nodes", "values")
+
+    def __init__(self, nodes: Mapping[int, Node], values: Mapping[int, Value | None], attributes: Mapping[str, Any]) -> None:
+        self.nodes = nodes
+        self.values = values
+        self.attributes = attributes
 
 
 _START = _Found({}, {}, {})
@@ -184,8 +154,8 @@ class _Search:
         self._plan = plan
         return self._place(0, node, _START)
 
-    def failure(self) -> MatchFailure:
-        """The nearest miss, after all tries have failed."""
+    def failure(self, label: str) -> MatchFailure:
+        """The nearest miss, after all tries at the node of this label have failed."""
         misses = iter(self._misses.items())
         (about, slot, _), (word, of, op, node, size) = next(misses)
         reason = word(*of)
@@ -195,7 +165,7 @@ class _Search:
                 if other is about and not isinstance(told := word(*of), str):
                     tried.append((slot, told))
             reason = together(about, tried)
-        return MatchFailure(reason, op, node, self._score[0], size, self._score[1])
+        return MatchFailure(reason, label, op, node, self._score[0], size, self._score[1])
 
     def _fail(
         self,
@@ -227,7 +197,7 @@ class _Search:
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
-            self._fail(depth, _OTHER, op, node, node, None, operator_problem, op, node)
+            self._fail(depth, OTHER, op, node, node, None, operator_problem, op, node)
             return None
         attributes, values = found.attributes, dict(found.values)
         problem = self._standing_problem(node, found)
@@ -236,7 +206,7 @@ class _Search:
             problem = parameter_problem(op, node, attributes)
         problem = problem or self._output_problem(step, node, values)
         if problem:
-            self._fail(depth, _CONDITION, op, node, node, None, node_problem, node, problem)
+            self._fail(depth, CONDITION, op, node, node, None, node_problem, node, problem)
             return None
         for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
             match = self._go_on(depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes))
@@ -268,12 +238,12 @@ class _Search:
         """What the inputs bind as they stand, if they fit."""
         op, inputs = step.op, node.inputs
         if len(inputs) > step.count and not step.no_more(node):
-            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
+            self._fail(depth, CONDITION, op, node, node, None, count_problem, op, node)
             return
         for slot, tensor in enumerate(op.inputs):
             value = inputs[slot] if slot < len(inputs) else None
             if not operand_holds(tensor, value, values):
-                self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, values)
+                self._fail(depth, CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, values)
                 return
             if tensor is not None and tensor is not ANY:
                 values[tensor.index] = value
@@ -286,7 +256,7 @@ class _Search:
         op, inputs = step.op, node.inputs
         count = step.count
         if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
-            self._fail(depth, _CONDITION, op, node, node, None, count_problem, op, node)
+            self._fail(depth, CONDITION, op, node, node, None, count_problem, op, node)
             return
         waiting: list[tuple[dict[int, Value | None], tuple[int, ...]]] = [(values, ())]
         while waiting:
@@ -300,11 +270,11 @@ class _Search:
                     continue
                 value = inputs[slot]
                 if not operand_holds(tensor, value, bound):
-                    self._fail(depth, _CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, bound)
+                    self._fail(depth, CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, bound)
                     continue
                 if tensor is step.made and tensor is not None and value is not None:
                     maker = step.maker
-                    closeness = _wrong_producer(maker, tensor, value)
+                    closeness = wrong_producer(maker, tensor, value)
                     if closeness is not None:  # the next step would find it out for each order of the other operands
                         of = maker, tensor.slot, value, node, slot
                         self._fail(depth + 1, closeness, maker, value.producer, node, slot, producer_problem, *of)
@@ -319,7 +289,7 @@ class _Search:
                 anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
                 return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
             op, node, told = problem
-            self._fail(depth, _CONDITION, op, node, node, None, str, told)
+            self._fail(depth, CONDITION, op, node, node, None, str, told)
             return None
         for node in self._candidates(self._plan.steps[depth], found, depth):
             match = self._place(depth, node, found)
@@ -332,18 +302,18 @@ class _Search:
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, _NOTHING, op, None, None, None, str, f"the graph has no {op.label}")
+                self._fail(depth, NOTHING, op, None, None, None, str, f"the graph has no {op.label}")
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, _NOTHING, op, None, None, None, str, f"the tensor that leads to {op.label} is absent")
+            self._fail(depth, NOTHING, op, None, None, None, str, f"the tensor that leads to {op.label} is absent")
             return ()
         if link.producer != op.index:
             readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
             if not readers:
-                self._fail(depth, _OTHER if value.consumers() else _NOTHING, op, None, value, None, reader_problem, op, value)
+                self._fail(depth, OTHER if value.consumers() else NOTHING, op, None, value, None, reader_problem, op, value)
             return readers
-        closeness = _wrong_producer(op, link, value)
+        closeness = wrong_producer(op, link, value)
         if closeness is None:
             return [value.producer] if value.producer is not None else ()
         reader = next(index for index in found.nodes if _reads(self._plan.source.ops[index], link))
@@ -375,16 +345,6 @@ class _Search:
         problem = cycle_problem(region)
         op = self._plan.steps[0].op
         return (op, found.nodes[op.index], problem) if problem else None
-
-
-def _wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
-    """How near what makes ``value`` comes to ``op``, which is to make it; None where it may stand for it."""
-    node = value.producer
-    if node is None:
-        return _NOTHING
-    if node.op in op.ops:
-        return None if value.index == link.slot else _CONDITION
-    return _NOTHING if node.op == "Constant" else _OTHER
 
 
 def _reads(op: OpPattern, tensor: TensorPattern) -> bool:

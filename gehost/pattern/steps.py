@@ -7,10 +7,13 @@ from typing import TypeAlias
 
 from gehost.pattern.bind import no_more_inputs
 from gehost.pattern.compile import Link
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 """Operators, each with what leads to it."""
+
+Beginning: TypeAlias = tuple[str, int, bool, str, int]
+"""The operator that is placed first, how many inputs it has and whether they may swap; what makes one, and as which output."""
 
 
 class Step:
@@ -37,12 +40,18 @@ class Step:
     def slots_of_made(self) -> Sequence[int]:
         """The inputs that are tried for ``made`` before anything else that is asked of a node can go wrong; else none."""
         op, made = self.op, self.made
-        if made is None or op.inputs[0] is not made or self.asks or len(op.outputs) != 1:
+        if made is None or self.asks or len(op.outputs) != 1:
             return ()
         if op.commutative:
-            return range(self.count - 1, -1, -1)
-        asks_more = any(t is None or (t.constant, t.dtype, t.rank, t.shape) != (None,) * 4 for t in op.inputs)
-        return () if asks_more or len(set(op.inputs)) < self.count else (0,)
+            comes_first = op.inputs[0] is made or (op.inputs[1] is made and self.count == 2 and _takes_any(op.inputs[0]))
+            return range(self.count - 1, -1, -1) if comes_first else ()
+        is_alone = op.inputs[0] is made and all(map(_takes_any, op.inputs)) and len(set(op.inputs)) == self.count
+        return (0,) if is_alone else ()
+
+
+def _takes_any(tensor: TensorPattern | None) -> bool:
+    """Whether any tensor may be there, as far as that is told without its producer."""
+    return tensor is not None and (tensor.constant, tensor.dtype, tensor.rank, tensor.shape) == (None,) * 4
 
 
 class Plan:
@@ -53,6 +62,11 @@ class Plan:
         after = [*steps[1:], None]
         self.steps = [Step(op, link, next_one, source.needed) for (op, link), next_one in zip(steps, after, strict=True)]
         self.first_slots = self.steps[0].slots_of_made()
+        first = self.steps[0]
+        self.beginning: Beginning | None = None
+        """Where it has ``first_slots``; the same for plans of which those are told alike."""
+        if self.first_slots and first.made is not None:
+            self.beginning = first.op.label, first.count, first.op.commutative, first.maker.label, first.made.slot
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:

@@ -141,7 +141,7 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
         else "another constant"
     )
     got = value.array
-    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else value.type
+    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
     return wanted, f'"{value.name}", {told}', ""
 
 
@@ -219,9 +219,8 @@ def maker(value: Value) -> str:
 
 def made_by(node: Node) -> str:
     """The pass that made a node; "" where none did."""
-    entries = node.proto.metadata_props
-    if entries:  # which is asked for each miss: all of them as a dict would take much longer
-        for entry in entries:
+    if node.is_traced:  # of each miss, so that all of them as a dict would take much longer
+        for entry in node.proto.metadata_props:
             if entry.key == "gehost.pass":
                 return entry.value
     return ""
@@ -231,9 +230,11 @@ def _shown(value: Any) -> str:
     """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly stores, tells them apart."""
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
-    with np.errstate(over="ignore"):
-        if isinstance(value, float) and float(np.float32(value)) == value:
-            return str(np.float32(value))
+    if isinstance(value, float):
+        with np.errstate(over="ignore"):
+            short = np.float32(value)
+        if float(short) == value:
+            return str(short)
     return repr(value)
 
 

@@ -292,6 +292,16 @@ def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells
     assert len(told(vendors, TWO_PATTERNS, body, "near").groups()) == 2
 
 
+def test_a_pattern_tells_of_the_graph_that_the_patterns_before_it_left(vendors: Any) -> None:
+    code = TWO_PATTERNS.replace("-es.Exp(one.CreateInput(0))", "-es.Relu(es.Exp(one.CreateInput(0)))")
+    body = f"{UNARY} {{ a = Exp(x) b = Relu(a) c = Neg(b) y = Neg(c) }}"
+    found = told(vendors, code, body)
+    assert [(each.pattern, each.reason) for each in found.findings if each.node == "y"] == [
+        (0, 'Neg "y" input 0: wanted Relu, got Neg'),
+        (1, 'Neg "y" input 0: wanted Relu, got Sin (made by P)'),
+    ]
+
+
 @pytest.mark.parametrize(
     ("one", "two", "told_of"),
     [
