@@ -22,7 +22,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HOT = """
-ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region ir/shapes
+ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/listing ir/names ir/node ir/region ir/shapes
 es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 pattern/failure pattern/misses pattern/steps pattern/wording diagnose/account

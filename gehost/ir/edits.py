@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from gehost.ir.links import link, unlink
+from gehost.ir.listing import Listing
 from gehost.ir.node import Node, Value
 from gehost.ir.types import ValueType
 
@@ -117,7 +118,6 @@ def forget_value(value: Value, remade: bool) -> None:
 
 
 def undo_add_node(node: Node) -> None:
-    node.hold()  # as of one that is removed
     disuse_inputs(node)
     unlink(node.graph, node)
 
@@ -171,10 +171,16 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
-    arrange(graph.protos, [node.hold() for node in graph.nodes])
-    for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
+    wanted = [node.proto for node in graph.nodes]
+    before, stood = graph.listing, list(graph.protos)
+    before.protos = stood  # for nodes that were removed, and for those that an interrupt leaves out below
+    arrange(graph.protos, wanted)
+    listing = graph.listing = Listing(graph.protos)
+    for place, node in enumerate(graph.nodes):
+        if node.listing is before:
+            stood[node.place] = None
         node.place = place
-        node.held = None
+        node.listing = listing
     write_tables(graph)
 
 

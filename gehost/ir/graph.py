@@ -39,6 +39,7 @@ from gehost.ir.edits import (
     write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
+from gehost.ir.listing import Listing
 from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, in_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
@@ -74,6 +75,7 @@ class Graph:
         "dropped",
         "head",
         "inputs",
+        "listing",
         "model",
         "outputs",
         "owner",
@@ -88,6 +90,7 @@ class Graph:
         self.model = model
         self.proto = proto
         self.protos = proto.node
+        self.listing = Listing(self.protos)
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}
@@ -268,7 +271,6 @@ class Graph:
         nodes = in_order(nodes)
         for node in nodes:
             self._own(node)
-            node.hold()  # the list of protobufs goes on without it
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
+from gehost.ir.listing import Listing
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -51,19 +51,16 @@ class Names:
     def _known(self) -> set[str]:
         if self._used is None:
             self._used = used = set[str]()
-            text = StringIO()
-            text.write("\n")
+            texts: list[str] = []
             for graph in self._model.graphs:
                 used.update([name for name in graph.values if name[-1:].isdigit()])
                 # a leftover entry would give its type to a new tensor of that name
                 used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
-                for proto in (node.proto for node in graph.nodes) if graph.dirty else graph.protos:
-                    name = proto.name
-                    if "\n" in name:
-                        used.add(name)
-                    else:
-                        text.write(f"{name}\n")
-            self._text = text.getvalue()
+                # names of nodes that were removed are free
+                listing = Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
+                texts.append(listing.names())
+                used.update(listing.folded)
+            self._text = "".join(texts)
         return self._used
 
     def _give_back(self, stem: str, first: int, name: str) -> None:

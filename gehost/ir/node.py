@@ -15,6 +15,7 @@ from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.ge import GNodeAccessors
+from gehost.ir.listing import Listing
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 
 if TYPE_CHECKING:
@@ -201,9 +202,9 @@ class Node(GNodeAccessors):
         "bodies",
         "generation",
         "graph",
-        "held",
         "inputs",
         "is_traced",
+        "listing",
         "next",
         "op",
         "order",
@@ -215,8 +216,8 @@ class Node(GNodeAccessors):
     def __init__(self, graph: Graph, place: int, op: str) -> None:
         self.graph = graph
         self.place = place
-        """Where the graph's list of protobufs has this node's, unless that is held."""
-        self.held: onnx.NodeProto | None = None
+        """Where ``listing`` has the node's protobuf."""
+        self.listing: Listing = graph.listing
         self.op = op
         self.inputs: tuple[Value | None, ...] = ()
         self.outputs: tuple[Value | None, ...] = ()
@@ -235,13 +236,8 @@ class Node(GNodeAccessors):
     @property
     def proto(self) -> onnx.NodeProto:
         """The node's protobuf; looked up, as Python's view of one takes more memory than the node itself."""
-        return self.graph.protos[self.place] if self.held is None else self.held
-
-    def hold(self) -> onnx.NodeProto:
-        """The same, kept from now on, for a node that is going to be removed: the list goes on without it."""
-        if self.held is None:
-            self.held = self.graph.protos[self.place]
-        return self.held
+        found: onnx.NodeProto = self.listing.protos[self.place]
+        return found
 
     @property
     def op_type(self) -> str:
@@ -254,12 +250,12 @@ class Node(GNodeAccessors):
 
     @property
     def name(self) -> str:
-        return self.proto.name
+        return self.listing.name(self.place)
 
     @property
     def label(self) -> str:
         """The node's name, else the name of its first output: what messages and provenance call it."""
-        return self.proto.name or next((value.name for value in self.outputs if value is not None), self.op)
+        return self.name or next((value.name for value in self.outputs if value is not None), self.op)
 
     @property
     def attrs(self) -> Attributes:
