@@ -18,7 +18,7 @@ class Listing:
         self.folded: list[str] = []
         """Names that hold line feeds, as far as ``names`` was asked for."""
         self._names = ""
-        self._ends = array("L")
+        self._ends = array("I")
         """Behind which character of ``_names`` each name ends, and that before the first one."""
 
     def name(self, place: int) -> str:
@@ -33,7 +33,7 @@ class Listing:
     def names(self) -> str:
         """The names of all nodes, each between two line feeds, but for those that hold such; a tenth of what a list takes."""
         if not self._names:
-            text, ends = StringIO(), array("L")
+            text, ends = StringIO(), array("I")
             end = text.write("\n")
             ends.append(end)
             for proto in self.protos:

@@ -26,6 +26,9 @@ GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
+_SHORT = 256
+"""Encoded attributes of at most this many bytes are kept once they were asked for."""
+
 INPUT = -1
 
 _FEW = 4
@@ -199,6 +202,7 @@ class Node(GNodeAccessors):
 
     __slots__ = (
         "_attrs",
+        "_encoded",
         "bodies",
         "generation",
         "graph",
@@ -229,6 +233,7 @@ class Node(GNodeAccessors):
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
+        self._encoded: tuple[bytes, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.label}>"
@@ -265,9 +270,22 @@ class Node(GNodeAccessors):
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
+    @property
+    def encoded_attrs(self) -> tuple[bytes, ...]:
+        """The attributes as they are serialized, in the file's order: a key for all that depends on them.
+
+        Short ones, which few nodes have for themselves alone, are kept, but for bodies, which are edited where they are.
+        """
+        found = self._encoded
+        if found is None:
+            found = tuple([entry.SerializeToString() for entry in self.proto.attribute[:]])
+            if not self.bodies and sum(map(len, found)) <= _SHORT:
+                found = self._encoded = _one_of_equal(found)
+        return found
+
     def forget_attrs(self) -> None:
         """Look at the protobuf again, which has changed."""
-        self._attrs = None
+        self._attrs = self._encoded = None
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -294,6 +312,11 @@ class Node(GNodeAccessors):
             path += (owner.bodies.index(node.graph), owner.order)
             node = owner
         return tuple(reversed(path))
+
+
+@lru_cache(maxsize=1024)
+def _one_of_equal(encoded: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return encoded
 
 
 by_order = attrgetter("order")

@@ -162,7 +162,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
         """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
         first = node.inputs[0] if node.inputs else None
         rank = None if first is None else first.rank
-        key = node.op, rank, tuple([entry.SerializeToString() for entry in node.proto.attribute[:]])
+        key = node.op, rank, node.encoded_attrs
         answer = known.get(key)
         if answer is None:
             signature = signatures[node.op]
