@@ -221,10 +221,10 @@ class Graph:
         text: str = "",
     ) -> Node:
         """The same with operator, attributes and metadata from a template; ``text`` is for the metadata that it leaves open."""
-        if after is not None:
-            self._own(after)
+        self._own([] if after is None else [after])
         journal = self.model.journal
-        mark, values = journal.mark(), list[Value | None]()
+        mark = journal.mark()
+        values: list[Value | None] = []
         try:
             for output in outputs:
                 if isinstance(output, str):
@@ -269,12 +269,12 @@ class Graph:
             GehostError: an output is still read, or a node is not in this graph; none is removed.
         """
         nodes = in_order(nodes)
-        for node in nodes:
-            self._own(node)
+        self._own(nodes)
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])
-        for node in reversed(nodes):
+        disuse_inputs(nodes)
+        for node in nodes:
             for value in node.outputs:
                 if value is not None and value.producer is node:
                     if value.read_by is not None:
@@ -282,8 +282,7 @@ class Graph:
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
                     value.producer = None  # each would keep the other alive until Python's collector comes
-            disuse_inputs(node)
-            unlink(self, node)
+        unlink(self, nodes)
 
     def new_value(self, name: str) -> Value:
         """A value of this graph that nothing makes yet.
@@ -393,17 +392,16 @@ class Graph:
         Raises:
             GehostError: one of them is not in this graph.
         """
-        self._own(node)
-        if anchor is not None:
-            self._own(anchor)
+        self._own([node] if anchor is None else [node, anchor])
         self._journal(undo_move, node, node.prev)
-        unlink(self, node)
+        unlink(self, [node])
         link(self, node, anchor)
 
-    def _own(self, node: Node) -> None:
-        group = self.by_op.get(node.op)
-        if node.graph is not self or group is None or node not in group:
-            raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
+    def _own(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            group = self.by_op.get(node.op)
+            if node.graph is not self or group is None or node not in group:
+                raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
     def _journal(self, *entry: Any) -> None:
         self.model.journal.record(*entry)

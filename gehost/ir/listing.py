@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
-from array import array
-from io import StringIO
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
+
+_AT_ONCE: Final = 8
+"""Names that are kept as one text, which takes a fraction of the memory; nodes of a match are mostly neighbours."""
 
 
 class Listing:
     """What a node's ``place`` counts in. A node that is removed stays listed, so that none need be held in Python."""
 
-    __slots__ = ("_ends", "_names", "folded", "protos")
+    __slots__ = ("_names", "_number", "_opened", "folded", "protos")
 
     def __init__(self, protos: Any) -> None:
         self.protos = protos
         """``GraphProto.node``; once that is put in another order, a list of what stood there."""
         self.folded: list[str] = []
         """Names that hold line feeds, as far as ``names`` was asked for."""
-        self._names = ""
-        self._ends = array("I")
-        """Behind which character of ``_names`` each name ends, and that before the first one."""
+        self._names: list[str] = []
+        self._opened: list[str] = []
+        """What the text that was looked into last holds, "" before and behind the names."""
+        self._number = -1
+        """Which text that is."""
 
     def name(self, place: int) -> str:
-        """The name of the node at ``place``."""
-        ends, name = self._ends, ""
-        if place + 1 < len(ends):  # else it is not read, or of a node that is new
-            name = self._names[ends[place] : ends[place + 1] - 1]
-        if not name:
-            name = self.protos[place].name
-        return name
+        """The name of the node at ``place``: without a look at its protobuf, once ``names`` was asked for."""
+        number = place // _AT_ONCE
+        if number != self._number:
+            if number >= len(self._names):  # not read, or of a node that is new
+                return str(self.protos[place].name)
+            self._opened = self._names[number].split("\n")
+            self._number = number
+        return self._opened[place % _AT_ONCE + 1] or str(self.protos[place].name)
 
-    def names(self) -> str:
-        """The names of all nodes, each between two line feeds, but for those that hold such; a tenth of what a list takes."""
+    def names(self) -> Sequence[str]:
+        """Texts with the names of all nodes, each between two line feeds, but for those that hold such."""
         if not self._names:
-            text, ends = StringIO(), array("I")
-            end = text.write("\n")
-            ends.append(end)
+            names: list[str] = []
+            folded: list[str] = []
+            texts: list[str] = []
             for proto in self.protos:
-                name = proto.name
+                name: str = proto.name
                 if "\n" in name:
-                    self.folded.append(name)
-                else:
-                    end += text.write(name)
-                end += text.write("\n")
-                ends.append(end)
-            self._names, self._ends = text.getvalue(), ends
+                    folded.append(name)
+                    name = ""
+                names.append(name)
+                if len(names) == _AT_ONCE:
+                    texts.append(_text(names))
+                    names.clear()
+            self.folded, self._names = folded, [*texts, _text(names)]
         return self._names
+
+
+def _text(names: Sequence[str]) -> str:
+    """These names and as many empty ones as there is place for."""
+    return "\n".join(["", *names, *[""] * (_AT_ONCE - len(names)), ""])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -21,17 +21,17 @@ from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, t
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
-GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+GRAPH_KINDS: Final = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
-_SHORT = 256
+_SHORT: Final = 256
 """Encoded attributes of at most this many bytes are kept once they were asked for."""
 
-INPUT = -1
+INPUT: Final = -1
 
-_FEW = 4
+_FEW: Final = 4
 """Readers of a value that are as fast found in a tuple, which takes a third of the memory of a dict."""
 
 
