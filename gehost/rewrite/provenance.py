@@ -6,18 +6,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import NamedTuple
 
 from gehost.ir.graph import Node
 from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, as_text, carried, history_of
 
 
-class Provenance(NamedTuple):
+class Provenance:
     """Names and operators of the nodes that are replaced, as JSON; and the steps that led to them, "" for original nodes."""
 
-    origin_nodes: str
-    origin_types: str
-    history: str = ""
+    __slots__ = ("history", "origin_nodes", "origin_types")
+
+    def __init__(self, origin_nodes: str, origin_types: str, history: str = "") -> None:
+        self.origin_nodes = origin_nodes
+        self.origin_types = origin_types
+        self.history = history
 
 
 @dataclass(frozen=True, slots=True)
