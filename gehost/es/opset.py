@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor
 from gehost.ir.graph import op_name, split_op
 from gehost.ops import OpRegistry
+
+_INT: Final = frozenset({int})
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
@@ -113,4 +115,4 @@ def same_parameter(left: Any, right: Any) -> bool:
 
 
 def _is_ints(value: Any) -> bool:
-    return type(value) is list and all(type(entry) is int for entry in cast("list[object]", value))
+    return type(value) is list and _INT.issuperset(map(type, cast("list[object]", value)))
