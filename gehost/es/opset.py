@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor
 from gehost.ir.graph import op_name, split_op
 from gehost.ops import OpRegistry
-
-_INT: Final = frozenset({int})
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
@@ -115,4 +113,9 @@ def same_parameter(left: Any, right: Any) -> bool:
 
 
 def _is_ints(value: Any) -> bool:
-    return type(value) is list and _INT.issuperset(map(type, cast("list[object]", value)))
+    if type(value) is not list:
+        return False
+    for entry in cast("list[object]", value):  # noqa: SIM110 - lists of one or two, for which a generator costs too much
+        if type(entry) is not int:
+            return False
+    return True

@@ -87,8 +87,9 @@ class Value:
     def shape(self) -> tuple[Dim, ...] | None:
         """Dimensions (number, symbol, or None where unknown); None where even the rank is unknown."""
         known = self.stated
-        if type(known) is not TensorType:
-            known = self.type
+        if type(known) is TensorType:
+            return known.shape
+        known = self.type
         return known.shape if isinstance(known, TensorType) else None
 
     @property

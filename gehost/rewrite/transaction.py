@@ -200,12 +200,12 @@ class Transaction:
 
     def _add(self, planned: PlannedNode, inputs: Sequence[Value | None]) -> Node:
         """Put a new node into the graph; it takes over the replaced values that it is to make."""
-        model, author = self.model, self.rewriter.author
+        names, author = self.model.names, self.rewriter.author
         stem = planned.stem(author)
-        name = model.fresh_name(stem)
+        name = names.fresh(stem)
         outputs: list[Value | str | None] = []
         for place in planned.replaces:
-            outputs.append(self.region.outputs[place] if place is not None else model.fresh_name(stem) if outputs else name)
+            outputs.append(self.region.outputs[place] if place is not None else names.fresh(stem) if outputs else name)
         came = self.provenance
         template = planned.template(author, came.origin_types)
         made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=came.origin_nodes)
