@@ -22,7 +22,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HOT = """
-ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/names ir/node ir/region ir/shapes
+ir/attributes ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/listing ir/names ir/node ir/region ir/shapes
+ir/admit ir/constants ir/external ir/skeleton ir/tensors ir/types
 es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 pattern/failure pattern/misses pattern/steps pattern/wording diagnose/account
@@ -31,7 +32,6 @@ passes/context passes/engine
 infer/bounds infer/calls infer/contents infer/local infer/whole
 passes/cleanup/cleaner passes/cleanup/dead passes/cleanup/fold passes/cleanup/identity
 passes/cleanup/merge passes/cleanup/purity passes/cleanup/refine passes/cleanup/state
-ir/admit ir/constants ir/external ir/skeleton ir/tensors
 """
 
 

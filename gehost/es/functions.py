@@ -41,6 +41,8 @@ class OpFunction:
         self._known = [(op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None]
         self._plain = range(0)
         """How many inputs a call may give that says no more than these and wants the one output."""
+        self._checked: set[tuple[object, ...]] = set()
+        """Calls that were right and are so whatever their values: how many inputs, and which attributes by name."""
         if len(self._known) == len(self.ops) == 1:
             known = self._known[0][1]
             if known.default_outputs == 1 and not known.variadic_outputs:
@@ -60,8 +62,11 @@ class OpFunction:
         Raises:
             PatternError: an input or parameter that no version of the operator has.
         """
-        if not params and num_outputs in (None, 1) and len(inputs) in self._plain:
-            return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, {})[0]
+        if (len(inputs) in self._plain and not params and num_outputs in (None, 1)) or (
+            num_outputs is None and (len(inputs), *params) in self._checked
+        ):
+            return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, params)[0]
+        names_given = list(params)
         call = _Call(list(inputs), params)
         count = 1
         names: Sequence[str] = ()
@@ -77,8 +82,15 @@ class OpFunction:
         graph = _graph_of(call.operands, self.ops[0])
         outputs = graph.add_node(self.ops, call.operands, params, count, frozenset(call.open_slots))
         if len(outputs) == 1:
+            if self._plain and num_outputs is None and all(map(self._is_attribute, names_given)):
+                self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
+
+    def _is_attribute(self, name: str) -> bool:
+        """Whether a parameter is never an input: then its name is all that is to be checked."""
+        known = self._known[0][1]
+        return name in known.attributes and name not in known.migrating and name not in known.inputs
 
 
 class _Call:

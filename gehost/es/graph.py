@@ -20,10 +20,7 @@ from gehost.ir.types import DataType, Dim, TensorType
 
 
 class Draft:
-    """What the tensors of one graph have in common: it leads to the graph until that is built.
-
-    So a finished graph has no references in a ring, and goes as soon as nobody holds it.
-    """
+    """What a graph's tensors share: it leads to the graph until that is built, which then has no references in a ring."""
 
     __slots__ = ("graph",)
 
@@ -219,11 +216,9 @@ class EsGraph:
         """
         if self._in_order is None:
             found = self._inputs
-            try:
-                self._in_order = [found[index] for index in range(len(found))]
-            except KeyError:
-                told = f"the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0"
-                raise PatternError(f"{self.origin}: {told}") from None
+            if len(found) < self.next_input:
+                raise PatternError(f"{self.origin}: the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0")
+            self._in_order = [found[index] for index in range(len(found))]
         return self._in_order
 
     def add_input(self, producer: EsInput) -> EsTensor:
@@ -236,7 +231,18 @@ class EsGraph:
         if index in self._inputs:
             raise PatternError(f"{producer.origin}: input {index} of {self.name!r} exists already")
         made = self._inputs[index] = EsTensor(producer)
-        self.next_input = max(self.next_input, index + 1)
+        if index >= self.next_input:
+            self.next_input = index + 1
+        self._in_order = None
+        return made
+
+    def add_inputs(self, count: int, origin: Origin) -> list[EsTensor]:
+        """Add placeholders behind the last one."""
+        made: list[EsTensor] = []
+        for index in range(self.next_input, self.next_input + count):
+            tensor = self._inputs[index] = EsTensor(EsInput(self.draft, index, origin, f"input{index}"))
+            made.append(tensor)
+        self.next_input += len(made)
         self._in_order = None
         return made
 
@@ -344,9 +350,7 @@ class EsGraphBuilder:
 
     def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
         """The next ``count`` placeholders."""
-        graph, origin = self._graph, author_origin()
-        start = graph.next_input
-        return tuple([graph.add_input(EsInput(graph.draft, i, origin, f"input{i}")) for i in range(start, start + count)])
+        return tuple(self._graph.add_inputs(count, author_origin()))
 
     def CreateConst(
         self,

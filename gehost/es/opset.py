@@ -113,4 +113,9 @@ def same_parameter(left: Any, right: Any) -> bool:
 
 
 def _is_ints(value: Any) -> bool:
-    return type(value) is list and all(type(entry) is int for entry in cast("list[object]", value))
+    if type(value) is not list:
+        return False
+    for entry in cast("list[object]", value):  # noqa: SIM110 - lists of one or two, for which a generator costs too much
+        if type(entry) is not int:
+            return False
+    return True

@@ -6,6 +6,7 @@ import os
 import sys
 from contextvars import ContextVar
 from types import CodeType
+from typing import Final
 
 
 class Origin:
@@ -37,10 +38,10 @@ class Origin:
         return hash(str(self))
 
 
-_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_OWN_FRAMES = int(__file__.endswith(".py"))
+_OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_OWN_FRAMES: Final = int(__file__.endswith(".py"))
 """How many frames a call of ``author_origin`` has: machine code has none."""
-_written: ContextVar[Origin | None] = ContextVar("gehost_written_at", default=None)
+_written: Final[ContextVar[Origin | None]] = ContextVar("gehost_written_at", default=None)
 
 
 def author_origin(plugin: str = _OURS) -> Origin:

@@ -80,16 +80,15 @@ class Inferrer:
         Raises:
             InferenceFailed: as above.
         """
-        op, proto = node.op, node.proto
-        body, opsets, inputs, outputs = self._model.function(op), self._model.opsets, node.inputs, node.outputs
+        op, inputs, outputs = node.op, node.inputs, node.outputs
+        body, opsets = self._model.function(op), self._model.opsets
         if body is not None:
             self._bodies[id(body)] = body
-        entries = proto.attribute[:]
         key = (
             op,
             id(body),
             opsets.get(split_op(op)[0]),
-            tuple(sorted([entry.SerializeToString() for entry in entries])) if entries else (),
+            node.encoded_attrs,
             tuple(types),
             () if None not in types else tuple([value is None for value in inputs]),
             len(outputs) if None not in outputs else tuple([value is None for value in outputs]),
@@ -98,7 +97,7 @@ class Inferrer:
         found = self._known.get(key)
         if found is None:
             arrays = [deciding_array(op, value) for value in inputs]
-            found = self._known[key] = self._compute(op, proto, types, arrays, opsets)
+            found = self._known[key] = self._compute(op, node.proto, types, arrays, opsets)
         return found
 
     def refined(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from gehost.ir.links import link, unlink
+from gehost.ir.listing import Listing
 from gehost.ir.node import Node, Value
 from gehost.ir.types import ValueType
 
@@ -97,16 +98,17 @@ def use_inputs(node: Node) -> None:
             value.add_reader(reader)
 
 
-def disuse_inputs(node: Node) -> None:
-    for value in node.inputs:
-        if value is not None:
-            if value.read_by is node:
-                value.read_by = None
-            else:
-                value.drop_reader(node)
-    for body in node.bodies:
-        for reader, _, value in body.captured():
-            value.drop_reader(reader)
+def disuse_inputs(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None:
+                if value.read_by is node:
+                    value.read_by = None
+                else:
+                    value.drop_reader(node)
+        for body in node.bodies:
+            for reader, _, value in body.captured():
+                value.drop_reader(reader)
 
 
 def forget_value(value: Value, remade: bool) -> None:
@@ -117,15 +119,14 @@ def forget_value(value: Value, remade: bool) -> None:
 
 
 def undo_add_node(node: Node) -> None:
-    node.hold()  # as of one that is removed
-    disuse_inputs(node)
-    unlink(node.graph, node)
+    disuse_inputs([node])
+    unlink(node.graph, [node])
 
 
 def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> None:
     """Put nodes back behind those that stood before them."""
     for node, earlier in zip(nodes, before, strict=True):
-        unlink(node.graph, node)
+        unlink(node.graph, [node])
         for value in node.outputs:
             if value is not None:
                 value.graph.values[value.name] = value
@@ -136,7 +137,7 @@ def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> N
 
 
 def undo_move(node: Node, before: Node | None) -> None:
-    unlink(node.graph, node)
+    unlink(node.graph, [node])
     link(node.graph, node, before)
 
 
@@ -171,10 +172,16 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
-    arrange(graph.protos, [node.hold() for node in graph.nodes])
-    for place, node in enumerate(graph.nodes):  # what an interrupt leaves out here is held
+    wanted = [node.proto for node in graph.nodes]
+    before, stood = graph.listing, list[onnx.NodeProto | None](graph.protos)
+    before.protos = stood  # for nodes that were removed, and for those that an interrupt leaves out below
+    arrange(graph.protos, wanted)
+    listing = graph.listing = Listing(graph.protos)
+    for place, node in enumerate(graph.nodes):
+        if node.listing is before:
+            stood[node.place] = None
         node.place = place
-        node.held = None
+        node.listing = listing
     write_tables(graph)
 
 

@@ -39,6 +39,7 @@ from gehost.ir.edits import (
     write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
+from gehost.ir.listing import Listing
 from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, in_order, op_name, spelled, split_op
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
@@ -74,6 +75,7 @@ class Graph:
         "dropped",
         "head",
         "inputs",
+        "listing",
         "model",
         "outputs",
         "owner",
@@ -88,6 +90,7 @@ class Graph:
         self.model = model
         self.proto = proto
         self.protos = proto.node
+        self.listing = Listing(self.protos)
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}
@@ -218,10 +221,10 @@ class Graph:
         text: str = "",
     ) -> Node:
         """The same with operator, attributes and metadata from a template; ``text`` is for the metadata that it leaves open."""
-        if after is not None:
-            self._own(after)
+        self._own([] if after is None else [after])
         journal = self.model.journal
-        mark, values = journal.mark(), list[Value | None]()
+        mark = journal.mark()
+        values: list[Value | None] = []
         try:
             for output in outputs:
                 if isinstance(output, str):
@@ -266,13 +269,12 @@ class Graph:
             GehostError: an output is still read, or a node is not in this graph; none is removed.
         """
         nodes = in_order(nodes)
-        for node in nodes:
-            self._own(node)
-            node.hold()  # the list of protobufs goes on without it
+        self._own(nodes)
         journal, values = self.model.journal, self.values
         mark = journal.mark()
         journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])
-        for node in reversed(nodes):
+        disuse_inputs(nodes)
+        for node in nodes:
             for value in node.outputs:
                 if value is not None and value.producer is node:
                     if value.read_by is not None:
@@ -280,8 +282,7 @@ class Graph:
                         raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
                     del values[value.name]
                     value.producer = None  # each would keep the other alive until Python's collector comes
-            disuse_inputs(node)
-            unlink(self, node)
+        unlink(self, nodes)
 
     def new_value(self, name: str) -> Value:
         """A value of this graph that nothing makes yet.
@@ -391,17 +392,16 @@ class Graph:
         Raises:
             GehostError: one of them is not in this graph.
         """
-        self._own(node)
-        if anchor is not None:
-            self._own(anchor)
+        self._own([node] if anchor is None else [node, anchor])
         self._journal(undo_move, node, node.prev)
-        unlink(self, node)
+        unlink(self, [node])
         link(self, node, anchor)
 
-    def _own(self, node: Node) -> None:
-        group = self.by_op.get(node.op)
-        if node.graph is not self or group is None or node not in group:
-            raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
+    def _own(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            group = self.by_op.get(node.op)
+            if node.graph is not self or group is None or node not in group:
+                raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
     def _journal(self, *entry: Any) -> None:
         self.model.journal.record(*entry)

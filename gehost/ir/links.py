@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
     from gehost.ir.node import Node
 
-ORDER_GAP = 1 << 24
+ORDER_GAP: Final = 1 << 24
 
 
 def link(graph: Graph, node: Node, after: Node | None) -> None:
@@ -38,23 +39,24 @@ def link(graph: Graph, node: Node, after: Node | None) -> None:
     graph.dirty = True
 
 
-def unlink(graph: Graph, node: Node) -> None:
-    """Take a node out of the list, also one that is in it by half or not at all."""
+def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
+    """Take nodes out of the list, also such as are in it by half or not at all."""
     graph.dirty = True
-    before, following = node.prev, node.next
-    if before is None:
-        if graph.head is node:
-            graph.head = following
-    elif before.next is node:
-        before.next = following
-    if following is None:
-        if graph.tail is node:
-            graph.tail = before
-    elif following.prev is node:
-        following.prev = before
-    group = graph.by_op.get(node.op)
-    if group is not None:
-        group.pop(node, None)
+    for node in nodes:
+        before, following = node.prev, node.next
+        if before is None:
+            if graph.head is node:
+                graph.head = following
+        elif before.next is node:
+            before.next = following
+        if following is None:
+            if graph.tail is node:
+                graph.tail = before
+        elif following.prev is node:
+            following.prev = before
+        group = graph.by_op.get(node.op)
+        if group is not None:
+            group.pop(node, None)
 
 
 def _renumber(graph: Graph) -> None:

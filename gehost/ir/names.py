@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
+from gehost.ir.listing import Listing
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -22,8 +22,8 @@ class Names:
         self._journal = journal
         self._used: set[str] | None = None
         """Those of tensors, and those given since, that end in a digit: no other name can be one that is asked for."""
-        self._text = ""
-        """Names of nodes, each between two line feeds: a tenth of what they take one by one, and hardly one is asked for."""
+        self._texts: list[str] = []
+        """Names of nodes, each between two line feeds: a fraction of what they take one by one, and hardly one is asked for."""
         self._of_nodes: frozenset[str] = frozenset()
         """The same, taken apart once one of them may have been asked for."""
         self._next: dict[str, int] = {}
@@ -31,8 +31,9 @@ class Names:
     def fresh(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that is free; it is used from now on."""
         used = self._known()
-        if self._text and stem not in self._next and (len(self._next) >= _MOST_STEMS or f"\n{stem}_" in self._text):
-            self._of_nodes, self._text = frozenset(self._text.split("\n")), ""
+        if self._texts and stem not in self._next and (len(self._next) >= _MOST_STEMS or self._is_in_texts(f"\n{stem}_")):
+            self._of_nodes = frozenset([name for text in self._texts for name in text.split("\n")])
+            self._texts.clear()
         count = first = self._next.get(stem, 0)
         while (name := f"{stem}_{count}") in used or name in self._of_nodes:
             count += 1
@@ -51,20 +52,18 @@ class Names:
     def _known(self) -> set[str]:
         if self._used is None:
             self._used = used = set[str]()
-            text = StringIO()
-            text.write("\n")
             for graph in self._model.graphs:
                 used.update([name for name in graph.values if name[-1:].isdigit()])
                 # a leftover entry would give its type to a new tensor of that name
                 used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
-                for proto in (node.proto for node in graph.nodes) if graph.dirty else graph.protos:
-                    name = proto.name
-                    if "\n" in name:
-                        used.add(name)
-                    else:
-                        text.write(f"{name}\n")
-            self._text = text.getvalue()
+                # names of nodes that were removed are free
+                listing = Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
+                self._texts.extend(listing.names())
+                used.update(listing.folded)
         return self._used
+
+    def _is_in_texts(self, part: str) -> bool:
+        return any(part in text for text in self._texts)
 
     def _give_back(self, stem: str, first: int, name: str) -> None:
         self._next[stem] = first

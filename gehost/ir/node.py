@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -15,19 +15,23 @@ from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.ge import GNodeAccessors
+from gehost.ir.listing import Listing
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
-GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+GRAPH_KINDS: Final = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 _KEPT_BYTES = 1 << 16
 """Arrays of at most this many bytes are kept once they were asked for."""
 
-INPUT = -1
+_SHORT: Final = 256
+"""Encoded attributes of at most this many bytes are kept once they were asked for."""
 
-_FEW = 4
+INPUT: Final = -1
+
+_FEW: Final = 4
 """Readers of a value that are as fast found in a tuple, which takes a third of the memory of a dict."""
 
 
@@ -83,8 +87,9 @@ class Value:
     def shape(self) -> tuple[Dim, ...] | None:
         """Dimensions (number, symbol, or None where unknown); None where even the rank is unknown."""
         known = self.stated
-        if type(known) is not TensorType:
-            known = self.type
+        if type(known) is TensorType:
+            return known.shape
+        known = self.type
         return known.shape if isinstance(known, TensorType) else None
 
     @property
@@ -198,12 +203,13 @@ class Node(GNodeAccessors):
 
     __slots__ = (
         "_attrs",
+        "_encoded",
         "bodies",
         "generation",
         "graph",
-        "held",
         "inputs",
         "is_traced",
+        "listing",
         "next",
         "op",
         "order",
@@ -215,8 +221,8 @@ class Node(GNodeAccessors):
     def __init__(self, graph: Graph, place: int, op: str) -> None:
         self.graph = graph
         self.place = place
-        """Where the graph's list of protobufs has this node's, unless that is held."""
-        self.held: onnx.NodeProto | None = None
+        """Where ``listing`` has the node's protobuf."""
+        self.listing: Listing = graph.listing
         self.op = op
         self.inputs: tuple[Value | None, ...] = ()
         self.outputs: tuple[Value | None, ...] = ()
@@ -228,6 +234,7 @@ class Node(GNodeAccessors):
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
+        self._encoded: tuple[bytes, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.label}>"
@@ -235,13 +242,8 @@ class Node(GNodeAccessors):
     @property
     def proto(self) -> onnx.NodeProto:
         """The node's protobuf; looked up, as Python's view of one takes more memory than the node itself."""
-        return self.graph.protos[self.place] if self.held is None else self.held
-
-    def hold(self) -> onnx.NodeProto:
-        """The same, kept from now on, for a node that is going to be removed: the list goes on without it."""
-        if self.held is None:
-            self.held = self.graph.protos[self.place]
-        return self.held
+        found: onnx.NodeProto = self.listing.protos[self.place]
+        return found
 
     @property
     def op_type(self) -> str:
@@ -254,12 +256,12 @@ class Node(GNodeAccessors):
 
     @property
     def name(self) -> str:
-        return self.proto.name
+        return self.listing.name(self.place)
 
     @property
     def label(self) -> str:
         """The node's name, else the name of its first output: what messages and provenance call it."""
-        return self.proto.name or next((value.name for value in self.outputs if value is not None), self.op)
+        return self.name or next((value.name for value in self.outputs if value is not None), self.op)
 
     @property
     def attrs(self) -> Attributes:
@@ -269,9 +271,22 @@ class Node(GNodeAccessors):
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
         return self._attrs
 
+    @property
+    def encoded_attrs(self) -> tuple[bytes, ...]:
+        """The attributes as they are serialized, in the file's order: a key for all that depends on them.
+
+        Short ones, which few nodes have for themselves alone, are kept, but for bodies, which are edited where they are.
+        """
+        found = self._encoded
+        if found is None:
+            found = tuple([entry.SerializeToString() for entry in self.proto.attribute[:]])
+            if not self.bodies and sum(map(len, found)) <= _SHORT:
+                found = self._encoded = _one_of_equal(found)
+        return found
+
     def forget_attrs(self) -> None:
         """Look at the protobuf again, which has changed."""
-        self._attrs = None
+        self._attrs = self._encoded = None
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -298,6 +313,11 @@ class Node(GNodeAccessors):
             path += (owner.bodies.index(node.graph), owner.order)
             node = owner
         return tuple(reversed(path))
+
+
+@lru_cache(maxsize=1024)
+def _one_of_equal(encoded: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return encoded
 
 
 by_order = attrgetter("order")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gehost.errors import PassError
@@ -13,17 +12,21 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 _Entry = TypeVar("_Entry")
 
 
-@dataclass(slots=True)
 class Region:
     """Nodes of one graph, the values that they take from outside (None: an absent one) and those that they give."""
 
-    graph: Graph
-    inputs: Sequence[Value | None]
-    outputs: list[Value]
-    nodes: list[Node]
-    """In topological order."""
-    closed: bool = field(default=False, compare=False)
-    """Whether it is known that nobody outside reads a tensor that is made here, except for the outputs."""
+    __slots__ = ("closed", "graph", "inputs", "nodes", "outputs")
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Value | None], outputs: list[Value], nodes: list[Node], closed: bool = False
+    ) -> None:
+        self.graph = graph
+        self.inputs = inputs
+        self.outputs = outputs
+        self.nodes = nodes
+        """In topological order."""
+        self.closed = closed
+        """Whether it is known that nobody outside reads a tensor that is made here, except for the outputs."""
 
     @property
     def last(self) -> Node:

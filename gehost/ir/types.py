@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
-from msgspec import Struct
 
 Dim: TypeAlias = int | str | None
 """A known size, a name that stands for one size throughout the model, or unknown (equal to nothing)."""
@@ -130,7 +129,7 @@ def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
     return TensorType(dtype_from_number(number), shape)
 
 
-class OtherType(Struct, frozen=True):
+class OtherType(NamedTuple):
     """A sequence, optional, map or sparse type: carried through, never looked into."""
 
     serialized: bytes

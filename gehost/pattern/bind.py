@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
@@ -73,13 +73,17 @@ class Bind:
                 if len(inputs) > count and not no_more(node):
                     return False
                 inputs = (*inputs, *[None] * (count - len(inputs)))
-            for (tensor, index, bound, asks), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
-                if tensor is None:
-                    if value is not None:
+            for (index, bound, asked), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
+                if index < 0:
+                    if index == _ABSENT and value is not None:
                         return False
-                elif tensor is not ANY:
-                    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
-                        return False
+                elif (
+                    value is None
+                    or (bound and values[index] is not value)
+                    or (asked is not None and not tensor_holds(asked, value))
+                ):
+                    return False
+                else:
                     values[index] = value
             return claim(binding, node)
 
@@ -162,7 +166,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
         """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
         first = node.inputs[0] if node.inputs else None
         rank = None if first is None else first.rank
-        key = node.op, rank, tuple([entry.SerializeToString() for entry in node.proto.attribute[:]])
+        key = node.op, rank, node.encoded_attrs
         answer = known.get(key)
         if answer is None:
             signature = signatures[node.op]
@@ -172,7 +176,10 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     def hold(binding: Binding, node: Node) -> bool:
         if (exact is not None and not exact.issuperset(node.attrs)) or (of_attributes and not attributes_hold(node)):
             return False
-        return all(parameter_holds(constraint, node, signatures[node.op], binding.attributes) for constraint in others)
+        for constraint in others:  # noqa: SIM110 - a generator costs more than what it asks for
+            if not parameter_holds(constraint, node, signatures[node.op], binding.attributes):
+                return False
+        return True
 
     return hold if op.constraints or exact is not None else None
 
@@ -184,30 +191,31 @@ def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
     )
 
 
-_Operand: TypeAlias = tuple[TensorPattern | None, int, bool, bool]
-"""What an input must be, its place among the values, whether that is bound before, and whether more is asked of it."""
+_ABSENT: Final = -1
+_ANYTHING: Final = -2
+
+_Operand: TypeAlias = tuple[int, bool, TensorPattern | None]
+"""The place of an input among the values (or one of the two above), whether that is bound before, and who asks more of it."""
 
 
 def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
     operands: list[_Operand] = []
     for tensor in op.inputs:
         if tensor is None or tensor is ANY:
-            operands.append((tensor, -1, False, False))
+            operands.append((_ABSENT if tensor is None else _ANYTHING, False, None))
             continue
         asks = any(part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape))
-        operands.append((tensor, tensor.index, tensor.index in known, asks))
+        operands.append((tensor.index, tensor.index in known, tensor if asks else None))
         known.add(tensor.index)
     return operands
 
 
 def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -> bool:
     """Whether ``value`` can stand for an operand; binds it."""
-    tensor, index, bound, asks = operand
-    if tensor is None:
-        return value is None
-    if tensor is ANY:
-        return True
-    if value is None or (bound and values[index] is not value) or (asks and not tensor_holds(tensor, value)):
+    index, bound, asked = operand
+    if index < 0:
+        return index == _ANYTHING or value is None
+    if value is None or (bound and values[index] is not value) or (asked is not None and not tensor_holds(asked, value)):
         return False
     values[index] = value
     return True
@@ -221,8 +229,11 @@ def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
     allowed = {name: _open_slots(signature, count) for name, signature in op.ops.items()}
 
     def check(node: Node) -> bool:
-        inputs = node.inputs
-        return all(inputs[slot] is None or slot in allowed[node.op] for slot in range(count, len(inputs)))
+        inputs, open_slots = node.inputs, allowed[node.op]
+        for slot in range(count, len(inputs)):  # noqa: SIM110 - as above
+            if inputs[slot] is not None and slot not in open_slots:
+                return False
+        return True
 
     return check
 

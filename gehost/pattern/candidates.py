@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gehost.ir.graph import Graph, Node, by_order
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern
@@ -12,15 +11,17 @@ _WALK_COST = 2
 """How much dearer it is to reach a candidate than to look at one."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Way:
     """A step from an operator of the pattern to one that reads it."""
 
-    output: int
-    reader: OpPattern
-    first: int
-    end: int
-    """Among which inputs of the reader it is."""
+    __slots__ = ("end", "first", "output", "reader")
+
+    def __init__(self, output: int, reader: OpPattern, first: int, end: int) -> None:
+        self.output = output
+        self.reader = reader
+        self.first = first
+        """Among which inputs of the reader it is."""
+        self.end = end
 
 
 class Candidates:
@@ -30,6 +31,12 @@ class Candidates:
         self._source = source
         self._anchor = anchor
         self._ways = _ways_to(anchor, source)
+        self._starts: dict[str, list[OpPattern]] = {}
+        """Where a walk to the anchor begins, by operator."""
+        for op in source.ops:
+            if op is anchor or op.index in self._ways:
+                for name in op.ops:
+                    self._starts.setdefault(name, []).append(op)
         self._feeders = [
             (slot, tensor.slot, source.ops[tensor.producer].ops)
             for slot, tensor in enumerate(anchor.inputs)
@@ -61,24 +68,24 @@ class Candidates:
     def reached_from(self, node: Node) -> list[Node]:
         """Those of matches in which ``node`` is the newest."""
         found: dict[Node, None] = {}
-        for op in self._source.ops:
-            if node.op in op.ops and (op is self._anchor or op.index in self._ways):
-                found.update(dict.fromkeys(self._walk([node], op)))
+        for op in self._starts.get(node.op, ()):
+            found.update(dict.fromkeys(self._walk([node], op)))
         return list(found)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
         """The nodes of the anchor's operator that nodes of ``op`` reach on the way that the pattern has."""
         while op is not self._anchor:
             way = self._ways[op.index]
+            output, ops, first, end = way.output, way.reader.ops, way.first, way.end
             reached: dict[Node, None] = {}
             for node in nodes:
-                value = node.outputs[way.output] if way.output < len(node.outputs) else None
+                value = node.outputs[output] if output < len(node.outputs) else None
                 if value is None:
                     continue
                 for reader in value.readers:
-                    if not isinstance(reader, Node) or reader.op not in way.reader.ops or reader.graph is not node.graph:
+                    if not isinstance(reader, Node) or reader.op not in ops or reader.graph is not node.graph:
                         continue
-                    if value in reader.inputs[way.first : way.end]:
+                    if value in reader.inputs[first:end]:
                         reached[reader] = None
             nodes, op = reached, way.reader
         return nodes

@@ -7,7 +7,7 @@ output is looked for among readers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
@@ -70,13 +70,13 @@ class _Variant:
         ops = [op for op, _ in plan]
         self.anchor = ops[0]
         then: Step = self._finish
-        straight: list[Step] = []
+        straight: list[_Straight] = []
         """What leaves no choice, the last step first."""
         for position in range(len(plan) - 1, 0, -1):
             op, link = plan[position]
             bind = Bind(op, ops[:position], needed, binds_attributes=binds_attributes)
             if link is not None and link.producer == op.index and not op.commutative:
-                straight.append(_from_below(bind, link))
+                straight.append((link.index, link.slot, frozenset(op.ops), bind.node))
             else:
                 then, straight = _one_of(bind, link, _in_turn(straight, then)), []
         self._bind_anchor = Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
@@ -147,32 +147,27 @@ def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _in_turn(last_first: Sequence[Step], then: Step) -> Step:
+_Straight: TypeAlias = tuple[int, int, frozenset[str], Callable[[Binding, Node], bool]]
+"""A step to the node that makes a tensor: the tensor, which output it is, of which operators, and what binds the node."""
+
+
+def _in_turn(last_first: Sequence[_Straight], then: Step) -> Step:
     """Some steps, none of which leaves a choice, and what comes after them."""
     if not last_first:
         return then
     steps = tuple(reversed(last_first))
 
     def in_turn(binding: Binding) -> bool:
-        for step in steps:
-            if not step(binding):
+        values = binding.values
+        for index, slot, ops, bind_node in steps:
+            value = values[index]
+            assert value is not None
+            node = value.producer
+            if node is None or node.op not in ops or value.index != slot or not bind_node(binding, node):
                 return False
         return then(binding)
 
     return in_turn
-
-
-def _from_below(bind: Bind, link: TensorPattern) -> Step:
-    """To the node that makes a tensor."""
-    ops, index, slot, bind_node = bind.op.ops, link.index, link.slot, bind.node
-
-    def from_below(binding: Binding) -> bool:
-        value = binding.values[index]
-        assert value is not None
-        node = value.producer
-        return node is not None and node.op in ops and value.index == slot and bind_node(binding, node)
-
-    return from_below
 
 
 def _one_of(bind: Bind, link: Link, then: Step) -> Step:

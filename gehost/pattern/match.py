@@ -163,11 +163,13 @@ class MatchResult:
 
     def region(self) -> Region:
         """What is matched, to be replaced."""
-        closed, nodes, ops = True, list[Node](), self._source.ops
+        nodes: list[Node] = []
+        closed = True
+        widths = self._source.widths
         for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
-            if node is None or len(node.outputs) > len(ops[index].outputs):
+            if node is None or len(node.outputs) > widths[index]:
                 closed = False
         return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)  # anew, as rewrites may move nodes
 

@@ -94,45 +94,48 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
     """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too much to be kept."""
     places: dict[object, int] = {}
     """Where each operator stands among them."""
-    nodes: list[Hashable] = []
+    key: list[Hashable] = []
+    """One after the other, each part behind the number of its entries."""
     looks_into = False
-    for node in replacement.reachable():
-        operands: list[Hashable] = []
-        for tensor in node.inputs:
-            if tensor is None:
-                operands.append(None)
-                continue
-            producer = tensor.producer
-            if isinstance(producer, EsInput):
-                operands.append(producer.index)
-            elif isinstance(producer, EsNode):
-                operands.append((places.get(producer), tensor.index))
-            elif isinstance(producer, EsConst) and producer.array.nbytes <= _MOST_BYTES and producer.array.dtype != object:
-                array = producer.array
-                operands.append((producer.literal, array.dtype, array.shape, array.tobytes()))
-            else:
-                return None
-        params: list[Hashable] = []
+    nodes = replacement.reachable()
+    key.append(len(nodes))
+    for node in nodes:
+        key += (node.ops, node.count, len(node.params), len(node.inputs))
         for name, given in node.params.items():
             told = exact(given)
             if told is None:
                 return None
-            params.append((name, told))
+            key += (name, told)
+        for tensor in node.inputs:
+            if tensor is None:
+                key.append(None)
+                continue
+            producer = tensor.producer
+            if isinstance(producer, EsInput):
+                key.append(producer.index)
+            elif isinstance(producer, EsNode):
+                key.append((places.get(producer), tensor.index))
+            elif isinstance(producer, EsConst) and producer.array.nbytes <= _MOST_BYTES and producer.array.dtype != object:
+                array = producer.array
+                key.append((producer.literal, array.dtype, array.shape, array.tobytes()))
+            else:
+                return None
         looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
-        nodes.append((node.ops, node.count, tuple(params), tuple(operands)))
         places[node] = len(places)
-    delivered: list[Hashable] = []
+    key.append(len(replacement.outputs))
     for tensor in replacement.outputs:
         place = places.get(tensor.producer)
         if place is None:
             return None
-        delivered.append((place, tensor.index))
-    inputs = region.inputs[: len(replacement.inputs)]
-    if looks_into:
-        entering = [_known(value) for value in inputs]
-    else:
-        entering = [None if value is None else value.type or _UNKNOWN for value in inputs]
-    return tuple(nodes), tuple(delivered), tuple(entering), tuple([value.type for value in region.outputs])
+        key += (place, tensor.index)
+    for value in region.inputs[: len(replacement.inputs)]:
+        if looks_into:
+            key.append(_known(value))
+        else:
+            key.append(None if value is None else value.type or _UNKNOWN)
+    for value in region.outputs:
+        key.append(value.type)
+    return tuple(key)
 
 
 def _known(value: Value | None) -> Hashable:

@@ -200,17 +200,17 @@ class Transaction:
 
     def _add(self, planned: PlannedNode, inputs: Sequence[Value | None]) -> Node:
         """Put a new node into the graph; it takes over the replaced values that it is to make."""
-        model, author = self.model, self.rewriter.author
+        names, author = self.model.names, self.rewriter.author
         stem = planned.stem(author)
-        name = model.fresh_name(stem)
+        name = names.fresh(stem)
         outputs: list[Value | str | None] = []
         for place in planned.replaces:
-            outputs.append(self.region.outputs[place] if place is not None else model.fresh_name(stem) if outputs else name)
-        origins, types, history = self.provenance
-        template = planned.template(author, types)
-        made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=origins)
-        if history:
-            self.graph.set_metadata(made, HISTORY, history)
+            outputs.append(self.region.outputs[place] if place is not None else names.fresh(stem) if outputs else name)
+        came = self.provenance
+        template = planned.template(author, came.origin_types)
+        made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=came.origin_nodes)
+        if came.history:
+            self.graph.set_metadata(made, HISTORY, came.history)
         made.generation = self.generation
         self.position = made
         self.made.append(made)
@@ -361,9 +361,9 @@ class Transaction:
 def _still_needed(region: Region) -> set[Node]:
     """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
     kept: set[Node] = set()
-    inside, graph = set(region.nodes), region.graph
-    if region.closed and inside.isdisjoint([None if value is None else value.producer for value in region.inputs]):
+    if region.closed and not _enters_again(region):
         return kept
+    inside, graph = set(region.nodes), region.graph
     for node in reversed(region.nodes):
         for value in node.outputs:
             if value is None:
@@ -379,6 +379,15 @@ def _still_needed(region: Region) -> set[Node]:
                     kept.add(node)
                     break
     return kept
+
+
+def _enters_again(region: Region) -> bool:
+    """Whether a matched node makes an input of its own match; most inputs are made before the first of them."""
+    first = region.nodes[0].order
+    for value in region.inputs:
+        if value is not None and value.producer is not None and value.producer.order >= first and value.producer in region.nodes:
+            return True
+    return False
 
 
 _Key: TypeAlias = tuple[object, int]

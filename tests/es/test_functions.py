@@ -119,3 +119,28 @@ def test_several_operators_and_constraints(a):
     assert node(softmax).constraints == {"axis": -1}
     assert node(es.constrain(es.op("ge::X")(a), anything=1)).constraints == {"anything": 1}
     assert "Sub" not in COMMUTATIVE
+
+
+@pytest.mark.parametrize(
+    ("inputs", "params", "message"),
+    [
+        (1, {"axis": -1}, "takes at least 2 inputs, got 1"),
+        (4, {"axis": -1}, "takes at most 3 inputs, got 4"),
+        (2, {"axes": -1}, 'has no parameter "axes"; did you mean "axis"'),
+    ],
+)
+def test_what_differs_from_a_call_that_was_right_is_checked(a, inputs, params, message):
+    norm = OpFunction("LayerNormalization")
+    for axis in (-1, -2):
+        assert node(norm(a, a, axis=axis)).params == {"axis": axis}
+    with pytest.raises(PatternError, match=message):
+        norm(*[a] * inputs, **params)
+
+
+def test_an_input_by_name_is_one_each_time(a):
+    clip = OpFunction("Clip")
+    for _ in range(2):
+        assert (len(node(clip(a, min=a)).inputs), node(clip(a, min=0.0)).params) == (2, {"min": 0.0})
+        clip(a, None, a, min=0.0)
+        with pytest.raises(PatternError, match='Clip is given "min" twice'):
+            clip(a, a, a, min=0.0)

@@ -112,7 +112,7 @@ def forget_readers(variant, binding):
 
 
 def forget_the_binding(op, known, operands=bind._operands):
-    return [(tensor, index, False, asks) for tensor, index, _, asks in operands(op, known)]
+    return [(index, False, asked) for index, _, asked in operands(op, known)]
 
 
 def forget_other_nodes(op, earlier, known, needed, claim=bind._claim):

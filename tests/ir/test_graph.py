@@ -457,3 +457,24 @@ def test_a_removal_alone_is_undone_and_what_was_taken_over_stays_so():
     graph.remove_nodes(graph.nodes_of("Relu", "Exp"))
     model.undo(mark)
     assert (value(model, "o").producer, value(model, "a").producer) == (taker, *graph.nodes_of("Relu"))
+
+
+def test_encoded_attributes_are_those_that_a_node_has_now_also_in_its_bodies():
+    model = load("""g (float[2] x, bool c) => (float[2] y) {
+        a = Elu<alpha = 2.0>(x)
+        y = If(c) <then_branch = t () => (p) { p = Neg(a) }, else_branch = e () => (q) { q = Elu<alpha = 3.0>(a) }>
+    }""")
+    nodes = [*model.graph.nodes, *model.graph.subgraphs()[1].nodes]
+    mark = model.mark()
+
+    def told() -> list[list[bytes]]:
+        found = [list(node.encoded_attrs) for node in nodes]
+        assert found == [[entry.SerializeToString() for entry in node.proto.attribute] for node in nodes]
+        return found
+
+    first = told()
+    for node in (nodes[0], nodes[2]):
+        model.graph.set_attribute(node, "alpha", 4.0)
+    assert all(one != other for one, other in zip(first, told(), strict=True))
+    model.undo(mark)
+    assert told() == first

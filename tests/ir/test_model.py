@@ -324,7 +324,7 @@ def _break_dangling(model: Model) -> None:
 
 
 def _break_removed(model: Model) -> None:
-    unlink(model.graph, next(model.graph.nodes))
+    unlink(model.graph, [next(model.graph.nodes)])
 
 
 def _break_values(model: Model) -> None:
