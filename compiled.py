@@ -27,6 +27,8 @@ ir/admit ir/constants ir/external ir/skeleton ir/tensors ir/types
 es/functions es/graph es/literals es/opset es/origin es/schemas
 pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
 pattern/failure pattern/misses pattern/steps pattern/wording diagnose/account
+rewrite/bodies rewrite/comparison rewrite/lower rewrite/proof rewrite/trace
+pattern/variants
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine
 infer/bounds infer/calls infer/contents infer/local infer/whole
