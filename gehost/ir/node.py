@@ -279,7 +279,11 @@ class Node(GNodeAccessors):
         """
         found = self._encoded
         if found is None:
-            found = tuple([entry.SerializeToString() for entry in self.proto.attribute[:]])
+            entries = self.proto.attribute[:]
+            if not entries:
+                self._encoded = ()
+                return ()
+            found = tuple([entry.SerializeToString() for entry in entries])
             if not self.bodies and sum(map(len, found)) <= _SHORT:
                 found = self._encoded = _one_of_equal(found)
         return found
