@@ -41,10 +41,14 @@ def _known(dtype: np.dtype[Any]) -> bool:
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9 as float16).
+    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9 as float16, 2j as either).
 
     Rounding to a float is allowed.
     """
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        if np.any(array.imag):
+            return None
+        array = array.real
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
         if "float" in dtype.name or dtype.kind == "c":
