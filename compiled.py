@@ -58,9 +58,11 @@ def compile_into(directory: str | None) -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
-    where = ["--inplace"] if directory is None else ["--build-lib", f"{directory}/lib", "--build-temp", f"{directory}/temp"]
+    where, options = ["--inplace"], ["--ignore-missing-imports", "--follow-imports=silent"]
+    if directory is not None:  # nothing is written beside the sources
+        where = ["--build-lib", f"{directory}/lib", "--build-temp", f"{directory}/temp"]
+        options.append(f"--cache-dir={directory}/cache")
     sources = [f"gehost/{name}.py" for name in HOT.split()]
-    options = ["--ignore-missing-imports", "--follow-imports=silent"]
     modules = mypycify([*options, *sources], target_dir=directory or "build")
     setup(name="gehost", packages=[], ext_modules=modules, script_args=["--quiet", "build_ext", *where, "--force"])
 

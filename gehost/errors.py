@@ -13,6 +13,7 @@ GehostError                      1
 from __future__ import annotations
 
 import os
+import re
 import traceback
 
 _LONGEST = 2000
@@ -87,6 +88,8 @@ def described(error: BaseException) -> str:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     if isinstance(error, GehostError):
         return text
+    if isinstance(error, TypeError) and " object expected; got " in text:  # machine code says it so
+        text = re.sub(r"\bgehost\.[\w.]*\.", "", "wanted {}, got {}".format(*text.split(" object expected; got ", 1)))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -59,6 +59,7 @@ def test_the_deepest_line_is_that_in_a_file_or_below_a_directory() -> None:
         (ValueError("x"), "ValueError: x"),
         (ValueError(), "ValueError"),
         (SystemExit(0), "SystemExit: 0"),
+        (TypeError("gehost.ir.node.Value or None object expected; got str"), "TypeError: wanted Value or None, got str"),
     ],
 )
 def test_errors_of_others_are_told_with_their_type(error: BaseException, told: str) -> None:

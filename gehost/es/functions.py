@@ -162,8 +162,14 @@ def op(name: str) -> OpFunction:
 
 
 @cache
-def AnyOf(*names: str) -> OpFunction:
-    """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``."""
+def AnyOf(*names: str | Any) -> OpFunction:
+    """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``.
+
+    Raises:
+        PatternError: it is given no names.
+    """
+    if not names or not all(isinstance(name, str) for name in names):
+        raise PatternError(f"{author_origin()}: AnyOf wants names of operators")
     return OpFunction(*names)
 
 
@@ -183,7 +189,7 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:  # Any: so that machine 
     return EsTensor(EsChoice(tensors[0].producer.draft, tensors, author_origin()))
 
 
-def Commutative(tensor: EsTensor) -> EsTensor:
+def Commutative(tensor: EsTensor | Any) -> EsTensor:
     """Let the operator that makes ``tensor`` match with its operands in any order; returns ``tensor``.
 
     Raises:
@@ -196,7 +202,7 @@ def Commutative(tensor: EsTensor) -> EsTensor:
     return tensor
 
 
-def constrain(tensor: EsTensor, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
+def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
     """Require attributes of the operator that makes ``tensor``, whatever the matcher's configuration; returns ``tensor``.
 
     A value must be equal (an absent attribute counts as its default), None means absent, a function is given the
@@ -215,7 +221,7 @@ def constrain(tensor: EsTensor, **attributes: Any | Callable[[Any], bool] | Bind
     return tensor
 
 
-def _op_node(tensor: EsTensor, what: str) -> EsNode:
-    if not isinstance(tensor.producer, EsNode):
+def _op_node(tensor: EsTensor | Any, what: str) -> EsNode:
+    if not isinstance(tensor, EsTensor) or not isinstance(tensor.producer, EsNode):
         raise PatternError(f"{author_origin()}: {what} wants the output of an operator")
     return tensor.producer

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from gehost.errors import PatternError
-from gehost.es.literals import as_array, in_dtype
+from gehost.es.literals import as_array, element_type, in_dtype
 from gehost.es.origin import Origin, author_origin
 from gehost.ir.types import DataType, Dim, TensorType
 
@@ -325,7 +325,7 @@ class EsGraphBuilder:
         self,
         index: int,
         name: str = "",
-        dtype: DataType | None = None,
+        dtype: DataType | Any = None,  # Any: so that machine code takes it here, and the error is ours
         shape: Sequence[Dim] | None = None,
         *,
         rank: int | None = None,
@@ -345,7 +345,7 @@ class EsGraphBuilder:
             if rank not in (None, len(dims)):
                 raise PatternError(f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}")
             rank = len(dims)
-        known = None if dtype is None else DataType(dtype)
+        known = None if dtype is None else element_type(dtype, f"{origin}: input {index} of {self.name!r}")
         return self._graph.add_input(EsInput(self._graph.draft, index, origin, name or f"input{index}", known, rank, dims))
 
     def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
@@ -355,7 +355,7 @@ class EsGraphBuilder:
     def CreateConst(
         self,
         value: Any,
-        dtype: DataType | None = None,
+        dtype: DataType | Any = None,
         shape: Sequence[int] | None = None,
         *,
         rtol: float = 0.0,
@@ -365,7 +365,7 @@ class EsGraphBuilder:
 
         Args:
             value: number, nested list or numpy array.
-            dtype: its element type.
+            dtype: its element type; ONNX's number of it will do.
             shape: the value is reshaped to it.
             rtol: how far a matched constant may be off where constants are matched by value.
             atol: the same, absolute.
@@ -376,9 +376,10 @@ class EsGraphBuilder:
         origin = author_origin()
         array = as_array(value, f"{origin}: constant")
         if dtype is not None:
-            cast = in_dtype(array, DataType(dtype).numpy)
+            wanted = element_type(dtype, f"{origin}: constant")
+            cast = in_dtype(array, wanted.numpy)
             if cast is None:
-                raise PatternError(f"{origin}: constant: {DataType(dtype).name} cannot hold {value!r}")
+                raise PatternError(f"{origin}: constant: {wanted.name} cannot hold {value!r}")
             array = cast
         elif not isinstance(value, np.ndarray | np.generic):
             array = array.astype({"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype))
@@ -389,11 +390,11 @@ class EsGraphBuilder:
                 raise PatternError(f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}") from error
         return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
 
-    def CreateScalar(self, value: Any, dtype: DataType | None = None) -> EsTensor:
+    def CreateScalar(self, value: Any, dtype: DataType | Any = None) -> EsTensor:
         """A constant of rank 0."""
         return self.CreateConst(value, dtype, shape=())
 
-    def CreateVector(self, values: Any, dtype: DataType | None = None) -> EsTensor:
+    def CreateVector(self, values: Any, dtype: DataType | Any = None) -> EsTensor:
         """A constant of rank 1."""
         return self.CreateConst(values, dtype, shape=(-1,))
 

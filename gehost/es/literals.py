@@ -40,11 +40,27 @@ def _known(dtype: np.dtype[Any]) -> bool:
     return True
 
 
+def element_type(given: Any, what: str) -> DataType:
+    """A ``DataType``, also as ONNX's number of it (``TensorProto.FLOAT``).
+
+    Raises:
+        PatternError: it is neither; ``what`` begins the message.
+    """
+    try:
+        return DataType(given)
+    except ValueError as error:
+        raise PatternError(f"{what}: wanted a DataType, got {given!r}") from error
+
+
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9 as float16).
+    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9 as float16, 2j as either).
 
     Rounding to a float is allowed.
     """
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        if np.any(array.imag):
+            return None
+        array = array.real
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
         if "float" in dtype.name or dtype.kind == "c":

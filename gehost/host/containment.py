@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import is_
 from typing import Any, TextIO
 
 import numpy as np
@@ -100,14 +101,13 @@ def _put_numpy_state(state: Any) -> None:
 
 def _put_path(listed: list[str], entries: list[str]) -> None:
     sys.path = listed
-    if listed != entries:
-        listed[:] = entries
+    listed[:] = entries  # without comparing them, as they may be of classes that claim to be equal to anything
 
 
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """What was imported since stays; what was there and was replaced or removed comes back."""
     sys.modules = table
-    if table == before:
+    if list(table) == list(before) and all(map(is_, table.values(), before.values())):  # what replaced one may claim to be equal
         return
     table.update({name: module for name, module in before.items() if table.get(name) is not module})
     for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -28,7 +28,7 @@ from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
 from gehost.ir.admit import admit, checker_finding
-from gehost.ir.model import Model, collector_spared
+from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
@@ -76,7 +76,7 @@ class Host:
         self.problems: list[str] = []
         """Vendor files that could not be loaded, where the host keeps going."""
         self._own_process = own_process
-        if own_process:
+        if own_process and collector_is_free():  # else what another host's vendors left open would not be closed
             gc.freeze()
         self._modules = VendorModules()
         with self._modules.installed():
@@ -223,7 +223,7 @@ class Host:
         """A model after all stages, until the block ends."""
         with ExitStack() as stack:
             with self._modules.installed():
-                spare = stack.enter_context(collector_spared(is_free=self._own_process or not gc.get_freeze_count()))
+                spare = stack.enter_context(collector_spared(is_free=self._own_process or collector_is_free()))
                 with self._timed(report, "load"):
                     model = load()
                 spare(model)

@@ -270,6 +270,11 @@ def collector_off() -> Generator[None]:
             gc.enable()
 
 
+def collector_is_free() -> bool:
+    """Nobody keeps what there is from Python's collector (``gc.freeze``), Python 3.12 aside: it begins with some hundred."""
+    return gc.get_freeze_count() < 1000
+
+
 @contextmanager
 def collector_spared(*, is_free: bool) -> Generator[Callable[[Model], None]]:
     """Keep Python's cyclic collector from walking over and over through large models, which stay alive until the end.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gehost.ir.graph import Value
 from gehost.ir.types import Dim
 
 
-def same_dim(left: Dim, right: Dim) -> bool:
+def same_dim(left: Dim | Any, right: Dim | Any) -> bool:  # Any: a number of numpy's is as good, also to machine code
     """Equal numbers, or one and the same symbol."""
-    return left is not None and left == right
+    return left is not None and bool(left == right)
 
 
 def same_shape(left: Value, right: Value) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar, Self
 
-from gehost.errors import VendorError
+from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
 from gehost.es.origin import author_origin
 from gehost.ir.graph import Graph, Node
@@ -75,8 +75,12 @@ class PatternFusionPass(FusionBasePass):
     _rules: engine.PatternRules | None = None
 
     def __init__(self, config: PatternMatcherConfig | None = None) -> None:
-        if config is not None:
-            self._config = config
+        """Raises ``PatternError`` for what is no configuration, as its builder without ``Build()``."""
+        if config is None:
+            return
+        if not isinstance(config, PatternMatcherConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PatternError(f"wanted what PatternMatcherConfigBuilder().Build() returns, got {type(config).__name__}")
+        self._config = config
 
     @property
     def matcher_config(self) -> PatternMatcherConfig:

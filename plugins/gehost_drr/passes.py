@@ -118,8 +118,8 @@ class PatternRewritePass(Pass):
         ApplyPatternsGreedily(graph, self._frozen, self.InitializeConfig())
 
 
-_HOOKS = ("Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
-"""Where a class could change a graph in another way than by rules."""
+_HOOKS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
+"""Where a class could change a graph in another way than by rules, or give its objects other hooks."""
 
 
 class RunningPass:

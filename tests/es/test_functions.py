@@ -99,6 +99,10 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
         (lambda a: es.Commutative(a), "Commutative wants the output of an operator"),
         (lambda a: es.Commutative(es.AnyOf("Add", "Sub")(a, a)), r"Add\|Sub is not known to commute"),
         (lambda a: es.constrain(a, axis=1), "constrain wants the output of an operator"),
+        (lambda a: es.Commutative("a"), "Commutative wants the output of an operator"),
+        (lambda a: es.constrain(None, axis=1), "constrain wants the output of an operator"),
+        (lambda a: es.AnyOf(), "AnyOf wants names of operators"),
+        (lambda a: es.AnyOf("Relu", 5)(a), "AnyOf wants names of operators"),
         (lambda a: es.constrain(es.Softmax(a), axes=1), 'Softmax has no parameter "axes" in any opset'),
     ],
 )

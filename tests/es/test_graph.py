@@ -8,6 +8,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from gehost import es
 from gehost.errors import PatternError
@@ -135,6 +136,8 @@ def test_scalars_vectors_and_shapes(builder):
     assert const(builder.CreateVector([[1, 2], [3, 4]])).array.tolist() == [1, 2, 3, 4]
     assert const(builder.CreateVector(7)).array.tolist() == [7]
     assert const(builder.CreateConst([1, 2, 3, 4], DataType.FLOAT, [2, 2])).array.tolist() == [[1, 2], [3, 4]]
+    assert const(builder.CreateScalar(1, TensorProto.FLOAT16)).array.dtype == np.float16
+    assert builder.CreateInput(0, dtype=TensorProto.DOUBLE).producer.dtype is DataType.DOUBLE
     near = const(builder.CreateConst(1.0, rtol=1e-3, atol=1e-4))
     assert (near.rtol, near.atol, near.literal) == (1e-3, 1e-4, False)
 
@@ -150,6 +153,10 @@ def test_scalars_vectors_and_shapes(builder):
         (lambda b: b.CreateConst(0.5, DataType.INT64), "INT64 cannot hold 0.5"),
         (lambda b: b.CreateConst(300, DataType.UINT8), "UINT8 cannot hold 300"),
         (lambda b: b.CreateConst(1e9, DataType.FLOAT16), "FLOAT16 cannot hold"),
+        (lambda b: b.CreateConst(1 + 2j, DataType.FLOAT), "FLOAT cannot hold"),
+        (lambda b: b.CreateConst(1, "float32"), "constant: wanted a DataType, got 'float32'"),
+        (lambda b: b.CreateVector([1], 5.5), "constant: wanted a DataType, got 5.5"),
+        (lambda b: b.CreateInput(0, dtype=np.float32), "input 0 of .*: wanted a DataType, got <class 'numpy.float32'>"),
         (lambda b: b.CreateConst([1, 2, 3], shape=[2, 2]), r"3 elements do not make shape \(2, 2\)"),
         (lambda b: b.CreateScalar([1, 2]), r"2 elements do not make shape \(\)"),
     ],

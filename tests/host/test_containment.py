@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,6 @@ def test_a_seed_that_is_drawn_from_further_stays_so() -> None:
 
 def test_numpy_draws_by_chance_after_a_file_that_was_the_first_to_seed_it() -> None:
     code = """
-from gehost.host import containment
 from gehost.host.containment import contained
 import numpy as np
 
@@ -77,6 +77,28 @@ def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(mo
         del sys.modules["two"]
         new = sys.modules["three"] = ModuleType("three")
     assert (sys.modules["two"], sys.modules.pop("three")) == (two, new)
+
+
+@pytest.mark.parametrize("answer", [True, np.zeros(2), ZeroDivisionError])
+def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd:
+        def __eq__(self, other: object) -> Any:
+            if isinstance(answer, type):
+                raise answer
+            return answer
+
+        __hash__ = object.__hash__
+
+    one = ModuleType("one")
+    monkeypatch.setitem(sys.modules, "one", one)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    listed, entries = sys.path, list(sys.path)
+    with contained():
+        sys.modules["one"] = Odd()  # type: ignore[assignment]
+        sys.path[0] = Odd()  # type: ignore[call-overload]
+    assert sys.modules["one"] is one
+    assert sys.path is listed
+    assert list(map(id, listed)) == list(map(id, entries))
 
 
 @pytest.mark.parametrize("failing", ["_put_directory", "_put_path", "_put_modules"])

@@ -56,6 +56,17 @@ class Nothing(FusionBasePass):
     pass
 
 
+@pytest.mark.parametrize("config", ["strict", PatternMatcherConfigBuilder()])
+def test_what_is_no_configuration_is_refused_where_it_is_given(config: Any) -> None:
+    class Configured(Whole):
+        def __init__(self) -> None:
+            super().__init__(config)
+
+    message = r"__init__: wanted what PatternMatcherConfigBuilder\(\)\.Build\(\) returns, got "
+    with pytest.raises(PassError, match=rf"test_base\.py:\d+\): {message}{type(config).__name__}"):
+        run_pass(CHAIN, Configured)
+
+
 def test_missing_hooks_are_those_that_no_class_between_defines() -> None:
     assert missing_hooks(PatternFusionPass) == ["Patterns", "Replacement"]
     assert missing_hooks(Halfway) == ["Replacement"]

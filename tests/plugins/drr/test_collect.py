@@ -94,14 +94,26 @@ class NotRegistered(PatternRewritePass):
     ]
 
 
-@pytest.mark.parametrize("hook", ["", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"])
+@pytest.mark.parametrize("hook", ["", "__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"])
 def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hook: str) -> None:
-    edits = f"""
+    edits = (
+        """
+    def __init__(self):
+        self.InitializeConfig = self.edit
+
+    def edit(self):
+        graph = self.context.model.graph
+        graph.move_after(next(graph.nodes), graph.tail)
+        return super().InitializeConfig()
+"""
+        if hook == "__init__"
+        else f"""
     def {hook}(self, *given):
         graph = self.context.model.graph
         graph.move_after(next(graph.nodes), graph.tail)
         return super().{hook}(*given)
 """
+    )
     code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if hook else ''}"
     made, model = host(rule("one", "Neg") + code), model_of("(float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
     if hook:
@@ -109,6 +121,26 @@ def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hoo
             made.run(model)
     else:
         assert made.run(model)[1].passes[0].replaced == 1
+
+
+def test_a_function_of_a_rule_that_edits_by_hand_is_refused(host: Any) -> None:
+    code = """
+def edits(m):
+    m.graph.move_after(next(m.graph.nodes), m.graph.tail)
+    return True
+
+@drr.rule()
+def one(pat, res):
+    pat.y = pat.Neg(pat.x)
+    pat.RequireNativeCall(edits)
+    res.y = res.Abs(res.x)
+
+@REG_IR_PASS('p')
+class P(PatternRewritePass):
+    patterns = (one,)
+"""
+    with pytest.raises(PassError, match=r"^p .* it edited the graph"):
+        host(code).run(model_of("(float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }"))
 
 
 def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
