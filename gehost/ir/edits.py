@@ -173,15 +173,13 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     wanted = [node.proto for node in graph.nodes]
-    before, stood = graph.listing, list[onnx.NodeProto | None](graph.protos)
-    before.protos = stood  # for nodes that were removed, and for those that an interrupt leaves out below
+    listing, stood = Listing(graph.protos), list(graph.protos)
+    graph.listing.protos, graph.listing = stood, listing  # for nodes that were removed, or that an interrupt leaves out below
     arrange(graph.protos, wanted)
-    listing = graph.listing = Listing(graph.protos)
     for place, node in enumerate(graph.nodes):
-        if node.listing is before:
-            stood[node.place] = None
-        node.place = place
-        node.listing = listing
+        before, stood_at = node.listing, node.place
+        node.place, node.listing = place, listing
+        before.protos[stood_at] = None
     write_tables(graph)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -239,3 +240,22 @@ def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
         with pytest.raises(ERRORS) as caught:
             done(Steps(at, ERRORS[at % len(ERRORS)]))
         assert rewriting.state() == before, f"after {caught.traceback[-1]}"
+
+
+def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> None:
+    for at in range(100_000):
+        model = Model(parse(HEADER.format(ir=10, opset=17) + NESTED))
+        graph, x = model.graph, model.graph.inputs[0]
+        stays = graph.add_node("Neg", [x], ["added"], name="added")
+        removed = graph.add_node("Neg", [x], ["removed"], name="removed", after=stays)
+        graph.remove_nodes([removed, graph.add_node("Neg", [x], ["gone"], name="gone")])
+        with suppress(Interrupt), (steps := Steps(at, Interrupt)):
+            graph.flush()
+        later = graph.add_node("Neg", [x], ["later"], name="later")
+        for _ in range(2):
+            assert [node.proto.output[0] for node in graph.nodes] == ["later", "added", "a", "b", "early", "d", *"yzw"]
+            assert (removed.name, stays.name, later.name) == ("removed", "added", "later")
+            model.flush()
+            assert list(graph.protos) == [node.proto for node in graph.nodes]
+        if steps.count <= at:
+            break
