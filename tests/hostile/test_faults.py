@@ -259,3 +259,20 @@ def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> 
             assert list(graph.protos) == [node.proto for node in graph.nodes]
         if steps.count <= at:
             break
+
+
+def test_an_interrupt_where_the_names_are_read_makes_no_name_twice() -> None:
+    def done(steps: Steps) -> None:
+        model = Model(
+            parse(HEADER.format(ir=10, opset=17) + "(float[2] x) => (float[2] y_0) { [n_0] v_0 = Relu (x) y_0 = Abs (v_0) }")
+        )
+        try:
+            with steps:
+                model.fresh_name("n")
+        finally:
+            assert not {model.fresh_name(stem) for stem in "nvy"} & {"n_0", "v_0", "y_0"}
+
+    done(steps := Steps())
+    for at in range(steps.count):
+        with pytest.raises(Interrupt):
+            done(Steps(at, Interrupt))
