@@ -242,6 +242,33 @@ def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
         assert rewriting.state() == before, f"after {caught.traceback[-1]}"
 
 
+def crowded(model: Model) -> None:
+    """Edits until the nodes' order numbers are given anew."""
+    first = next(model.graph.nodes)
+    while not model.renumbered:
+        name = model.fresh_name("crowd")
+        model.graph.add_node("Neg", first.outputs, [name], name=name, after=first)
+
+
+def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> None:
+    def done(steps: Steps) -> None:
+        rewriting = Rewriting("two outputs, read in a body", describe)
+        model, before = rewriting.model, rewriting.state()
+        mark = model.mark()
+        try:
+            with steps:
+                crowded(model)
+        finally:
+            model.undo(mark)
+            assert rewriting.state() == before
+            assert sorted(order := [node.order for node in model.graph.nodes]) == order
+
+    done(steps := Steps())
+    for at in range(max(steps.count - 100, 0), steps.count):  # the last of these edits
+        with pytest.raises(Interrupt):
+            done(Steps(at, Interrupt))
+
+
 def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> None:
     for at in range(100_000):
         model = Model(parse(HEADER.format(ir=10, opset=17) + NESTED))
