@@ -29,11 +29,11 @@ def connect(node: Node, proto: onnx.NodeProto, inputs: Sequence[Value | None], o
             value.producer, value.index = node, slot
 
 
-def put_input(node: Node, slot: int, value: Value | None) -> None:
-    old, name = node.inputs[slot], value.name if value is not None else ""
+def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
+    """Make a node read ``value`` at ``slot`` in place of ``old``."""
     node.inputs = (*node.inputs[:slot], value, *node.inputs[slot + 1 :])
-    node.proto.input[slot] = name
-    if old is not None and old not in node.inputs:
+    node.proto.input[slot] = "" if value is None else value.name
+    if isinstance(old, Value) and old not in node.inputs:  # by an undo it may be whatever a caller gave
         old.drop_reader(node)
     if value is not None:
         value.add_reader(node)

@@ -269,6 +269,22 @@ def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> N
             done(Steps(at, Interrupt))
 
 
+def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(describe: Any) -> None:
+    rewriting = Rewriting("two outputs, read in a body", describe)
+    model, before = rewriting.model, rewriting.state()
+    mark = model.mark()
+
+    for at in range(100_000):
+        edited(model)
+        with suppress(Interrupt), (steps := Steps(at, Interrupt)):
+            model.undo(mark)
+        model.undo(mark)
+        assert rewriting.state() == before
+        mark = model.mark()
+        if steps.count <= at:
+            break
+
+
 def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> None:
     for at in range(100_000):
         model = Model(parse(HEADER.format(ir=10, opset=17) + NESTED))
