@@ -199,6 +199,23 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
     assert factor == 2.0, "the name of what it calls was given to another meanwhile"
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [(1e-50, 0.0), (0.1, float(np.float32(0.1))), (1e300, float("inf")), (True, 1), ("a", b"a")]
+)
+def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewriting, one, other):
+    called = []
+
+    def body(x, *, by=1.0):
+        called.append(by)
+        return x * (by if isinstance(by, float) else float(type(by) is type(one)))
+
+    made, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
+    model = rewriting("g (double[4] x) => (double[4] y) { y = Relu(x) }").model
+    inferrer = Inferrer(model, made)
+    names = [op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer) for by in (one, other, one, other)]
+    assert (names[:2] == names[2:], len(set(names)), called) == (True, 2, [one, other])
+
+
 def test_a_body_may_hand_on_inputs_and_constants(rewriting):
     def body(x, z):
         return [z, EsTensor(EsConst(x.producer.draft, np.float32([1, 2]), Origin("", 0))), x + 0.0]
