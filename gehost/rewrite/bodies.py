@@ -103,6 +103,7 @@ class _BodyMaker:
         key = _call_key(op, types, present, attributes)
         known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
         if written is not None and self._model.function(known) is written:  # else it, or what it calls, was taken back meanwhile
+            self._model.import_domain(split_op(known)[0], definition.version)
             return known
         self._inside.append(op)
         try:
