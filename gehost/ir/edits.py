@@ -134,6 +134,15 @@ def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> N
                     value.producer = node
         link(node.graph, node, earlier)
         use_inputs(node)
+        node.graph.model.names.put_back(_names_of(node))
+
+
+def _names_of(node: Node) -> list[str]:
+    found = [node.name, *[value.name for value in node.outputs if value is not None]]
+    for body in node.bodies:
+        for graph in (body, *body.subgraphs()):
+            found += [*graph.values, *[inner.name for inner in graph.nodes]]
+    return found
 
 
 def undo_move(node: Node, before: Node | None) -> None:
@@ -150,6 +159,7 @@ def undo_add_initializer(value: Value) -> None:
 def undo_remove_initializer(value: Value) -> None:
     assert value.initializer is not None
     value.graph.values[value.name] = value
+    value.graph.model.names.put_back([value.name])
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
@@ -48,6 +49,11 @@ class Names:
         if name[-1:].isdigit() and name not in used:
             self._journal.record(used.discard, name)
             used.add(name)
+
+    def put_back(self, names: Iterable[str]) -> None:
+        """Note names of what comes back by an undo: they may have been read while it was away."""
+        if self._used is not None:
+            self._used.update([name for name in names if name[-1:].isdigit()])
 
     def _known(self) -> set[str]:
         if self._used is None:
