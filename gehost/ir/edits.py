@@ -59,13 +59,15 @@ def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, 
     if attribute is None:
         if present is not None:
             del entries[present]
-    elif present is not None:
-        entries[present].CopyFrom(attribute)
-    else:
+    elif present is None:
         entries.append(attribute)
-        if position is not None:
-            held = list(entries)
-            arrange(entries, [*held[:position], held[-1], *held[position:-1]])
+        present = len(entries) - 1
+    else:
+        entries[present].CopyFrom(attribute)
+    if position is not None and present is not None and present != position:
+        held = list(entries)
+        moved = held.pop(present)
+        arrange(entries, [*held[:position], moved, *held[position:]])
     node.forget_attrs()
 
 

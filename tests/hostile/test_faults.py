@@ -269,13 +269,21 @@ def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> N
             done(Steps(at, Interrupt))
 
 
-def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(describe: Any) -> None:
-    rewriting = Rewriting("two outputs, read in a body", describe)
+def without_axes(model: Model) -> None:
+    model.graph.set_attribute(next(model.graph.nodes), "axes", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [("two outputs, read in a body", edited), ("axes as an attribute", without_axes)],
+    ids=["all", "first attribute"],
+)
+def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(name: str, edit: Callable[[Model], None], describe: Any) -> None:
+    rewriting = Rewriting(name, describe)
     model, before = rewriting.model, rewriting.state()
     mark = model.mark()
-
     for at in range(100_000):
-        edited(model)
+        edit(model)
         with suppress(Interrupt), (steps := Steps(at, Interrupt)):
             model.undo(mark)
         model.undo(mark)
