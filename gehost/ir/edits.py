@@ -29,11 +29,11 @@ def connect(node: Node, proto: onnx.NodeProto, inputs: Sequence[Value | None], o
             value.producer, value.index = node, slot
 
 
-def put_input(node: Node, slot: int, value: Value | None) -> None:
-    old, name = node.inputs[slot], value.name if value is not None else ""
+def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
+    """Make a node read ``value`` at ``slot`` in place of ``old``."""
     node.inputs = (*node.inputs[:slot], value, *node.inputs[slot + 1 :])
-    node.proto.input[slot] = name
-    if old is not None and old not in node.inputs:
+    node.proto.input[slot] = "" if value is None else value.name
+    if isinstance(old, Value) and old not in node.inputs:  # by an undo it may be whatever a caller gave
         old.drop_reader(node)
     if value is not None:
         value.add_reader(node)
@@ -59,13 +59,15 @@ def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, 
     if attribute is None:
         if present is not None:
             del entries[present]
-    elif present is not None:
-        entries[present].CopyFrom(attribute)
-    else:
+    elif present is None:
         entries.append(attribute)
-        if position is not None:
-            held = list(entries)
-            arrange(entries, [*held[:position], held[-1], *held[position:-1]])
+        present = len(entries) - 1
+    else:
+        entries[present].CopyFrom(attribute)
+    if position is not None and present is not None and present != position:
+        held = list(entries)
+        moved = held.pop(present)
+        arrange(entries, [*held[:position], moved, *held[position:]])
     node.forget_attrs()
 
 
@@ -134,6 +136,15 @@ def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> N
                     value.producer = node
         link(node.graph, node, earlier)
         use_inputs(node)
+        node.graph.model.names.put_back(_names_of(node))
+
+
+def _names_of(node: Node) -> list[str]:
+    found = [node.name, *[value.name for value in node.outputs if value is not None]]
+    for body in node.bodies:
+        for graph in (body, *body.subgraphs()):
+            found += [*graph.values, *[inner.name for inner in graph.nodes]]
+    return found
 
 
 def undo_move(node: Node, before: Node | None) -> None:
@@ -150,6 +161,7 @@ def undo_add_initializer(value: Value) -> None:
 def undo_remove_initializer(value: Value) -> None:
     assert value.initializer is not None
     value.graph.values[value.name] = value
+    value.graph.model.names.put_back([value.name])
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
 
 
@@ -173,15 +185,13 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     wanted = [node.proto for node in graph.nodes]
-    before, stood = graph.listing, list[onnx.NodeProto | None](graph.protos)
-    before.protos = stood  # for nodes that were removed, and for those that an interrupt leaves out below
+    listing, stood = Listing(graph.protos), list(graph.protos)
+    graph.listing.protos, graph.listing = stood, listing  # for nodes that were removed, or that an interrupt leaves out below
     arrange(graph.protos, wanted)
-    listing = graph.listing = Listing(graph.protos)
     for place, node in enumerate(graph.nodes):
-        if node.listing is before:
-            stood[node.place] = None
-        node.place = place
-        node.listing = listing
+        before, stood_at = node.listing, node.place
+        node.place, node.listing = place, listing
+        before.protos[stood_at] = None
     write_tables(graph)
 
 

@@ -277,7 +277,7 @@ def all_tensors(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None =
 
     Args:
         proto: the model.
-        nodes: those of the main graph that hold some, or bodies, where somebody knows.
+        nodes: those of the main graph that may hold some, or bodies; None for all.
     """
     graphs: deque[onnx.GraphProto] = deque()
     for training in proto.training_info:

@@ -304,8 +304,8 @@ class Graph:
         old = node.inputs[slot]
         if old is value:
             return
-        self._journal(put_input, node, slot, old)
-        put_input(node, slot, value)
+        self._journal(put_input, node, slot, old, value)
+        put_input(node, slot, value, old)
 
     def redirect(self, old: Value, new: Value) -> None:
         """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""

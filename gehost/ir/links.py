@@ -60,8 +60,12 @@ def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    node, order = graph.head, 0
+    """Give the nodes numbers behind all that there are, the last node first: they grow along the list at any time."""
+    node = graph.tail
+    assert node is not None
+    order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP
     while node is not None:
-        node.order = order = order + ORDER_GAP
-        node = node.next
+        node.order = order
+        order -= ORDER_GAP
+        node = node.prev
     graph.model.renumbered += 1

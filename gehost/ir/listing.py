@@ -16,7 +16,7 @@ class Listing:
 
     def __init__(self, protos: Any) -> None:
         self.protos = protos
-        """``GraphProto.node``; once that is put in another order, a list of what stood there."""
+        """``GraphProto.node``; once that is put in another order, a list of what stood there, None where a node stays."""
         self.folded: list[str] = []
         """Names that hold line feeds, as far as ``names`` was asked for."""
         self._names: list[str] = []

@@ -65,7 +65,7 @@ class Model:
         self.body_ops: set[str] = set()
         """Operators of which a node has had a body."""
         self.ops_with_tensors: set[str] = set()
-        """Operators of which a node held a tensor or a graph in an attribute when the model was loaded."""
+        """Operators of which a node of the file holds an attribute that is no number or text: a tensor, a graph, a type."""
         if not proto.HasField("graph"):
             raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
         with collector_off():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
@@ -49,17 +50,24 @@ class Names:
             self._journal.record(used.discard, name)
             used.add(name)
 
+    def put_back(self, names: Iterable[str]) -> None:
+        """Note names of what comes back by an undo: they may have been read while it was away."""
+        if self._used is not None:
+            self._used.update([name for name in names if name[-1:].isdigit()])
+
     def _known(self) -> set[str]:
         if self._used is None:
-            self._used = used = set[str]()
+            used = set[str]()
+            texts: list[str] = []
             for graph in self._model.graphs:
                 used.update([name for name in graph.values if name[-1:].isdigit()])
                 # a leftover entry would give its type to a new tensor of that name
                 used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
                 # names of nodes that were removed are free
                 listing = Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
-                self._texts.extend(listing.names())
+                texts.extend(listing.names())
                 used.update(listing.folded)
+            self._texts, self._used = texts, used
         return self._used
 
     def _is_in_texts(self, part: str) -> bool:

@@ -11,6 +11,7 @@ import onnx
 
 from gehost.errors import GehostError, VendorError, described
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
+from gehost.es.literals import exact
 from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
 from gehost.ir import tensors
 from gehost.ir.attributes import encode_attribute
@@ -99,9 +100,10 @@ class _BodyMaker:
             raise VendorError(f"{where} takes {len(definition.inputs)} inputs, got {len(types)}")
         if not all(present[: definition.required]):
             raise VendorError(f"{where} needs input {definition.inputs[list(present).index(False)]!r}")
-        key = op, tuple(types), tuple(present), tuple(map(_encoded, sorted(attributes.items())))
-        known, written = self._inferrer.written.get(key, ("", None))
+        key = _call_key(op, types, present, attributes)
+        known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
         if written is not None and self._model.function(known) is written:  # else it, or what it calls, was taken back meanwhile
+            self._model.import_domain(split_op(known)[0], definition.version)
             return known
         self._inside.append(op)
         try:
@@ -109,7 +111,8 @@ class _BodyMaker:
         finally:
             self._inside.pop()
         named = add_function(op, function, self._model, definition.version)
-        self._inferrer.written[key] = named, self._model.function(named)
+        if key is not None:
+            self._inferrer.written[key] = named, self._model.function(named)
         return named
 
     def _function(self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]) -> onnx.FunctionProto:
@@ -174,8 +177,17 @@ class _BodyMaker:
             raise Refused(f"types: the body of an operator does not take these inputs: {error}") from error
 
 
-def _encoded(attribute: tuple[str, Any]) -> bytes:
-    return encode_attribute(*attribute).SerializeToString(deterministic=True)
+def _call_key(
+    op: str, types: Sequence[ValueType | None], present: Sequence[bool], attributes: Mapping[str, Any]
+) -> Hashable | None:
+    """What a body is written from; None where a value cannot be told from its equals. Encoded, 1e-50 would be 0.0 already."""
+    key: list[Hashable] = [op, tuple(types), tuple(present)]
+    for name, value in sorted(attributes.items()):
+        told = exact(value)
+        if told is None:
+            return None
+        key += (name, told)
+    return tuple(key)
 
 
 def _call_body(definition: OpDef, present: Sequence[bool], attributes: Mapping[str, Any]) -> EsGraph:

@@ -159,7 +159,7 @@ class _Lowering:
         positive = [self._from_front(int(axis), rank) for axis in listed]
         return positive[0] if np.ndim(axes) == 0 else positive
 
-    def _from_front(self, axis: int, rank: int) -> int:
+    def _from_front(self, axis: Any, rank: int) -> Any:  # numpy's integers, too, and 1.0
         if not -rank <= axis < rank:
             raise Refused(f"axes: {axis} of {self._op} is out of range for rank {rank}")
         return axis + rank if axis < 0 else axis

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -239,3 +240,90 @@ def test_an_error_at_any_line_of_any_edit_is_undone(describe: Any) -> None:
         with pytest.raises(ERRORS) as caught:
             done(Steps(at, ERRORS[at % len(ERRORS)]))
         assert rewriting.state() == before, f"after {caught.traceback[-1]}"
+
+
+def crowded(model: Model) -> None:
+    """Edits until the nodes' order numbers are given anew."""
+    first = next(model.graph.nodes)
+    while not model.renumbered:
+        name = model.fresh_name("crowd")
+        model.graph.add_node("Neg", first.outputs, [name], name=name, after=first)
+
+
+def test_an_error_at_any_line_of_new_order_numbers_is_undone(describe: Any) -> None:
+    def done(steps: Steps) -> None:
+        rewriting = Rewriting("two outputs, read in a body", describe)
+        model, before = rewriting.model, rewriting.state()
+        mark = model.mark()
+        try:
+            with steps:
+                crowded(model)
+        finally:
+            model.undo(mark)
+            assert rewriting.state() == before
+            assert sorted(order := [node.order for node in model.graph.nodes]) == order
+
+    done(steps := Steps())
+    for at in range(max(steps.count - 100, 0), steps.count):  # the last of these edits
+        with pytest.raises(Interrupt):
+            done(Steps(at, Interrupt))
+
+
+def without_axes(model: Model) -> None:
+    model.graph.set_attribute(next(model.graph.nodes), "axes", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [("two outputs, read in a body", edited), ("axes as an attribute", without_axes)],
+    ids=["all", "first attribute"],
+)
+def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(name: str, edit: Callable[[Model], None], describe: Any) -> None:
+    rewriting = Rewriting(name, describe)
+    model, before = rewriting.model, rewriting.state()
+    mark = model.mark()
+    for at in range(100_000):
+        edit(model)
+        with suppress(Interrupt), (steps := Steps(at, Interrupt)):
+            model.undo(mark)
+        model.undo(mark)
+        assert rewriting.state() == before
+        mark = model.mark()
+        if steps.count <= at:
+            break
+
+
+def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> None:
+    for at in range(100_000):
+        model = Model(parse(HEADER.format(ir=10, opset=17) + NESTED))
+        graph, x = model.graph, model.graph.inputs[0]
+        stays = graph.add_node("Neg", [x], ["added"], name="added")
+        removed = graph.add_node("Neg", [x], ["removed"], name="removed", after=stays)
+        graph.remove_nodes([removed, graph.add_node("Neg", [x], ["gone"], name="gone")])
+        with suppress(Interrupt), (steps := Steps(at, Interrupt)):
+            graph.flush()
+        later = graph.add_node("Neg", [x], ["later"], name="later")
+        for _ in range(2):
+            assert [node.proto.output[0] for node in graph.nodes] == ["later", "added", "a", "b", "early", "d", *"yzw"]
+            assert (removed.name, stays.name, later.name) == ("removed", "added", "later")
+            model.flush()
+            assert list(graph.protos) == [node.proto for node in graph.nodes]
+        if steps.count <= at:
+            break
+
+
+def test_an_interrupt_where_the_names_are_read_makes_no_name_twice() -> None:
+    def done(steps: Steps) -> None:
+        model = Model(
+            parse(HEADER.format(ir=10, opset=17) + "(float[2] x) => (float[2] y_0) { [n_0] v_0 = Relu (x) y_0 = Abs (v_0) }")
+        )
+        try:
+            with steps:
+                model.fresh_name("n")
+        finally:
+            assert not {model.fresh_name(stem) for stem in "nvy"} & {"n_0", "v_0", "y_0"}
+
+    done(steps := Steps())
+    for at in range(steps.count):
+        with pytest.raises(Interrupt):
+            done(Steps(at, Interrupt))

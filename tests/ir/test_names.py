@@ -74,3 +74,17 @@ def test_a_node_s_name_may_have_line_feeds():
     proto.graph.node[0].name = "p\nq_0"
     model = Model(proto)
     assert [model.fresh_name(stem) for stem in ("q", "p\nq")] == ["q_0", "p\nq_1"]
+
+
+def test_names_of_what_comes_back_by_an_undo_are_used_though_they_were_read_while_it_was_away():
+    model = load("""g (float[2] x, bool c) => (float[2] y) <float[2] p_0 = {1, 2}> {
+        [p_1] p_2 = Neg(x)
+        u = If(c) <then_branch = t () => (float[2] p_3) { [p_4] p_3 = Abs(x) }, else_branch = e () => (float[2] q) { q = Exp(x) }>
+        y = Relu(x)
+    }""")
+    mark = model.mark()
+    model.graph.remove_nodes(model.graph.nodes_of("Neg", "If"))
+    model.graph.remove_initializer(model.graph.values["p_0"])
+    assert model.fresh_name("p") == "p_0"
+    model.undo(mark)
+    assert model.fresh_name("p") == "p_5"

@@ -14,6 +14,7 @@ from gehost.es.graph import EsConst, EsTensor
 from gehost.es.origin import Origin
 from gehost.infer import Inferrer
 from gehost.ir import tensors
+from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
@@ -197,6 +198,39 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
     inner = model.function(f"ge::{call.op_type}")
     (factor,) = [tensors.to_numpy(node.attribute[0].t, None) for node in inner.node if node.op_type == "Constant"]
     assert factor == 2.0, "the name of what it calls was given to another meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1e-50, 0.0), (0.1, float(np.float32(0.1))), (1e300, float("inf")), (True, 1), ("a", b"a")]
+)
+def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewriting, one, other):
+    called = []
+
+    def body(x, *, by=1.0):
+        called.append(by)
+        return x * (by if isinstance(by, float) else float(type(by) is type(one)))
+
+    made, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
+    model = rewriting("g (double[4] x) => (double[4] y) { y = Relu(x) }").model
+    inferrer = Inferrer(model, made)
+    names = [op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer) for by in (one, other, one, other)]
+    assert (names[:2] == names[2:], len(set(names)), called) == (True, 2, [one, other])
+
+
+def test_a_body_that_came_with_the_model_needs_its_domain_imported_after_an_undo_too(rewriting):
+    made, x = registry(lambda x: x * 2.0, "ge::Twice"), TensorType(DataType.FLOAT, (4,))
+    text = "g (float[4] x) => (float[4] y) { y = Relu(x) }"
+    first = rewriting(text).model
+    op_with_body("ge::Twice", [x], {}, first, made, Inferrer(first, made))
+    first.proto.functions.append(first.function("ge::Twice"))
+    del first.proto.opset_import[1:]
+    model = Model(first.proto)
+    inferrer, mark = Inferrer(model, made), model.mark()
+    for _ in range(2):
+        assert op_with_body("ge::Twice", [x], {}, model, made, inferrer) == "ge::Twice"
+        assert model.opset("ge") == 1
+        model.undo(mark)
+        assert model.opset("ge") is None
 
 
 def test_a_body_may_hand_on_inputs_and_constants(rewriting):

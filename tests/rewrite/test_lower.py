@@ -175,6 +175,11 @@ def test_what_becomes_of_a_parameter(make, opset, attributes, constants):
     assert [None if operand is None else operand.tolist() for operand in lowered.inputs[1:]] == constants
 
 
+@pytest.mark.parametrize("axis", [2, -1, np.int64(-1), 2.0, np.array(-1)])
+def test_the_axis_of_a_softmax_that_flattens_may_be_any_number(axis):
+    assert lower(lambda x: es.Softmax(x, axis=axis), 12, array_type(X)).attributes == {"axis": 2}
+
+
 @pytest.mark.parametrize(
     ("make", "opset", "kind", "reason"),
     [
