@@ -7,6 +7,7 @@ rewrites then tell what became of what it found.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 import onnx
@@ -21,7 +22,7 @@ from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.host.switches import check_names
 from gehost.ir.graph import Graph, Node
-from gehost.ir.model import Model
+from gehost.ir.model import Model, collector_off
 from gehost.options import HostOptions
 from gehost.passes.base import DecomposePass
 from gehost.passes.context import PassRecord, Rewrite
@@ -55,13 +56,11 @@ def explain(
     spec = host.passes.get(pass_name)
     assert spec is not None
     watch.account = Account(spec.origin)
-    try:
+    with collector_off(), suppress(_Enough):  # all that is told stays alive until the end
         if isinstance(model, onnx.ModelProto):
             host.run(model)
         else:
             host.compile(model, os.devnull)  # which ends before it would be written
-    except _Enough:
-        pass
     shown = model.graph.name if isinstance(model, onnx.ModelProto) else os.fspath(model)
     told = Explanation(shown, spec.name, spec.vendor, spec.stage.name, spec.kind, spec.origin, node)
     watch.tell(told)

@@ -7,6 +7,12 @@ from dataclasses import dataclass
 QUICK_SIZES = (1_000, 10_000)
 QUICK_MODELS = ("bert.ts", "vit.dyn", "light_resnet50", "resnet50.ts")
 SIZES = (1_000, 4_000, 10_000, 30_000, 100_000, 300_000)
+EXPLAINED = {
+    "FuseMatMulAndAddPass": "matmul_add",
+    "GeluFusionPass": "gelu",
+    "LayerNormalizationFusionPass": "layer_norm",
+}
+"""Passes of ``vendors/`` that are run and explained, and the sites that they rewrite."""
 STYLED = ("transposes", "add_zero", "casts", "linear", "layer_norm")
 """Rules that are said in each of ``STYLES``."""
 STYLES = ("ge", "drr", "traced")
@@ -84,6 +90,10 @@ FIGURES = (
         ("siblings",),
     ),
     Figure("whole compile", "gehost.compile", _FLOOR, Goal(3), sites=_THREE),
+    *(
+        Figure(f"explain, {name}", f"gehost.explained.{name}", (f"gehost.plain.{name}",), Goal(3), sites=(site,))
+        for name, site in EXPLAINED.items()
+    ),
     Figure("load, three rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE),
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnx.load",), Goal(3), sites=_THREE, memory=True),
     Figure("memory: load, rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE, memory=True),

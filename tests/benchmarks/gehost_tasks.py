@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from unittest.mock import patch
 
-from gehost import CompileContext, CustomPassContext, CustomPassStage, Host, HostOptions, Model, PassRecord, PassSpec, hookimpl
+from gehost import (
+    CompileContext,
+    CustomPassContext,
+    CustomPassStage,
+    Graph,
+    Host,
+    HostOptions,
+    Model,
+    PassRecord,
+    PassSpec,
+    hookimpl,
+)
+from gehost.diagnose import explain as explaining
 from gehost.host.ge_style import pass_spec
 from gehost.infer import Inferrer, infer_model
 from gehost.ops import OpRegistry
 from gehost.passes.context import running
 from gehost.passes.mark import mark_of
 from tests.benchmarks import gehost_rules as rules
-from tests.benchmarks.figures import STYLED, STYLES
+from tests.benchmarks.figures import EXPLAINED, STYLED, STYLES
 from tests.benchmarks.measured import Measured
 from tests.benchmarks.near_misses import IDLE_COPIES
+from tests.benchmarks.processes import ROOT
 
 Task = Callable[[str, str], Measured]
 
@@ -108,6 +122,65 @@ def _idle(absent: bool, path: str, out: str) -> Measured:
     return measured
 
 
+class _PassClock:
+    """Measures one pass of a compile, and counts what it replaces."""
+
+    def __init__(self, name: str) -> None:
+        self.measured = Measured(rewrites=0)
+        self._name = name
+        self._block = self.measured.timing()
+
+    @hookimpl
+    def gehost_before_pass(self, spec: PassSpec) -> None:
+        if spec.name == self._name:
+            self._block.__enter__()
+
+    @hookimpl
+    def gehost_after_pass(self, spec: PassSpec, record: PassRecord) -> None:
+        if spec.name == self._name:
+            self._block.__exit__(None, None, None)
+            self.measured.rewrites = record.replaced
+
+
+class _ExplainedClock(explaining._Watch):
+    """The same while explain looks on; what it settles when the pass has ended is in it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, None)
+        self._clock = _PassClock(name)
+        self.measured = self._clock.measured
+
+    @hookimpl
+    def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
+        self._clock.gehost_before_pass(spec)
+        super().gehost_before_pass(spec, graph)
+
+    @hookimpl
+    def gehost_after_pass(self, spec: PassSpec, record: PassRecord) -> None:
+        try:
+            super().gehost_after_pass(spec, record)
+        finally:
+            self._clock.gehost_after_pass(spec, record)
+
+
+_VENDORS = HostOptions(vendors=[ROOT / "vendors"], plugins=False)
+
+
+def _plain(name: str, path: str, out: str) -> Measured:
+    """A pass of ``vendors/`` after those before it."""
+    clock = _PassClock(name)
+    Host(_VENDORS, [("clock", clock)]).compile(path, out)
+    return clock.measured
+
+
+def _explained(name: str, path: str, out: str) -> Measured:
+    """The same pass in ``gehost explain``; what that costs beside it, before and after, is not in it."""
+    clock = _ExplainedClock(name)
+    with patch.object(explaining, "_Watch", lambda *_: clock):
+        explaining.explain(path, name, _VENDORS)
+    return clock.measured
+
+
 def _rewrite(path: str, out: str) -> Measured:
     """Load, three rules, save; types are inferred node by node, as whole-model inference would work on a copy."""
     measured = Measured(rewrites=0)
@@ -154,5 +227,7 @@ TASKS: dict[str, Task] = {
     "mirrored": partial(_rules, lambda: [rules.MirroredSiblings]),
     "rewrite": _rewrite,
     "compile": _compile,
+    **{f"plain.{name}": partial(_plain, name) for name in EXPLAINED},
+    **{f"explained.{name}": partial(_explained, name) for name in EXPLAINED},
     **{f"{rule}.{style}": partial(_style, rule, style) for rule in STYLED for style in STYLES},
 }

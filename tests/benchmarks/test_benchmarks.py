@@ -13,7 +13,7 @@ import pytest
 
 from gehost.verify import compare
 from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import FIGURES, Goal
+from tests.benchmarks.figures import EXPLAINED, FIGURES, Goal
 from tests.benchmarks.gehost_tasks import TASKS
 from tests.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
 from tests.benchmarks.near_misses import chains
@@ -74,7 +74,14 @@ def test_near_misses_are_different_and_of_2_to_9_operators() -> None:
     assert {len(chain) for chain in found} == set(range(2, 10))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_a_pass_rewrites_the_same_sites_by_itself_and_explained(name: str, models: dict[str, Path], tmp_path: Path) -> None:
+    done = [TASKS[f"{how}.{name}"](str(models["decoder"]), str(tmp_path / "out.onnx")) for how in ("plain", "explained")]
+    assert [measured.rewrites for measured in done] == [_sites(models["decoder"])[EXPLAINED[name]]] * 2
+    assert all(measured.seconds > 0 for measured in done)
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task.partition(".")[0] not in ("plain", "explained")])
 def test_each_task_rewrites_every_site_and_keeps_the_numbers(task: str, models: dict[str, Path], tmp_path: Path) -> None:
     figure = OWN[task]
     model, out = models[figure.graph], tmp_path / "out.onnx"
