@@ -25,10 +25,9 @@ HOT = """
 ir/attributes ir/check ir/edits ir/ge ir/graph ir/index ir/journal ir/links ir/listing ir/names ir/node ir/region ir/shapes
 ir/admit ir/constants ir/external ir/skeleton ir/tensors ir/types
 es/functions es/graph es/literals es/opset es/origin es/schemas
-pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match
+pattern/bind pattern/candidates pattern/compile pattern/conditions pattern/match pattern/variants
 pattern/failure pattern/misses pattern/steps pattern/wording diagnose/account
 rewrite/bodies rewrite/comparison rewrite/lower rewrite/proof rewrite/trace
-pattern/variants
 rewrite/history rewrite/plan rewrite/provenance rewrite/rewriter rewrite/transaction
 passes/context passes/engine
 infer/bounds infer/calls infer/contents infer/local infer/whole

@@ -154,7 +154,6 @@ class _Builder:
             outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
             captures=tuple(self._captured(tensor) for tensor in captures),
             origin=graph.origin,
-            widths=tuple(len(op.outputs) for op in ops),
             nodes=tuple(node for node, _ in self._nodes),
         )
 

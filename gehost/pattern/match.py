@@ -165,11 +165,11 @@ class MatchResult:
         """What is matched, to be replaced."""
         nodes: list[Node] = []
         closed = True
-        widths = self._source.widths
+        ops = self._source.ops
         for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
-            if node is None or len(node.outputs) > widths[index]:
+            if node is None or len(node.outputs) > len(ops[index].outputs):
                 closed = False
         return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)  # anew, as rewrites may move nodes
 

@@ -119,8 +119,6 @@ class SourcePattern(Struct, frozen=True, eq=False):
     captures: tuple[int | None, ...]
     """None for a tensor of an alternative that this variant has not."""
     origin: Origin
-    widths: tuple[int, ...]
-    """How many outputs each operator has."""
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their patterns."""
     variants: tuple[SourcePattern, ...] = ()
