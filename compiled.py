@@ -1,13 +1,16 @@
-"""Machine code of what each rewrite runs through, for Python to prefer to the sources, by mypyc and a C compiler.
+"""Machine code of what each rewrite runs through, for Python to prefer to the sources, by mypyc and
+a C compiler.
 
-``pip install .`` puts it into the wheel, as hatchling's build hook; where it cannot be made the wheel is Python alone.
-``make compiled`` runs this file, which puts it beside the sources. ``gehost --version`` tells which it is.
+``pip install .`` puts it into the wheel, as hatchling's build hook; where it cannot be made the
+wheel is Python alone. ``make compiled`` runs this file, which puts it beside the sources. ``gehost
+--version`` tells which it is.
 
-The same outputs in less time: see tests/benchmarks/README.md. What differs: an argument of a wrong type is a TypeError at
-once, where interpreted code may say more; classes that authors have no reason to derive from (``EsGraphBuilder``, ``Node``)
-cannot be derived from, nor their methods replaced; very deep patterns end in no RecursionError; some errors have no
-``__cause__``. Whoever edits one of these modules compiles again, or runs ``make interpreted``: the test suite refuses machine
-code that is older than its source.
+The same outputs in less time: see tests/benchmarks/README.md. What differs: an argument of a wrong
+type is a TypeError at once, where interpreted code may say more; classes that authors have no
+reason to derive from (``EsGraphBuilder``, ``Node``) cannot be derived from, nor their methods
+replaced; very deep patterns end in no RecursionError; some errors have no ``__cause__``. Whoever
+edits one of these modules compiles again, or runs ``make interpreted``: the test suite refuses
+machine code that is older than its source.
 """
 
 from __future__ import annotations
@@ -44,11 +47,15 @@ class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
         atexit.register(made.cleanup)
         compiler = [sys.executable, __file__, made.name]
         if subprocess.run(compiler, cwd=self.root, check=False).returncode:  # noqa: S603 - it is ours
-            self.app.display_warning("no machine code, for the reason above: gehost is installed as Python alone")
+            self.app.display_warning(
+                "no machine code, for the reason above: gehost is installed as Python alone"
+            )
             return
         built = Path(made.name, "lib")
         files = [file for file in built.rglob("*") if file.is_file()]
-        build_data["force_include"].update({str(file): str(file.relative_to(built)) for file in files})
+        build_data["force_include"].update(
+            {str(file): str(file.relative_to(built)) for file in files}
+        )
         build_data["pure_python"], build_data["infer_tag"] = False, True
 
 
@@ -63,7 +70,12 @@ def compile_into(directory: str | None) -> None:
         options.append(f"--cache-dir={directory}/cache")
     sources = [f"gehost/{name}.py" for name in HOT.split()]
     modules = mypycify([*options, *sources], target_dir=directory or "build")
-    setup(name="gehost", packages=[], ext_modules=modules, script_args=["--quiet", "build_ext", *where, "--force"])
+    setup(
+        name="gehost",
+        packages=[],
+        ext_modules=modules,
+        script_args=["--quiet", "build_ext", *where, "--force"],
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """gehost: a GE-style, plugin-loaded fusion-pass host for ONNX.
 
-Everything here is imported when it is first used, so that ``import gehost`` and ``gehost --help`` stay fast.
+Everything here is imported when it is first used, so that ``import gehost`` and ``gehost --help``
+stay fast.
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
     from gehost.ir.region import SubgraphBoundary, SubgraphInput, SubgraphOutput
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions
-    from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS, DecomposePass, FusionBasePass, PatternFusionPass, Status
+    from gehost.passes.base import (
+        FAILED,
+        NOT_CHANGED,
+        SUCCESS,
+        DecomposePass,
+        FusionBasePass,
+        PatternFusionPass,
+        Status,
+    )
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
@@ -67,7 +76,15 @@ _MODULES = {
     "ir.region": ("SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions",),
-    "passes.base": ("FAILED", "NOT_CHANGED", "SUCCESS", "DecomposePass", "FusionBasePass", "PatternFusionPass", "Status"),
+    "passes.base": (
+        "FAILED",
+        "NOT_CHANGED",
+        "SUCCESS",
+        "DecomposePass",
+        "FusionBasePass",
+        "PatternFusionPass",
+        "Status",
+    ),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),

@@ -49,7 +49,9 @@ class VendorError(GehostError):
 
 
 class PatternError(VendorError):
-    """A pattern or a replacement is not a well-formed graph; names the file and line that built it."""
+    """A pattern or a replacement is not a well-formed graph; names the file and line that built
+    it.
+    """
 
 
 class PassError(GehostError):
@@ -67,17 +69,23 @@ class NumbersDifferError(GehostError):
 
 
 def deepest_line(error: BaseException, inside: str) -> str:
-    """``file:line`` of the deepest frame of ``error`` in a file, or in a file below a directory; "" when there is none."""
+    """``file:line`` of the deepest frame of ``error`` in a file, or in a file below a directory;
+    "" when there is none.
+    """
     below = os.path.join(inside, "")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [
-        f"{frame.filename}:{frame.lineno}" for frame in frames if frame.filename == inside or frame.filename.startswith(below)
+        f"{frame.filename}:{frame.lineno}"
+        for frame in frames
+        if frame.filename == inside or frame.filename.startswith(below)
     ]
     return lines[-1] if lines else ""
 
 
 def described(error: BaseException) -> str:
-    """What an error says, shortened where it says too much; its type too, unless it is one of gehost's."""
+    """What an error says, shortened where it says too much; its type too, unless it is one of
+    gehost's.
+    """
     try:
         text = str(error)
     except KeyboardInterrupt:
@@ -89,11 +97,19 @@ def described(error: BaseException) -> str:
     if isinstance(error, GehostError):
         return text
     if isinstance(error, TypeError) and " object expected; got " in text:  # machine code says it so
-        text = re.sub(r"\bgehost\.[\w.]*\.", "", "wanted {}, got {}".format(*text.split(" object expected; got ", 1)))
+        text = re.sub(
+            r"\bgehost\.[\w.]*\.",
+            "",
+            "wanted {}, got {}".format(*text.split(" object expected; got ", 1)),
+        )
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def one_line(text: str) -> str:
     """A text as a terminal shows it on one line: control characters are spelled out."""
     line = " ".join(text.split())
-    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return (
+        line
+        if line.isprintable()
+        else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    )

@@ -1,7 +1,8 @@
 """Custom operators: declared by vendor files, kept by the host that loads them.
 
-``register`` only leaves a mark in the module that calls it. The host that loads the module reads the marks into its own
-``OpRegistry``; nothing enters ONNX's process-wide registry and two hosts share nothing.
+``register`` only leaves a mark in the module that calls it. The host that loads the module reads
+the marks into its own ``OpRegistry``; nothing enters ONNX's process-wide registry and two hosts
+share nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from gehost.ir.types import TensorType
 
 MARK = "__gehost_ops__"
 
-ShapeFunction: TypeAlias = Callable[[Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]]
+ShapeFunction: TypeAlias = Callable[
+    [Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]
+]
 
 
 @dataclass(frozen=True)
 class OpDef:
     """A custom operator: its signature and, optionally, shape function and body.
 
-    ``body`` takes the inputs as ``EsTensor`` by position and the attributes by keyword, and returns the output tensors.
-    With a body the operator is written into compiled models as a model-local function, so that any runtime runs it.
+    ``body`` takes the inputs as ``EsTensor`` by position and the attributes by keyword, and returns
+    the output tensors. With a body the operator is written into compiled models as a model-local
+    function, so that any runtime runs it.
     """
 
     name: str
@@ -41,7 +45,11 @@ class OpDef:
     @property
     def defaults(self) -> dict[str, Any]:
         """The attributes that may be left out, and what they are then."""
-        return {name: value for name, value in self.attributes.items() if value is not inspect.Parameter.empty}
+        return {
+            name: value
+            for name, value in self.attributes.items()
+            if value is not inspect.Parameter.empty
+        }
 
 
 def register(
@@ -56,37 +64,59 @@ def register(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the operator ``domain::Type`` for the host that loads the calling module.
 
-    As a decorator of the body, inputs and attributes are its signature: positional parameters are inputs (a default of
-    None makes one optional), keyword-only parameters are attributes with their defaults. Without a body, say them here.
+    As a decorator of the body, inputs and attributes are its signature: positional parameters are
+    inputs (a default of None makes one optional), keyword-only parameters are attributes with their
+    defaults. Without a body, say them here.
 
     Args:
         name: ``domain::Type``; bodies in ONNX's own domain are refused.
         outputs: names of the outputs.
-        shape: gives the output types from the input types and attributes; without one, types come from the body.
+        shape: gives the output types from the input types and attributes; without one, types
+            come from the body.
         traits: ``"stateful"`` or ``"random"`` keep clean-up away from the operator.
 
     Raises:
-        VendorError: the name has no domain, the module declares it twice, or the body takes any number of arguments.
+        VendorError: the name has no domain, the module declares it twice, or the body takes any
+            number of arguments.
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
     assert caller is not None
     origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if "::" not in name or name.startswith(("::", "ai.onnx::")):
-        raise VendorError(f'{origin}: operator "{name}" needs a domain of its own, as in "acme::{name.rpartition("::")[2]}"')
+        raise VendorError(
+            f'{origin}: operator "{name}" needs a domain of its own, as in '
+            f'"acme::{name.rpartition("::")[2]}"'
+        )
     definition = OpDef(
-        name, version, tuple(inputs), len(inputs), tuple(outputs), dict(attributes or {}), None, shape, frozenset(traits), origin
+        name,
+        version,
+        tuple(inputs),
+        len(inputs),
+        tuple(outputs),
+        dict(attributes or {}),
+        None,
+        shape,
+        frozenset(traits),
+        origin,
     )
     marks: dict[str, OpDef] = caller.f_globals.setdefault(MARK, {})
     if name in marks and marks[name].origin != origin:
-        raise VendorError(f'{origin}: operator "{name}" is registered already at {marks[name].origin}')
+        raise VendorError(
+            f'{origin}: operator "{name}" is registered already at {marks[name].origin}'
+        )
     marks[name] = definition
 
     def with_body(body: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(body).parameters.values()
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-            raise VendorError(f"{origin}: the body of {name} must name its inputs and attributes, without * and **")
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+            raise VendorError(
+                f"{origin}: the body of {name} must name its inputs and attributes, "
+                "without * and **"
+            )
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
         marks[name] = replace(
             definition,
             inputs=tuple(p.name for p in positional),
@@ -118,7 +148,10 @@ class OpRegistry:
         """Raises ``VendorError`` when the operator is registered already, naming both places."""
         known = self._ops.get(definition.name)
         if known is not None:
-            raise VendorError(f'{definition.origin}: operator "{definition.name}" is registered already at {known.origin}')
+            raise VendorError(
+                f'{definition.origin}: operator "{definition.name}" is registered already '
+                f"at {known.origin}"
+            )
         self._ops[definition.name] = definition
 
     def add_marked(self, namespace: Mapping[str, Any]) -> None:

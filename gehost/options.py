@@ -17,10 +17,14 @@ _LEVELS = ("1", "2", "3")
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Everything that changes what a compile does; two compiles with equal options and model give equal files."""
+    """Everything that changes what a compile does; two compiles with equal options and model
+    give equal files.
+    """
 
     vendors: Sequence[str | os.PathLike[str]] = ()
-    """Directories that hold ``<vendor>/custom_fusion_passes/``, in the order in which they are loaded."""
+    """Directories that hold ``<vendor>/custom_fusion_passes/``, in the order in which they are
+    loaded.
+    """
     plugins: bool = True
     """Load installed plugins (entry point group ``gehost``)."""
     dump: str | os.PathLike[str] | None = None
@@ -37,7 +41,9 @@ class HostOptions:
     feeds: str | os.PathLike[str] | None = None
     """An ``.npz`` file of inputs to verify with, instead of seeded ones."""
     keep_going: bool = False
-    """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are reported."""
+    """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are
+    reported.
+    """
     rewrite_limit: int | None = None
     """Stop rewriting after so many rewrites."""
     inline_functions: bool = False
@@ -45,14 +51,19 @@ class HostOptions:
 
     def __post_init__(self) -> None:
         if self.dump_level not in (1, 2, 3):
-            raise UsageError(f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 (structure only)")
+            raise UsageError(
+                f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
+                "(structure only)"
+            )
         if self.dump_format not in ("pbtxt", "onnx"):
             raise UsageError(f'dump format "{self.dump_format}": wanted pbtxt or onnx')
         for name in ("vendors", "enable", "disable"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if self.feeds is not None and not self.verify:
-            raise UsageError(f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too")
+            raise UsageError(
+                f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
+            )
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
 
@@ -70,19 +81,25 @@ def _plain(value: Any) -> Any:
 
 
 def let_idle_threads_sleep() -> None:
-    """Have the threads of numpy's OpenBLAS, one a core, wait asleep; to be called before numpy is imported.
+    """Have the threads of numpy's OpenBLAS, one a core, wait asleep; to be called before numpy is
+    imported.
 
-    Else each spins for 2**26 cycles once it is there, a good part of the time that a small compile takes. With 2**16 of
-    them, calls in a row still find them awake. What the environment says already stays.
+    Else each spins for 2**26 cycles once it is there, a good part of the time that a small compile
+    takes. With 2**16 of them, calls in a row still find them awake. What the environment says
+    already stays.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 
-def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> HostOptions:
-    """Options for the command line: what was given, else what the environment says, else the defaults.
+def from_environment(
+    given: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> HostOptions:
+    """Options for the command line: what was given, else what the environment says, else the
+    defaults.
 
-    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists. Dumps: ``DUMP_GRAPH_PATH``, else the working
-    directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is also the level of dumps unless one was given.
+    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists. Dumps:
+    ``DUMP_GRAPH_PATH``, else the working directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is
+    also the level of dumps unless one was given.
 
     Raises:
         UsageError: an option or a variable has a value that there is not.
@@ -94,7 +111,10 @@ def from_environment(given: Mapping[str, Any], environ: Mapping[str, str] | None
         chosen["vendors"] = listed or (["vendors"] if Path("vendors").is_dir() else [])
     level = env.get("DUMP_GE_GRAPH", "")
     if level not in ("", "0", *_LEVELS):
-        raise UsageError(f"DUMP_GE_GRAPH={level}: wanted 1 (with weights), 2 (without), 3 (structure only) or 0 (no dumps)")
+        raise UsageError(
+            f"DUMP_GE_GRAPH={level}: wanted 1 (with weights), 2 (without), 3 (structure "
+            "only) or 0 (no dumps)"
+        )
     if chosen.get("dump") is None:
         chosen["dump"] = env.get("DUMP_GRAPH_PATH") or ("." if level in _LEVELS else None)
     if chosen.get("dump_level") is None and level in _LEVELS:

@@ -20,5 +20,7 @@ class CustomPassStage(Enum):
     """A name that GE has; graphs are fixed there, so that a fusion pass is refused."""
 
 
-RUN_STAGES = tuple(stage for stage in CustomPassStage if stage is not CustomPassStage.kAfterAssignLogicStream)
+RUN_STAGES = tuple(
+    stage for stage in CustomPassStage if stage is not CustomPassStage.kAfterAssignLogicStream
+)
 """The stages at which fusion passes run, in order."""

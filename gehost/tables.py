@@ -44,8 +44,19 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._bar = Bar(
+            *columns,
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._task = self._bar.add_task("loading", total=total)
         timer = threading.Timer(_PATIENCE, self._bar.start)
         timer.daemon = True
@@ -76,16 +87,23 @@ def print_report(report: Report, output: str) -> None:
     if report.verify:
         click.echo(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
-        click.echo(f"dumps: {one_line(report.dumps[0])} … ({len(report.dumps)} files; open them in Netron)")
+        click.echo(
+            f"dumps: {one_line(report.dumps[0])} … ({len(report.dumps)} files; open them in Netron)"
+        )
     seconds = sum(report.seconds.values())
-    click.echo(f"{one_line(output)}: {report.nodes_before} nodes before, {report.nodes_after} after, {seconds:.2f} s")
+    click.echo(
+        f"{one_line(output)}: {report.nodes_before} nodes before, {report.nodes_after} "
+        f"after, {seconds:.2f} s"
+    )
 
 
 def _op_table(report: Report) -> str:
     rows: list[Sequence[str]] = []
     before, after = report.op_types_before, report.op_types_after
     same = 0
-    for op in sorted({*before, *after}, key=lambda op: (-max(before.get(op, 0), after.get(op, 0)), op)):
+    for op in sorted(
+        {*before, *after}, key=lambda op: (-max(before.get(op, 0), after.get(op, 0)), op)
+    ):
         if before.get(op, 0) == after.get(op, 0):
             same += before[op]
         else:
@@ -99,7 +117,9 @@ def _op_table(report: Report) -> str:
 def _pass_table(report: Report) -> str:
     rows: list[Sequence[str]] = []
     for record in report.passes:
-        refused = ", ".join(f"{reason}: {count}" for reason, count in sorted(record.rejected.items()))
+        refused = ", ".join(
+            f"{reason}: {count}" for reason, count in sorted(record.rejected.items())
+        )
         if record.status in ("failed", "not applicable", "disabled"):
             refused = f"{record.status}: {record.message}" if record.message else record.status
         elif record.message:
@@ -110,23 +130,35 @@ def _pass_table(report: Report) -> str:
     cleaning = f"{report.seconds.get('cleanup', 0) * 1000:.1f}"
     rows.extend([SEPARATING_LINE, ("built-in clean-up", "", "", "", cleaning, one_line(cleaned))])
     numbers = dict.fromkeys(("matched", "replaced", "ms"), "right")
-    return _drawn({"pass": "left", "vendor": "left", **numbers, "refused": "left"}, rows, wrap_last=True)
+    return _drawn(
+        {"pass": "left", "vendor": "left", **numbers, "refused": "left"}, rows, wrap_last=True
+    )
 
 
 def print_passes(specs: Sequence[PassSpec]) -> None:
     """The registered passes in running order."""
     rows: list[Sequence[str]] = []
     for spec in specs:
-        opsets = f"{spec.min_opset or ''}–{spec.max_opset or ''}" if spec.min_opset or spec.max_opset else ""
+        opsets = (
+            f"{spec.min_opset or ''}–{spec.max_opset or ''}"
+            if spec.min_opset or spec.max_opset
+            else ""
+        )
         told = (spec.name, spec.vendor, spec.kind, opsets, spec.origin)
         rows.append((spec.stage.name, *map(one_line, told)))
     columns = ("stage", "pass", "vendor", "kind", "opsets", "registered at")
     click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
 
 
-def _drawn(columns: dict[str, str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False) -> str:
-    """A table; ``columns`` are the headers, each with its alignment. On a terminal the last one can be made to fit."""
-    draw = partial(tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True)
+def _drawn(
+    columns: dict[str, str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
+) -> str:
+    """A table; ``columns`` are the headers, each with its alignment. On a terminal the last one
+    can be made to fit.
+    """
+    draw = partial(
+        tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True
+    )
     drawn = draw()
     if wrap_last and _is_terminal(sys.stdout):
         width = max(len(line) for line in drawn.splitlines())

@@ -1,6 +1,7 @@
 """What pass authors test with; gehost's own tests use the same.
 
-Models are ONNX text (``onnx.parser``), passes are classes or names of passes found below ``vendors``.
+Models are ONNX text (``onnx.parser``), passes are classes or names of passes found below
+``vendors``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelProto:
-    """A model of ONNX text; ``weights`` become initializers, which the text declares as graph inputs or not at all."""
+    """A model of ONNX text; ``weights`` become initializers, which the text declares as graph
+    inputs or not at all.
+    """
     model = onnx.parser.parse_model(text)
     for name, array in (weights or {}).items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
@@ -86,7 +89,9 @@ def assert_rewrites(
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
 ) -> onnx.ModelProto:
-    """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors) by ``count`` rewrites."""
+    """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors)
+    by ``count`` rewrites.
+    """
     result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
@@ -105,7 +110,9 @@ def assert_refuses(
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
 ) -> PassRecord:
-    """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None) there is none."""
+    """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None)
+    there is none.
+    """
     _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
     if reason is None:
@@ -140,7 +147,9 @@ def assert_fuses(
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
 ) -> onnx.ModelProto:
-    """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes nothing; returns the result."""
+    """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes
+    nothing; returns the result.
+    """
     proto = parse(model) if isinstance(model, str) else model
     result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
@@ -159,7 +168,8 @@ def check_pass(
     instances: int = 4,
     mutations: int = 20,
 ) -> PassCheck:
-    """The pass fires on random instances of its own pattern, the numbers stay, and changed instances are no trap.
+    """The pass fires on random instances of its own pattern, the numbers stay, and changed
+    instances are no trap.
 
     What ``gehost check-pass`` does, with fewer instances; returns what was tried.
 
@@ -181,7 +191,9 @@ def check_pass(
     host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], cleanup=False)
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
-    result = checks.check_pass(Trial(host, spec, refusals), seed=seed, instances=instances, mutations=mutations)
+    result = checks.check_pass(
+        Trial(host, spec, refusals), seed=seed, instances=instances, mutations=mutations
+    )
     assert result.ok and result.instances, "\n".join(result.lines())  # noqa: PT018 - one message for both
     return result
 
@@ -190,23 +202,41 @@ def _done(record: PassRecord) -> str:
     return f"{record.replaced}; refused: {dict(record.rejected)} {record.message}".rstrip()
 
 
-def random_weights(shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32) -> dict[str, Array]:
-    """Seeded weights, distinct and not constant, so that a wrong packing or a dropped bias shows."""
+def random_weights(
+    shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32
+) -> dict[str, Array]:
+    """Seeded weights, distinct and not constant, so that a wrong packing or a dropped bias
+    shows.
+    """
     generator = np.random.default_rng(seed)
-    return {name: generator.standard_normal(tuple(shape)).astype(dtype) for name, shape in shapes.items()}
+    return {
+        name: generator.standard_normal(tuple(shape)).astype(dtype)
+        for name, shape in shapes.items()
+    }
 
 
-def report_of(model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any) -> tuple[onnx.ModelProto, Report]:
+def report_of(
+    model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any
+) -> tuple[onnx.ModelProto, Report]:
     """Compile with all passes of a directory of vendors."""
     proto = parse(model) if isinstance(model, str) else model
     return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
 
 
-# -- one pass alone -------------------------------------------------------------------------------------------------
+# -- one pass alone
+# -------------------------------------------------------------------------------------------------
 
 
-def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, plugins: PluginList, *, cleanup: bool) -> Host:
-    options = HostOptions(vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup)
+def _host(
+    pass_: PassClass | str,
+    vendors: str | os.PathLike[str] | None,
+    plugins: PluginList,
+    *,
+    cleanup: bool,
+) -> Host:
+    options = HostOptions(
+        vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup
+    )
     names = Host(options, plugins).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
@@ -218,16 +248,24 @@ def _host(pass_: PassClass | str, vendors: str | os.PathLike[str] | None, plugin
 
 
 def _spec(cls: PassClass) -> PassSpec:
-    unmarked = PassMark(cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, inspect.getfile(cls), 1)
+    unmarked = PassMark(
+        cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, inspect.getfile(cls), 1
+    )
     return pass_spec(cls, mark_of(cls) or unmarked)
 
 
-# -- comparing graphs up to names -----------------------------------------------------------------------------------
+# -- comparing graphs up to names
+# -----------------------------------------------------------------------------------
 
 
 def _difference(wanted: Graph, got: Graph) -> str:
-    """How two graphs differ, besides the names of nodes and of tensors that are neither inputs nor outputs."""
-    for what, a, b in (("inputs", wanted.inputs, got.inputs), ("outputs", wanted.outputs, got.outputs)):
+    """How two graphs differ, besides the names of nodes and of tensors that are neither inputs
+    nor outputs.
+    """
+    for what, a, b in (
+        ("inputs", wanted.inputs, got.inputs),
+        ("outputs", wanted.outputs, got.outputs),
+    ):
         names = [value.name for value in a], [value.name for value in b]
         if names[0] != names[1]:
             return f"{what}: wanted {names[0]}, got {names[1]}"
@@ -245,13 +283,22 @@ def _difference(wanted: Graph, got: Graph) -> str:
             return difference
         if a.producer is not None and b.producer is not None:
             operands = list(zip(a.producer.inputs, b.producer.inputs, strict=True))
-            pairs.extend((left, right) for left, right in reversed(operands) if left is not None and right is not None)
-    counts = {op: len(nodes) for op, nodes in wanted.by_op.items() if nodes}, {op: len(n) for op, n in got.by_op.items() if n}
+            pairs.extend(
+                (left, right)
+                for left, right in reversed(operands)
+                if left is not None and right is not None
+            )
+    counts = (
+        {op: len(nodes) for op, nodes in wanted.by_op.items() if nodes},
+        {op: len(n) for op, n in got.by_op.items() if n},
+    )
     return "" if counts[0] == counts[1] else f"nodes: wanted {counts[0]}, got {counts[1]}"
 
 
 def _value_difference(a: Value, b: Value) -> str:
-    """How two tensors differ in themselves and in the node that makes them; what that node reads is not looked at."""
+    """How two tensors differ in themselves and in the node that makes them; what that node reads
+    is not looked at.
+    """
     if a.is_constant and b.is_constant:
         equal = np.array_equal(a.numpy(), b.numpy()) and a.numpy().dtype == b.numpy().dtype
         return "" if equal else f'constant "{a.name}": wanted {a.numpy()!r}, got {b.numpy()!r}'
@@ -260,7 +307,10 @@ def _value_difference(a: Value, b: Value) -> str:
         same = node is other and a.name == b.name and a.is_constant == b.is_constant
         return "" if same else f'"{a.name}": wanted {_kind(a)}, got {_kind(b)}'
     if node.op != other.op or a.index != b.index or len(node.inputs) != len(other.inputs):
-        return f'"{a.name}": wanted {node.op} of {len(node.inputs)} inputs, got {other.op} of {len(other.inputs)}'
+        return (
+            f'"{a.name}": wanted {node.op} of {len(node.inputs)} inputs, got {other.op} of '
+            f"{len(other.inputs)}"
+        )
     if node.attrs.serialized() != other.attrs.serialized():
         return f'attributes of {node.op} at "{a.name}": wanted {node.attrs}, got {other.attrs}'
     for left, right in zip(node.inputs, other.inputs, strict=True):
@@ -272,7 +322,9 @@ def _value_difference(a: Value, b: Value) -> str:
 def _kind(value: Value) -> str:
     if value.is_constant:
         return f'constant "{value.name}"'
-    return f'input "{value.name}"' if value.producer is None else f"the result of {value.producer.op}"
+    return (
+        f'input "{value.name}"' if value.producer is None else f"the result of {value.producer.op}"
+    )
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -26,7 +26,10 @@ def pytest_sessionstart() -> None:
     for file in MACHINE_CODE:
         source = file.with_name(f"{file.name.partition('.')[0]}.py")
         if not source.exists() or source.stat().st_mtime > file.stat().st_mtime:
-            pytest.exit(f"{source} is newer than what was compiled of it: make compiled, or make interpreted", 2)
+            pytest.exit(
+                f"{source} is newer than what was compiled of it: make compiled, or make interpreted",
+                2,
+            )
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +71,10 @@ class Vendors:
     def write(self, path: str, *code: str) -> Path:
         """Write ``<vendor>/<file>`` into the vendor's passes, after the import of everything that authors use."""
         vendor, _, name = path.partition("/")
-        return self.write_raw(f"{vendor}/custom_fusion_passes/{name}", "from gehost import *\n" + "".join(map(dedent, code)))
+        return self.write_raw(
+            f"{vendor}/custom_fusion_passes/{name}",
+            "from gehost import *\n" + "".join(map(dedent, code)),
+        )
 
     def write_raw(self, path: str, text: str) -> Path:
         file = self.root / path
@@ -87,11 +93,16 @@ class Vendors:
     ) -> str:
         """The code of a pass that replaces one unary operator by another."""
         stage = f"CustomPassStage.{stage or 'kAfterInferShape'}"
-        return _SWAP.format(name=name, old=old, new=new, meet=meet, registration=registration.format(stage=stage))
+        return _SWAP.format(
+            name=name, old=old, new=new, meet=meet, registration=registration.format(stage=stage)
+        )
 
     def host(self, plugins: Any = (), **options: Any) -> Host:
         """A host of these vendors alone, without installed plugins and without clean-up."""
-        return Host(HostOptions(**{"vendors": [self.root], "plugins": False, "cleanup": False, **options}), plugins=plugins)
+        return Host(
+            HostOptions(**{"vendors": [self.root], "plugins": False, "cleanup": False, **options}),
+            plugins=plugins,
+        )
 
 
 @pytest.fixture
@@ -130,8 +141,14 @@ class Described:
         assert len(graph) == len(nodes)
         return {
             "nodes": [self._node(node) for node in nodes],
-            "by_op": {op: sorted(self._places[node] for node in found) for op, found in graph.by_op.items() if found},
-            "values": {name: self._value(value, types) for name, value in sorted(graph.values.items())},
+            "by_op": {
+                op: sorted(self._places[node] for node in found)
+                for op, found in graph.by_op.items()
+                if found
+            },
+            "values": {
+                name: self._value(value, types) for name, value in sorted(graph.values.items())
+            },
             "inputs": [value.name for value in graph.inputs],
             "outputs": [(value.name, self._places[value.graph]) for value in graph.outputs],
             "owner": None if graph.owner is None else self._places[graph.owner],
@@ -155,7 +172,9 @@ class Described:
         return {
             "producer": None if producer is None else (self._places[producer], value.index),
             "input": value.is_input,
-            "initializer": None if value.initializer is None else value.initializer.SerializeToString(deterministic=True),
+            "initializer": None
+            if value.initializer is None
+            else value.initializer.SerializeToString(deterministic=True),
             "uses": sorted((self._places[reader], slot) for reader, slot in value.uses),
             "constant": value.is_constant,
             "type": str(value.type) if types else "",

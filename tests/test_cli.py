@@ -51,8 +51,12 @@ COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
 
 
 @pytest.mark.usefixtures("swapping")
-def test_a_compile_writes_the_model_a_report_and_two_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = outcome(capsys, *COMPILE, "--report", "r.json", "--dump", "dumps", "--dump-format", "onnx")
+def test_a_compile_writes_the_model_a_report_and_two_tables(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = outcome(
+        capsys, *COMPILE, "--report", "r.json", "--dump", "dumps", "--dump-format", "onnx"
+    )
     assert (code, err) == (0, "a vendor prints\n")
     assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Abs", "Neg"]
     rows = [line.split() for line in out.splitlines()]
@@ -60,7 +64,10 @@ def test_a_compile_writes_the_model_a_report_and_two_tables(capsys: pytest.Captu
     assert ["Abs", "0", "1"] in rows
     assert ["all", "2", "2"] in rows
     assert [row[:4] for row in rows if row[:1] == ["Turn"]] == [["Turn", "acme", "1", "1"]]
-    assert "dumps: dumps/ge_onnx_00000000_graph_0_PreRunBegin.onnx … (6 files; open them in Netron)" in out
+    assert (
+        "dumps: dumps/ge_onnx_00000000_graph_0_PreRunBegin.onnx … (6 files; open them in Netron)"
+        in out
+    )
     report = json.loads(Path("r.json").read_text())
     assert [row["replaced"] for row in report["passes"]] == [1]
     assert report["model"] == "m.onnx"
@@ -68,7 +75,9 @@ def test_a_compile_writes_the_model_a_report_and_two_tables(capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("swapping")
-def test_no_line_of_a_piped_table_is_wrapped(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_line_of_a_piped_table_is_wrapped(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "Long" * 60
     vendors.write("acme/b.py", vendors.swap(name, "Cos", "Sin"))
     _, out, _ = outcome(capsys, "passes")
@@ -76,7 +85,9 @@ def test_no_line_of_a_piped_table_is_wrapped(vendors: Any, capsys: pytest.Captur
     assert "acme/custom_fusion_passes/b.py:3" in line
 
 
-def test_what_models_and_vendors_bring_means_nothing_to_the_terminal(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_models_and_vendors_bring_means_nothing_to_the_terminal(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "[red]a\x1b[31m\nb"
     registration = f"@REG_FUSION_PASS(name={name!r})"
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", registration=registration))
@@ -86,7 +97,9 @@ def test_what_models_and_vendors_bring_means_nothing_to_the_terminal(vendors: An
 
 
 @pytest.mark.usefixtures("swapping")
-def test_passes_as_json_are_clean_when_a_vendor_prints(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+def test_passes_as_json_are_clean_when_a_vendor_prints(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
     code, out, err = outcome(capsys, "passes", "--json")
     assert (code, err) == (0, "a vendor prints\n")
     (row,) = json.loads(out)
@@ -95,11 +108,19 @@ def test_passes_as_json_are_clean_when_a_vendor_prints(capsys: pytest.CaptureFix
     assert list(row.values()) == ["Turn", "kAfterInferShape", "acme", "pattern", origin, None, None]
 
 
-def test_passes_are_listed_in_the_order_in_which_they_run(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+def test_passes_are_listed_in_the_order_in_which_they_run(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
     vendors.write(
-        "a/a.py", vendors.swap("Late", "Relu", "Abs", stage="kAfterOriginGraphOptimize"), vendors.swap("Second", "Relu", "Abs")
+        "a/a.py",
+        vendors.swap("Late", "Relu", "Abs", stage="kAfterOriginGraphOptimize"),
+        vendors.swap("Second", "Relu", "Abs"),
     )
-    vendors.write("b/b.py", vendors.swap("First", "Relu", "Abs", stage="kBeforeInferShape"), vendors.swap("Third", "Relu", "Abs"))
+    vendors.write(
+        "b/b.py",
+        vendors.swap("First", "Relu", "Abs", stage="kBeforeInferShape"),
+        vendors.swap("Third", "Relu", "Abs"),
+    )
     _, out, _ = outcome(capsys, "passes", "--json", "--vendors", "vendors")
     assert [row["name"] for row in json.loads(out)] == ["First", "Second", "Third", "Late"]
     _, out, _ = outcome(capsys, "passes")
@@ -108,7 +129,9 @@ def test_passes_are_listed_in_the_order_in_which_they_run(capsys: pytest.Capture
     )
 
 
-def test_several_vendors_in_the_order_given(capsys: pytest.CaptureFixture[str], vendors: Any, tmp_path: Path) -> None:
+def test_several_vendors_in_the_order_given(
+    capsys: pytest.CaptureFixture[str], vendors: Any, tmp_path: Path
+) -> None:
     other = type(vendors)(tmp_path / "other")
     other.write("b/b.py", vendors.swap("Other", "Relu", "Abs"))
     vendors.write("a/a.py", vendors.swap("Mine", "Relu", "Abs"))
@@ -130,13 +153,20 @@ def test_options_reach_the_host(capsys: pytest.CaptureFixture[str], vendors: Any
     assert made("--disable", "Turn") == made("--rewrite-limit", "0") == ["Relu", "Neg"]
     assert made("--fusion-switch-file", "switch.json") == ["Relu", "Neg"]
     assert made("--fusion-switch-file", "switch.json", "--enable", "Turn") == ["Abs", "Neg"]
-    _, out, err = outcome(capsys, *COMPILE, "-v", "--no-cleanup", "--dump", "d", "--dump-passes", "--dump-level", "3")
-    assert f"skipped: {vendors.root}/acme/custom_fusion_passes/notes.txt: no Python file" in err.splitlines()
+    _, out, err = outcome(
+        capsys, *COMPILE, "-v", "--no-cleanup", "--dump", "d", "--dump-passes", "--dump-level", "3"
+    )
+    assert (
+        f"skipped: {vendors.root}/acme/custom_fusion_passes/notes.txt: no Python file"
+        in err.splitlines()
+    )
     assert "(7 files" in out
     assert "clean-up" in out
 
 
-def test_dumps_where_ges_variables_say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumps_where_ges_variables_say(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DUMP_GE_GRAPH", "3")
     monkeypatch.setenv("DUMP_GRAPH_PATH", "there")
     assert outcome(capsys, *COMPILE)[0] == 0
@@ -147,19 +177,28 @@ def test_a_new_pass_is_written_and_found(capsys: pytest.CaptureFixture[str]) -> 
     code, out, _ = outcome(capsys, "new", "acme/fuse_it")
     assert (code, out.splitlines()) == (
         0,
-        ["wrote vendors/acme/custom_fusion_passes/fuse_it.py", "wrote vendors/acme/tests/test_fuse_it.py"],
+        [
+            "wrote vendors/acme/custom_fusion_passes/fuse_it.py",
+            "wrote vendors/acme/tests/test_fuse_it.py",
+        ],
     )
     _, out, _ = outcome(capsys, "passes", "--json")
     assert json.loads(out)[0]["name"] == "FuseItPass"
 
 
-def test_keep_going_ends_with_0_and_says_so(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+def test_keep_going_ends_with_0_and_says_so(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
     vendors.write("acme/a.py", "1 / 0\n")
     vendors.write("acme/b.py", vendors.swap("Bad", "Relu", "Abs", meet="return 1 / 0"))
     code, out, err = outcome(capsys, *COMPILE, "--keep-going")
     assert (code, err) == (0, "")
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
-    assert ["a.py:2: ZeroDivisionError" in problems[0], "Bad (" in problems[1], len(problems)] == [True, True, 2]
+    assert ["a.py:2: ZeroDivisionError" in problems[0], "Bad (" in problems[1], len(problems)] == [
+        True,
+        True,
+        2,
+    ]
     assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Relu", "Neg"]
 
 
@@ -187,7 +226,9 @@ def test_keep_going_ends_with_0_and_says_so(capsys: pytest.CaptureFixture[str], 
         (("passes", "--vendors", "m.onnx"), "m.onnx: no such directory of vendors"),
     ],
 )
-def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_2(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
     assert re.search(told, fails(capsys, 2, *arguments))
 
 
@@ -199,9 +240,13 @@ def test_wrong_usage_says_where_help_is(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_model_at_fault_is_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "missing.onnx: cannot read the model: No such file" in fails(capsys, 3, "compile", "missing.onnx", "-o", "out.onnx")
+    assert "missing.onnx: cannot read the model: No such file" in fails(
+        capsys, 3, "compile", "missing.onnx", "-o", "out.onnx"
+    )
     Path("bad.onnx").write_bytes(b"\xff" * 20)
-    assert "bad.onnx: not an ONNX model" in fails(capsys, 3, "compile", "bad.onnx", "-o", "out.onnx")
+    assert "bad.onnx: not an ONNX model" in fails(
+        capsys, 3, "compile", "bad.onnx", "-o", "out.onnx"
+    )
     assert "bad.onnx" in fails(capsys, 3, "verify", "bad.onnx", "m.onnx")
 
 
@@ -216,23 +261,35 @@ def test_a_model_at_fault_is_3(capsys: pytest.CaptureFixture[str]) -> None:
 )
 @pytest.mark.parametrize("arguments", [COMPILE, ("passes",), ("passes", "--json")])
 def test_a_vendor_file_at_fault_is_4_with_file_and_line(
-    capsys: pytest.CaptureFixture[str], vendors: Any, code: str, told: str, arguments: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str],
+    vendors: Any,
+    code: str,
+    told: str,
+    arguments: tuple[str, ...],
 ) -> None:
     file = vendors.write("acme/a.py", code)
     assert f"{file}{told}" in fails(capsys, 4, *arguments)
 
 
-def test_a_pass_that_fails_is_5_with_pass_file_line_and_node(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
-    file = vendors.write("acme/a.py", vendors.swap("Bad", "Relu", "Abs", meet="raise ValueError('no\\nway')"))
+def test_a_pass_that_fails_is_5_with_pass_file_line_and_node(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    file = vendors.write(
+        "acme/a.py", vendors.swap("Bad", "Relu", "Abs", meet="raise ValueError('no\\nway')")
+    )
     line = fails(capsys, 5, *COMPILE)
-    assert line == f'gehost: Bad ({file}:10): MeetRequirements at node "a" (Relu): ValueError: no way'
+    assert (
+        line == f'gehost: Bad ({file}:10): MeetRequirements at node "a" (Relu): ValueError: no way'
+    )
 
 
 @pytest.mark.usefixtures("swapping")
 def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = outcome(capsys, *COMPILE, "--verify")
     assert code == 6
-    assert err.splitlines()[-1].startswith("gehost: out.onnx: the numbers differ from those of m.onnx: differ: y[")
+    assert err.splitlines()[-1].startswith(
+        "gehost: out.onnx: the numbers differ from those of m.onnx: differ: y["
+    )
     assert "Turn" in out
     assert Path("out.onnx").exists()
     code, out, err = outcome(capsys, "verify", "m.onnx", "out.onnx")
@@ -245,7 +302,9 @@ def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
 # -- 1, 130, traceback ----------------------------------------------------------------------------------------------
 
 
-def test_an_internal_error_is_1_and_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_1_and_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gehost.host.host.Host.compile", lambda *_: [*_][9])
     assert fails(capsys, 1, *COMPILE).startswith(
         "gehost: internal error: IndexError: list index out of range (run `gehost --traceback"
@@ -264,7 +323,9 @@ def test_an_interrupt_is_130(capsys: pytest.CaptureFixture[str], vendors: Any) -
     assert Path("out.onnx").read_text() == "what was there"
 
 
-def test_a_traceback_of_an_error_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+def test_a_traceback_of_an_error_is_shown_when_asked_for(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
     vendors.write("acme/a.py", vendors.swap("Bad", "Relu", "Abs", meet="return 1 / 0"))
     code, _, err = outcome(capsys, "--traceback", *COMPILE)
     assert code == 5
@@ -295,38 +356,60 @@ def test_a_plugins_command_is_there_for_one_run_and_ends_as_it_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = dict(cli.commands)
-    monkeypatch.setattr("gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("leave"))])
+    monkeypatch.setattr(
+        "gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("leave"))]
+    )
     assert outcome(capsys, "leave") == (7, "", "a vendor prints\n")
     assert cli.commands == before
     monkeypatch.setattr("gehost.host.plugins.installed_plugins", list)
     assert "No such command 'leave'" in fails(capsys, 2, "leave")
 
 
-def test_a_plugin_cannot_take_a_commands_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("compile"))])
+def test_a_plugin_cannot_take_a_commands_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "gehost.host.plugins.installed_plugins", lambda: [("commands", Commands("compile"))]
+    )
     assert "a plugin replaces the command `gehost compile`" in fails(capsys, 4, "passes")
 
 
 @pytest.mark.parametrize("option", [["--rtol", "-1"], ["--atol", "nan"], ["--seed", "-5"]])
 def test_verify_refuses_a_tolerance_or_seed_that_is_none(tmp_path: Path, option: list[str]) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path)
+    onnx.save(
+        parse(
+            '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+        path,
+    )
     assert run(["verify", str(path), str(path), *option]) == 2
 
 
 def test_verify_of_what_is_no_model_is_the_models_fault(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    onnx.save(parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path)
+    onnx.save(
+        parse(
+            '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+        path,
+    )
     (tmp_path / "text.onnx").write_text("no model")
     assert run(["verify", str(path), str(tmp_path / "missing.onnx")]) == 3
     assert run(["verify", str(path), str(tmp_path / "text.onnx")]) == 3
 
 
 @pytest.mark.parametrize("report", ["nowhere/r.json", "o.json", "m.json"])
-def test_a_report_that_has_no_place_is_refused_before_anything_is_done(tmp_path: Path, report: str) -> None:
+def test_a_report_that_has_no_place_is_refused_before_anything_is_done(
+    tmp_path: Path, report: str
+) -> None:
     path, output = tmp_path / "m.json", tmp_path / "o.json"
     onnx.save(
-        parse('<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'), path, "protobuf"
+        parse(
+            '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+        path,
+        "protobuf",
     )
     assert run(["compile", str(path), "-o", str(output), "--report", str(tmp_path / report)]) == 2
     assert not output.exists()

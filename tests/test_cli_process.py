@@ -24,7 +24,11 @@ pytestmark = pytest.mark.usefixtures("here")
 
 def process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gehost", *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environ}
+        [sys.executable, "-m", "gehost", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environ},
     )
 
 
@@ -38,8 +42,12 @@ def installed(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compile", "--help"], ["--version"], ["nonsense"]])
-def test_help_imports_nothing_heavy_with_plugins_installed(arguments: list[str], installed: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["compile", "--help"], ["--version"], ["nonsense"]]
+)
+def test_help_imports_nothing_heavy_with_plugins_installed(
+    arguments: list[str], installed: dict[str, str]
+) -> None:
     code = f"""
 import sys
 from gehost.cli import run
@@ -49,14 +57,22 @@ assert "gehost_netron" in sys.modules
 sys.exit(f"imported: {{heavy}}" if heavy else 0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **installed}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **installed},
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_a_compile_imports_nothing_that_it_does_not_need(installed: dict[str, str], vendors: Any) -> None:
+def test_a_compile_imports_nothing_that_it_does_not_need(
+    installed: dict[str, str], vendors: Any
+) -> None:
     lines = "drr = gehost_drr\nnetron = gehost_netron\nregister_pass = gehost_register_pass\n"
-    next(Path(installed["PYTHONPATH"].split(os.pathsep)[0]).glob("*/entry_points.txt")).write_text(f"[gehost]\n{lines}")
+    next(Path(installed["PYTHONPATH"].split(os.pathsep)[0]).glob("*/entry_points.txt")).write_text(
+        f"[gehost]\n{lines}"
+    )
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
     code = f"""
 import sys
@@ -70,13 +86,21 @@ needless = {{"hashlib", "networkx", "jinja2", "rich", "secrets", "onnxruntime", 
 sys.exit(f"imported: {{needless}}" if needless else 0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **installed}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **installed},
     )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("given", "there"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")])
-def test_threads_that_numpy_starts_are_told_to_sleep_unless_they_were_told_something(given: dict[str, str], there: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "there"), [({}, "16"), ({"OPENBLAS_THREAD_TIMEOUT": "20"}, "20")]
+)
+def test_threads_that_numpy_starts_are_told_to_sleep_unless_they_were_told_something(
+    given: dict[str, str], there: str
+) -> None:
     code = f"""
 import os, sys
 def at_import(event, arguments):
@@ -87,10 +111,20 @@ from gehost.cli import main
 sys.argv[1:] = {COMPILE!r}
 main()
 """
-    environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**environ, **given})
+    environ = {
+        name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environ, **given},
+    )
     assert done.returncode == 0, done.stderr
-    assert {line for line in done.stdout.splitlines() if line.startswith("numpy")} == {f"numpy {there}"}
+    assert {line for line in done.stdout.splitlines() if line.startswith("numpy")} == {
+        f"numpy {there}"
+    }
 
 
 def test_help_and_version_say_what_there_is() -> None:
@@ -120,14 +154,20 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "gehost", "passes", "--json"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "gehost", "passes", "--json"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize("command", [["-m", "gehost", *COMPILE], ["-c", TWO_HOSTS]])
-def test_text_in_files_that_a_vendor_file_left_open_is_written(vendors: Any, command: list[str]) -> None:
+def test_text_in_files_that_a_vendor_file_left_open_is_written(
+    vendors: Any, command: list[str]
+) -> None:
     left_open = """
 import gc
 class Ring: pass
@@ -138,4 +178,6 @@ ring.file.write(f"{gc.get_freeze_count() > 1000}")
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs") + left_open)
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert Path("ring.txt").read_text() == "True"  # and what was imported before it is kept from the collector
+    assert (
+        Path("ring.txt").read_text() == "True"
+    )  # and what was imported before it is kept from the collector

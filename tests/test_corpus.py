@@ -17,10 +17,19 @@ ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 FUSED = ("LayerNormalization", "Gelu", "RMSNormalization")
-COUNTS = {"bert": (25, 12, 0), "gpt2": (25, 12, 0), "vit": (25, 12, 0), "llama": (0, 0, 33), "t5": (0, 0, 25)}
+COUNTS = {
+    "bert": (25, 12, 0),
+    "gpt2": (25, 12, 0),
+    "vit": (25, 12, 0),
+    "llama": (0, 0, 33),
+    "t5": (0, 0, 25),
+}
 """How many of ``FUSED``, in any domain, each compiled model of a family holds."""
 
-pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus")]
+pytestmark = [
+    pytest.mark.corpus,
+    pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus"),
+]
 
 
 def _manifest() -> list[dict[str, Any]]:
@@ -35,7 +44,9 @@ LIGHT_NAMES = [name for name in ENTRIES if name.startswith("light_")]
 def test_the_whole_corpus_is_here() -> None:
     assert len(ENTRIES) == 26
     assert len(LIGHT_NAMES) == 9
-    assert {entry["file"] for entry in ENTRIES.values()} == {f"models/{path.name}" for path in (CORPUS / "models").glob("*.onnx")}
+    assert {entry["file"] for entry in ENTRIES.values()} == {
+        f"models/{path.name}" for path in (CORPUS / "models").glob("*.onnx")
+    }
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -44,12 +55,19 @@ def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     report = Host(HostOptions(vendors=[ROOT / "vendors"])).compile(source, output)
     assert report.problems == []
     assert _fused(report) == COUNTS.get(name.partition(".")[0].partition("_")[0], (0, 0, 0))
-    before, after = onnx.load(source, load_external_data=False), onnx.load(output, load_external_data=False)
+    before, after = (
+        onnx.load(source, load_external_data=False),
+        onnx.load(output, load_external_data=False),
+    )
     assert list(before.graph.input) == list(after.graph.input)
     assert list(before.graph.output) == list(after.graph.output)
 
     light = name in LIGHT_NAMES
-    feeds = [_ramp(before)] if light else [load_feeds(CORPUS / "feeds" / file) for file in ENTRIES[name]["feeds"]]
+    feeds = (
+        [_ramp(before)]
+        if light
+        else [load_feeds(CORPUS / "feeds" / file) for file in ENTRIES[name]["feeds"]]
+    )
     result = compare(source, output, feeds, rtol=1e-3, atol=1e-4)
     assert result.equal, result.summary()
     assert result.engine == "onnxruntime"
@@ -66,7 +84,9 @@ def test_light_models_inside(name: str) -> None:
     source = onnx.load(CORPUS / ENTRIES[name]["file"])
     convolutions = [node for node in source.graph.node if node.op_type == "Conv"]
     inner = convolutions[len(convolutions) // 2].output[0]
-    source.graph.output.append(onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None))
+    source.graph.output.append(
+        onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None)
+    )
     compiled, _ = Host(HostOptions(vendors=[ROOT / "vendors"])).run(source)
     feeds = _ramp(source)
     original, outputs = Runner(source).run(feeds), Runner(compiled).run(feeds)
@@ -74,7 +94,9 @@ def test_light_models_inside(name: str) -> None:
     assert [difference for difference in differences if not difference.equal] == []
     assert differences[1].telling
     expected = onnx.TensorProto.FromString((LIGHT / f"{name}_output_0.pb").read_bytes())
-    np.testing.assert_allclose(next(iter(outputs.values())), onnx.numpy_helper.to_array(expected), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        next(iter(outputs.values())), onnx.numpy_helper.to_array(expected), rtol=1e-3, atol=1e-4
+    )
 
 
 def _ramp(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:

@@ -102,7 +102,9 @@ TRAPS = {
     "self-contained is said of a tensor, not of its node": Trap(
         "g (float[4, 2] a) => (float[2, 2] y, float[2, 2] z, float[2, 2] w) { p, q = Split <axis = 0> (a) y = Relu(p) z = Neg(q) w = Abs(p) }",
         pass_of(
-            lambda x: (lambda both: [es.Relu(both[0]), both[1]])(es.Split(x, num_outputs=2, axis=0)),
+            lambda x: (lambda both: [es.Relu(both[0]), both[1]])(
+                es.Split(x, num_outputs=2, axis=0)
+            ),
             lambda x: (lambda both: [both[0], es.Slice(x, starts=[2], ends=[4], axes=[0])])(
                 es.Split(es.Relu(x), num_outputs=2, axis=0)
             ),
@@ -166,7 +168,8 @@ TRAPS = {
                q = Transpose <perm = [1, 2, 0]> (b) z = Transpose <perm = [1, 2, 0]> (q) }""",
         pass_of(
             lambda x: es.constrain(
-                es.Transpose(es.constrain(es.Transpose(x), perm=[1, 0, 2])), perm=lambda perm: list(perm) == [1, 0, 2]
+                es.Transpose(es.constrain(es.Transpose(x), perm=[1, 0, 2])),
+                perm=lambda perm: list(perm) == [1, 0, 2],
             ),
             lambda x: x,
         ),
@@ -201,7 +204,11 @@ TRAPS = {
     "an alternative is taken whole": Trap(
         """g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z)
              { r = Reciprocal(b) y = Mul(a, r) n = Neg(c) z = Mul(a, n) }""",
-        pass_of(lambda x, z: es.Alternatives(x * es.Reciprocal(z), -(x * -es.Reciprocal(z))), lambda x, z: x / z, 2),
+        pass_of(
+            lambda x, z: es.Alternatives(x * es.Reciprocal(z), -(x * -es.Reciprocal(z))),
+            lambda x, z: x / z,
+            2,
+        ),
         "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Div(a, b) n = Neg(c) z = Mul(a, n) }",
         "g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) { y = Div(a, b) z = Div(a, c) }",
     ),
@@ -265,7 +272,10 @@ def is_wrong(model: onnx.ModelProto, other: onnx.ModelProto) -> bool:
         onnx.checker.check_model(other, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
         return True
-    interfaces = [[entry.name for entry in (*found.graph.input, *found.graph.output)] for found in (model, other)]
+    interfaces = [
+        [entry.name for entry in (*found.graph.input, *found.graph.output)]
+        for found in (model, other)
+    ]
     return interfaces[0] != interfaces[1] or not compare(model, other).equal
 
 
@@ -296,18 +306,24 @@ RELU = HEADER + "g (float[2] a) => (float[2] y) { [here] y = Relu(a) }"
 
 
 @pytest.mark.parametrize(
-    ("hook", "at"), [("Patterns", ""), ("MeetRequirements", ' at node "here"'), ("Replacement", ' at node "here"')]
+    ("hook", "at"),
+    [("Patterns", ""), ("MeetRequirements", ' at node "here"'), ("Replacement", ' at node "here"')],
 )
 def test_an_error_in_any_hook_fails_the_compile_with_pass_file_line_and_node(hook, at):
     rule = type("Failing", (Failing,), {"failing": hook, "__module__": __name__})
-    with pytest.raises(PassError, match=rf"^Failing \({__file__}:\d+\): {hook}{at}.*: ValueError: {hook} is broken$"):
+    with pytest.raises(
+        PassError,
+        match=rf"^Failing \({__file__}:\d+\): {hook}{at}.*: ValueError: {hook} is broken$",
+    ):
         run_pass(RELU, rule)
 
 
 def test_with_keep_going_a_pass_that_fails_halfway_leaves_nothing_of_itself(vendors):
     """Two rewrites that are right only together: after the first alone the numbers are others."""
     model = parse(HEADER + "g (float[2] a) => (float[2] y) { n = Neg(a) [second] y = Neg(n) }")
-    assert is_wrong(model, parse(HEADER + "g (float[2] a) => (float[2] y) { n = Abs(a) y = Neg(n) }"))
+    assert is_wrong(
+        model, parse(HEADER + "g (float[2] a) => (float[2] y) { n = Abs(a) y = Neg(n) }")
+    )
     meet = "return bool(1 / (match.GetMatchedNodes()[0].label != 'second'))"
     vendors.write("acme/halfway.py", vendors.swap("Halfway", "Neg", "Abs", meet=meet))
     result, report = vendors.host(keep_going=True).run(model)
@@ -324,7 +340,9 @@ def test_with_keep_going_a_pass_that_fails_halfway_leaves_nothing_of_itself(vend
         ({"enable": ["LayerNormalisation"]}, "LayerNormalization"),
     ],
 )
-def test_a_switch_for_a_pass_that_does_not_exist_is_an_error_with_the_nearest_names(options, message):
+def test_a_switch_for_a_pass_that_does_not_exist_is_an_error_with_the_nearest_names(
+    options, message
+):
     with pytest.raises(UsageError, match=f"did you mean .*{message}"):
         Host(HostOptions(vendors=["vendors"], **options))
 
@@ -336,13 +354,19 @@ def test_an_invalid_pattern_is_an_error_with_file_and_line():
 
 def test_a_pattern_that_the_opset_lacks_is_reported_as_not_applicable():
     _, record = run_pass(RELU, pass_of(es.Gelu, es.Relu))
-    assert (record.status, record.message) == ("not applicable", "Gelu needs opset 20, the model has 17")
+    assert (record.status, record.message) == (
+        "not applicable",
+        "Gelu needs opset 20, the model has 17",
+    )
 
 
-@pytest.mark.parametrize("put", [lambda x: es.Relu(es.Abs(x)), lambda x: es.Abs(es.Relu(x))], ids=["below", "above"])
+@pytest.mark.parametrize(
+    "put", [lambda x: es.Relu(es.Abs(x)), lambda x: es.Abs(es.Relu(x))], ids=["below", "above"]
+)
 def test_rewrites_that_feed_themselves_are_stopped_with_pass_and_node(put):
     with pytest.raises(
-        PassError, match=r"^Better .* at node .*: rewrites feed each other without end: \w+ \(Relu\) is 101 generations"
+        PassError,
+        match=r"^Better .* at node .*: rewrites feed each other without end: \w+ \(Relu\) is 101 generations",
     ):
         run_pass(RELU, pass_of(es.Relu, put))
 

@@ -41,14 +41,19 @@ def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
         "NumbersDifferError": 6,
     }
     for name, code in found.items():
-        assert any(name in line.split() and str(code) in line.split() for line in (errors.__doc__ or "").splitlines())
+        assert any(
+            name in line.split() and str(code) in line.split()
+            for line in (errors.__doc__ or "").splitlines()
+        )
 
 
 def test_the_deepest_line_is_that_in_a_file_or_below_a_directory() -> None:
     error, line = caught(), fail.__code__.co_firstlineno + 1
     assert deepest_line(error, HERE) == f"{HERE}:{line}"
     assert deepest_line(error, str(Path(HERE).parent)) == f"{HERE}:{line}"
-    assert deepest_line(error, str(Path(HERE).parent)[:-1]) == "", "the name of a directory is no prefix"
+    assert deepest_line(error, str(Path(HERE).parent)[:-1]) == "", (
+        "the name of a directory is no prefix"
+    )
     assert deepest_line(error, "/elsewhere") == ""
 
 
@@ -59,7 +64,10 @@ def test_the_deepest_line_is_that_in_a_file_or_below_a_directory() -> None:
         (ValueError("x"), "ValueError: x"),
         (ValueError(), "ValueError"),
         (SystemExit(0), "SystemExit: 0"),
-        (TypeError("gehost.ir.node.Value or None object expected; got str"), "TypeError: wanted Value or None, got str"),
+        (
+            TypeError("gehost.ir.node.Value or None object expected; got str"),
+            "TypeError: wanted Value or None, got str",
+        ),
     ],
 )
 def test_errors_of_others_are_told_with_their_type(error: BaseException, told: str) -> None:

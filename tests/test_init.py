@@ -22,15 +22,42 @@ AUTHORS = [
         "GNode",
         "GeUtils",
     ),
-    *("MatchResult", "NodeIo", "Pattern", "PatternFusionPass", "PatternMatcher", "PatternMatcherConfig"),
-    *("PatternMatcherConfigBuilder", "REG_DECOMPOSE_PASS", "REG_FUSION_PASS", "SubgraphBoundary", "SubgraphInput"),
-    *("SubgraphOutput", "SubgraphRewriter", "TensorDesc", "es", "ops", "shapes", "hookimpl", "Host", "HostOptions"),
+    *(
+        "MatchResult",
+        "NodeIo",
+        "Pattern",
+        "PatternFusionPass",
+        "PatternMatcher",
+        "PatternMatcherConfig",
+    ),
+    *(
+        "PatternMatcherConfigBuilder",
+        "REG_DECOMPOSE_PASS",
+        "REG_FUSION_PASS",
+        "SubgraphBoundary",
+        "SubgraphInput",
+    ),
+    *(
+        "SubgraphOutput",
+        "SubgraphRewriter",
+        "TensorDesc",
+        "es",
+        "ops",
+        "shapes",
+        "hookimpl",
+        "Host",
+        "HostOptions",
+    ),
 ]
 
 
 def test_every_name_is_there_under_its_own_name() -> None:
     assert sorted(gehost.__all__) == sorted(set(gehost.__all__))
-    classes = {name: getattr(gehost, name) for name in gehost.__all__ if isinstance(getattr(gehost, name), type)}
+    classes = {
+        name: getattr(gehost, name)
+        for name in gehost.__all__
+        if isinstance(getattr(gehost, name), type)
+    }
     assert {name for name, found in classes.items() if found.__name__ != name} == {"GNode"}
 
 
@@ -45,7 +72,12 @@ def test_a_star_gives_authors_what_they_need() -> None:
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(gehost.__file__).read_text(encoding="utf-8"))
     (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = [alias.asname or alias.name for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    seen = [
+        alias.asname or alias.name
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
     assert sorted(seen) == sorted(gehost.__all__)
 
 
@@ -56,4 +88,9 @@ def test_another_name_is_an_attribute_error() -> None:
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, gehost; print(sorted({'onnx', 'numpy', 'networkx', 'pluggy', 'click', 'rich'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

@@ -22,10 +22,16 @@ VENDORS = ROOT / "vendors"
 MODELS = ROOT / "tests" / "models"
 FUSED = ("LayerNormalization", "Gelu", "RMSNormalization")
 COUNTS = {
-    **{f"{family}.{exporter}": (5, 2, 0) for family in ("bert", "gpt2", "vit") for exporter in ("ts13", "ts17", "dyn20")},
+    **{
+        f"{family}.{exporter}": (5, 2, 0)
+        for family in ("bert", "gpt2", "vit")
+        for exporter in ("ts13", "ts17", "dyn20")
+    },
     "bert.raw18": (5, 2, 0),
     "llama.ts17": (0, 0, 5),
-    **dict.fromkeys(("convnet.ts17", "external", "if", "ir3", "local_function", "loop", "scan"), (0, 0, 0)),
+    **dict.fromkeys(
+        ("convnet.ts17", "external", "if", "ir3", "local_function", "loop", "scan"), (0, 0, 0)
+    ),
 }
 """How many of ``FUSED``, in any domain, each compiled model holds."""
 
@@ -51,7 +57,10 @@ def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     assert result.engine == "onnxruntime"
     telling = {difference.output for difference in result.outputs if difference.telling}
 
-    before, after = onnx.load(source, load_external_data=False), onnx.load(output, load_external_data=False)
+    before, after = (
+        onnx.load(source, load_external_data=False),
+        onnx.load(output, load_external_data=False),
+    )
     assert telling == {entry.name for entry in before.graph.output}
     assert list(before.graph.input) == list(after.graph.input)
     assert list(before.graph.output) == list(after.graph.output)
@@ -72,7 +81,9 @@ def nodes(model: onnx.ModelProto) -> Iterator[tuple[Place, onnx.NodeProto]]:
             place = (*path, next(filter(None, node.output)))
             yield place, node
             for attribute in node.attribute:
-                for number, body in enumerate([attribute.g] if attribute.HasField("g") else attribute.graphs):
+                for number, body in enumerate(
+                    [attribute.g] if attribute.HasField("g") else attribute.graphs
+                ):
                     yield from walk(body, (*place, f"{attribute.name} {number}"))
 
     return walk(model.graph, ())
@@ -113,7 +124,9 @@ def check_untouched(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     all but that input is as it was.
     """
     originals = dict(nodes(before))
-    defined = {place[-1] for place, _ in nodes(after)} | {entry.name for entry in (*after.graph.input, *after.graph.initializer)}
+    defined = {place[-1] for place, _ in nodes(after)} | {
+        entry.name for entry in (*after.graph.input, *after.graph.initializer)
+    }
     kept = {entry.name for entry in before.graph.output}
     for place, node in nodes(after):
         if is_new(node):
@@ -123,17 +136,26 @@ def check_untouched(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         assert len(original.input) == len(now.input)
         for slot, (old, new) in enumerate(zip(original.input, now.input, strict=True)):
             if old != new:
-                assert old in kept or old not in defined, f"{node.op_type} {place} reads {new} in place of {old}, which is there"
+                assert old in kept or old not in defined, (
+                    f"{node.op_type} {place} reads {new} in place of {old}, which is there"
+                )
                 now.input[slot] = old
-        assert now.SerializeToString(deterministic=True) == original.SerializeToString(deterministic=True), place
+        assert now.SerializeToString(deterministic=True) == original.SerializeToString(
+            deterministic=True
+        ), place
 
 
 @pytest.mark.parametrize("cleanup", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_nodes_that_no_pass_touched_are_equal_byte_by_byte(name: str, cleanup: bool, tmp_path: Path) -> None:
+def test_nodes_that_no_pass_touched_are_equal_byte_by_byte(
+    name: str, cleanup: bool, tmp_path: Path
+) -> None:
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
     Host(HostOptions(vendors=[VENDORS], cleanup=cleanup)).compile(source, output)
-    before, after = onnx.load(source, load_external_data=False), onnx.load(output, load_external_data=False)
+    before, after = (
+        onnx.load(source, load_external_data=False),
+        onnx.load(output, load_external_data=False),
+    )
     check_untouched(before, after)
     assert list(before.functions) == list(after.functions)[: len(before.functions)]
 
@@ -142,8 +164,12 @@ def test_nodes_that_no_pass_touched_are_equal_byte_by_byte(name: str, cleanup: b
 def test_what_is_gone_is_accounted_for(name: str, tmp_path: Path) -> None:
     """By the fusions of ``vendors/onnx`` alone: each node is there still, with the same inputs, or in a new node's provenance."""
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
-    others = [spec.name for spec in Host(HostOptions(vendors=[VENDORS])).passes if spec.vendor != "onnx"]
-    report = Host(HostOptions(vendors=[VENDORS], cleanup=False, disable=others)).compile(source, output)
+    others = [
+        spec.name for spec in Host(HostOptions(vendors=[VENDORS])).passes if spec.vendor != "onnx"
+    ]
+    report = Host(HostOptions(vendors=[VENDORS], cleanup=False, disable=others)).compile(
+        source, output
+    )
     before, after = loaded(source), loaded(output)
     originals, results = dict(nodes(before)), dict(nodes(after))
 
@@ -152,12 +178,22 @@ def test_what_is_gone_is_accounted_for(name: str, tmp_path: Path) -> None:
     assert {place: without_bodies(node) for place, node in old.items()} == {
         place: without_bodies(originals[place]) for place in old
     }
-    assert [place for place in originals if place in old] == list(old), "the order of what stays has changed"
+    assert [place for place in originals if place in old] == list(old), (
+        "the order of what stays has changed"
+    )
 
     gone = Counter(label(node) for place, node in originals.items() if place not in old)
     origins: Counter[str] = Counter()
     for node in new.values():
-        origins.update(json.loads(next(entry.value for entry in node.metadata_props if entry.key == "gehost.origin_nodes")))
+        origins.update(
+            json.loads(
+                next(
+                    entry.value
+                    for entry in node.metadata_props
+                    if entry.key == "gehost.origin_nodes"
+                )
+            )
+        )
     assert gone == origins
     assert len(new) == sum(record.replaced for record in report.passes)
     assert list(after.graph.initializer) == list(before.graph.initializer)
@@ -182,9 +218,17 @@ def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:
     for seed in ("1", "2718"):
         (tmp_path / seed).mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        arguments = [str(VENDORS), str(tmp_path / seed), *(str(MODELS / f"{name}.onnx") for name in NAMES)]
+        arguments = [
+            str(VENDORS),
+            str(tmp_path / seed),
+            *(str(MODELS / f"{name}.onnx") for name in NAMES),
+        ]
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert contents(tmp_path / seed) == expected

@@ -43,7 +43,9 @@ def test_a_body_s_signature_is_the_operator_s():
 
 
 def test_without_a_body_it_is_said():
-    found = definition("ops.register('acme::Scale', inputs=['x'], attributes={'by': 1.0}, shape=print)")
+    found = definition(
+        "ops.register('acme::Scale', inputs=['x'], attributes={'by': 1.0}, shape=print)"
+    )
     assert (found.inputs, found.required, found.outputs, found.attributes, found.body) == (
         ("x",),
         1,
@@ -72,19 +74,28 @@ def test_registering_touches_nothing_but_the_module():
 
 @pytest.mark.parametrize("name", ["GEMM", "::GEMM", "ai.onnx::GEMM"])
 def test_a_domain_is_needed(name):
-    with pytest.raises(VendorError, match=r'vendor.py:2: operator ".*GEMM" needs a domain of its own, as in "acme::GEMM"'):
+    with pytest.raises(
+        VendorError,
+        match=r'vendor.py:2: operator ".*GEMM" needs a domain of its own, as in "acme::GEMM"',
+    ):
         module(f"\nops.register('{name}')")
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("ops.register('a::F')\nops.register('a::F')", 'vendor.py:2: operator "a::F" is registered already at vendor.py:1'),
+        (
+            "ops.register('a::F')\nops.register('a::F')",
+            'vendor.py:2: operator "a::F" is registered already at vendor.py:1',
+        ),
         (
             "@ops.register('a::F')\ndef f(*xs):\n    return xs",
             r"vendor.py:1: the body of a::F must name its inputs and attributes",
         ),
-        ("@ops.register('a::F')\ndef f(x, **more):\n    return x", "the body of a::F must name its inputs and attributes"),
+        (
+            "@ops.register('a::F')\ndef f(x, **more):\n    return x",
+            "the body of a::F must name its inputs and attributes",
+        ),
     ],
 )
 def test_what_is_no_declaration_is_refused_with_its_line(code, message):
@@ -95,11 +106,17 @@ def test_what_is_no_declaration_is_refused_with_its_line(code, message):
 def test_one_operator_of_one_name():
     registry = OpRegistry()
     registry.add_marked(module("ops.register('a::F')"))
-    with pytest.raises(VendorError, match='vendor.py:3: operator "a::F" is registered already at vendor.py:1'):
+    with pytest.raises(
+        VendorError, match='vendor.py:3: operator "a::F" is registered already at vendor.py:1'
+    ):
         registry.add_marked(module("\n\nops.register('a::F')"))
 
 
 def test_a_bare_name_is_found_when_it_is_the_only_one():
     registry = OpRegistry()
     registry.add_marked(module("ops.register('a::F')\nops.register('a::G')\nops.register('b::G')"))
-    assert (registry.resolve("F"), registry.resolve("G"), registry.resolve("H")) == ("a::F", None, None)
+    assert (registry.resolve("F"), registry.resolve("G"), registry.resolve("H")) == (
+        "a::F",
+        None,
+        None,
+    )

@@ -36,7 +36,10 @@ def test_options_as_data_have_paths_as_text() -> None:
     options = HostOptions(vendors=[Path("a"), "b"], dump=Path("d"), enable=("P",), rewrite_limit=3)
     plain = options.as_dict()
     assert plain == {**dataclasses.asdict(HostOptions()), **plain}
-    assert {name: plain[name] for name in ("vendors", "dump", "enable", "disable", "rewrite_limit", "verify")} == {
+    assert {
+        name: plain[name]
+        for name in ("vendors", "dump", "enable", "disable", "rewrite_limit", "verify")
+    } == {
         "vendors": ["a", "b"],
         "dump": "d",
         "enable": ["P"],
@@ -113,7 +116,9 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
         ({"dump": "given", "dump_level": 1}, {"DUMP_GE_GRAPH": "3"}, "given", 1),
     ],
 )
-def test_dumps_go_where_it_was_said_else_where_ges_variables_say(given: Any, environ: Any, dump: Any, level: int) -> None:
+def test_dumps_go_where_it_was_said_else_where_ges_variables_say(
+    given: Any, environ: Any, dump: Any, level: int
+) -> None:
     options = from_environment(given, environ)
     assert (options.dump, options.dump_level) == (dump, level)
 
@@ -123,10 +128,16 @@ def test_the_process_environment_is_what_is_read(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GEHOST_VENDORS", "from the environment")
     monkeypatch.delenv("DUMP_GE_GRAPH", raising=False)
     monkeypatch.delenv("DUMP_GRAPH_PATH", raising=False)
-    assert from_environment({"verify": True, "dump_format": None}) == HostOptions(vendors=["from the environment"], verify=True)
+    assert from_environment({"verify": True, "dump_format": None}) == HostOptions(
+        vendors=["from the environment"], verify=True
+    )
 
 
 def test_only_the_options_read_the_environment() -> None:
     package = Path(__file__).parents[1] / "gehost"
-    reading = [path.name for path in package.rglob("*.py") if any(word in path.read_text() for word in ("os.environ", "getenv"))]
+    reading = [
+        path.name
+        for path in package.rglob("*.py")
+        if any(word in path.read_text() for word in ("os.environ", "getenv"))
+    ]
     assert reading == ["options.py"]

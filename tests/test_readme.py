@@ -11,7 +11,9 @@ import pytest
 from gehost.cli import run
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2, 3] x, float[3, 4] w, float[4] b) => (float[2, 4] y) {
     product = MatMul(x, w)
@@ -41,12 +43,20 @@ def test_the_first_pass_is_what_gehost_new_writes_in_substance(tmp_path: Path):
     path, _ = write_pass("acme/fuse_mat_mul_and_add_pass", str(tmp_path))
     written = path.read_text(encoding="utf-8")
     for line in re.findall(r"^        \S.*", BLOCKS[0], re.MULTILINE):
-        if any(word in line for word in ("MeetRequirements", "return match.reject", "shapes.broadcasts_into")):
+        if any(
+            word in line
+            for word in ("MeetRequirements", "return match.reject", "shapes.broadcasts_into")
+        ):
             assert line in written
 
 
-def test_explain_prints_what_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    shown = re.search(r"```text\n\$ gehost (explain .*)\n((?:.*\n)*?)…\n```", (ROOT / "README.md").read_text(encoding="utf-8"))
+def test_explain_prints_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    shown = re.search(
+        r"```text\n\$ gehost (explain .*)\n((?:.*\n)*?)…\n```",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )
     assert shown is not None
     monkeypatch.chdir(ROOT)
     assert run(shown[1].split()) == 0
@@ -54,9 +64,14 @@ def test_explain_prints_what_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_commands_are_exactly_two():
-    console = re.search(r"```console\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    console = re.search(
+        r"```console\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert console is not None
-    assert [line.split("#")[0].strip() for line in console[1].splitlines()] == ["$ make demo", "$ make test"]
+    assert [line.split("#")[0].strip() for line in console[1].splitlines()] == [
+        "$ make demo",
+        "$ make test",
+    ]
 
 
 def test_the_files_that_the_map_names_exist():

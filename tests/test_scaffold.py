@@ -15,10 +15,27 @@ from gehost.scaffold import write_pass
 def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
     root = tmp_path / "vendors"
     written = write_pass("acme/fuse_matmul_add", str(root))
-    assert written == [root / "acme/custom_fusion_passes/fuse_matmul_add.py", root / "acme/tests/test_fuse_matmul_add.py"]
+    assert written == [
+        root / "acme/custom_fusion_passes/fuse_matmul_add.py",
+        root / "acme/tests/test_fuse_matmul_add.py",
+    ]
     (spec,) = Host(HostOptions(vendors=[root], plugins=False)).passes
-    assert (spec.name, spec.vendor, spec.stage.name) == ("FuseMatmulAddPass", "acme", "kAfterInferShape")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(written[1])]
+    assert (spec.name, spec.vendor, spec.stage.name) == (
+        "FuseMatmulAddPass",
+        "acme",
+        "kAfterInferShape",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        str(written[1]),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
@@ -27,7 +44,11 @@ def test_a_new_pass_loads_and_its_test_passes(tmp_path: Path) -> None:
 def test_two_passes_of_two_vendors_load_together(tmp_path: Path) -> None:
     for name in ("acme/one", "acme/two_pass", "zeta/three"):
         write_pass(name, str(tmp_path))
-    assert Host(HostOptions(vendors=[tmp_path], plugins=False)).passes.names() == ["OnePass", "TwoPass", "ThreePass"]
+    assert Host(HostOptions(vendors=[tmp_path], plugins=False)).passes.names() == [
+        "OnePass",
+        "TwoPass",
+        "ThreePass",
+    ]
 
 
 @pytest.mark.parametrize(

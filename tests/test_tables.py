@@ -35,7 +35,9 @@ def record(name: str, **more: Any) -> PassRecord:
     return PassRecord(name, "kAfterInferShape", "p.py:1", "pattern", vendor="acme", **more)
 
 
-def test_operators_that_changed_come_one_by_one_and_the_others_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operators_that_changed_come_one_by_one_and_the_others_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     report = Report(
         nodes_before=10,
         nodes_after=9,
@@ -61,19 +63,32 @@ def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixt
         record("Idle", status="not changed"),
         record("Greedy", matched=9, replaced=9, message="not converged after 10 iterations"),
         record(
-            "Part", matched=1, rejected=Counter(rank=1), message="some of its patterns are not applicable: opset 17 has no Gelu"
+            "Part",
+            matched=1,
+            rejected=Counter(rank=1),
+            message="some of its patterns are not applicable: opset 17 has no Gelu",
         ),
         record("Off", status="disabled"),
         record("Old", status="not applicable", message="needs opset 20"),
         record("Bad", status="failed", matched=1, message="Bad (p.py:1): no [way]"),
     ]
-    print_report(Report(passes=passes, cleanup={"dead_nodes": 2, "merged": 0}, seconds={"cleanup": 0.001}), "out.onnx")
+    print_report(
+        Report(passes=passes, cleanup={"dead_nodes": 2, "merged": 0}, seconds={"cleanup": 0.001}),
+        "out.onnx",
+    )
     found = rows(capsys.readouterr().out)[-8:]
     assert found == [
         ["Done", "acme", "5", "3", "12.5", "dtype: 1, rank: 1"],
         ["Idle", "acme", "0", "0", "0.0", ""],
         ["Greedy", "acme", "9", "9", "0.0", "not converged after 10 iterations"],
-        ["Part", "acme", "1", "0", "0.0", "rank: 1; some of its patterns are not applicable: opset 17 has no Gelu"],
+        [
+            "Part",
+            "acme",
+            "1",
+            "0",
+            "0.0",
+            "rank: 1; some of its patterns are not applicable: opset 17 has no Gelu",
+        ],
         ["Off", "acme", "0", "0", "0.0", "disabled"],
         ["Old", "acme", "0", "0", "0.0", "not applicable: needs opset 20"],
         ["Bad", "acme", "1", "0", "0.0", "failed: Bad (p.py:1): no [way]"],
@@ -82,7 +97,11 @@ def test_each_pass_says_what_it_did_or_why_it_did_not(capsys: pytest.CaptureFixt
 
 
 def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report(problems=["a [b] c", "d"], verify={"summary": "equal: 1 feed"}, dumps=["there/0.pbtxt", "there/1.pbtxt"])
+    report = Report(
+        problems=["a [b] c", "d"],
+        verify={"summary": "equal: 1 feed"},
+        dumps=["there/0.pbtxt", "there/1.pbtxt"],
+    )
     print_report(report, "out.onnx")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-5:-1] == [
@@ -93,11 +112,18 @@ def test_problems_numbers_and_dumps_are_told(capsys: pytest.CaptureFixture[str])
     ]
 
 
-@pytest.mark.parametrize(("least", "most", "told"), [(None, None, ""), (11, None, "11–"), (None, 17, "–17"), (11, 17, "11–17")])
-def test_passes_are_listed_with_their_opsets(capsys: pytest.CaptureFixture[str], least: Any, most: Any, told: str) -> None:
+@pytest.mark.parametrize(
+    ("least", "most", "told"),
+    [(None, None, ""), (11, None, "11–"), (None, 17, "–17"), (11, 17, "11–17")],
+)
+def test_passes_are_listed_with_their_opsets(
+    capsys: pytest.CaptureFixture[str], least: Any, most: Any, told: str
+) -> None:
     stage = CustomPassStage.kAfterInferShape
     print_passes([PassSpec("P", stage, "p.py:1", "pattern", lambda: None, "acme", least, most)])  # type: ignore[arg-type, return-value]
-    assert rows(capsys.readouterr().out) == [["kAfterInferShape", "P", "acme", "pattern", told, "p.py:1"]]
+    assert rows(capsys.readouterr().out) == [
+        ["kAfterInferShape", "P", "acme", "pattern", told, "p.py:1"]
+    ]
 
 
 def test_a_host_without_passes_lists_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +135,10 @@ def test_a_host_without_passes_lists_none(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(("width", "lines"), [(None, 1), (200, 1), (100, 2), (80, 3), (20, 3)])
 def test_reasons_are_wrapped_to_fit_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int | None, lines: int
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int | None,
+    lines: int,
 ) -> None:
     reason = "some of its patterns are not applicable: opset 17 has no Gelu"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
@@ -125,12 +154,20 @@ def test_reasons_are_wrapped_to_fit_a_terminal(
 
 # -- progress -------------------------------------------------------------------------------------------------------
 
-ONE = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+ONE = (
+    """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+)
 
 
 @pytest.fixture
-def compile_slowly(vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    vendors.write("acme/a.py", "import time\n", vendors.swap("SlowPass", "Relu", "Abs", meet="time.sleep(0.4); return True"))
+def compile_slowly(
+    vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    vendors.write(
+        "acme/a.py",
+        "import time\n",
+        vendors.swap("SlowPass", "Relu", "Abs", meet="time.sleep(0.4); return True"),
+    )
 
     def run(terminal: bool, patience: float) -> tuple[str, str]:
         monkeypatch.setattr(tables, "_PATIENCE", patience)
@@ -156,5 +193,7 @@ def test_progress_names_the_pass_at_work_on_a_terminal_after_a_while(compile_slo
 
 
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 30.0), (False, 0.05)])
-def test_progress_is_silent_for_short_work_and_for_pipes(compile_slowly: Any, terminal: bool, patience: float) -> None:
+def test_progress_is_silent_for_short_work_and_for_pipes(
+    compile_slowly: Any, terminal: bool, patience: float
+) -> None:
     assert compile_slowly(terminal=terminal, patience=patience) == ("", "")

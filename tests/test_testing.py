@@ -89,7 +89,10 @@ def test_assert_rewrites() -> None:
 
 
 def test_a_second_run_must_change_nothing() -> None:
-    expected = HEAD + "(float[2] x) => (float[2] y) { a = Neg(x) b = Identity(a) c = Neg(b) d = Neg(c) y = Neg(d) }"
+    expected = (
+        HEAD
+        + "(float[2] x) => (float[2] y) { a = Neg(x) b = Identity(a) c = Neg(b) d = Neg(c) y = Neg(d) }"
+    )
     with says("a second run rewrites again, 1 times|a second run rewrites again, 2 times"):
         assert_rewrites(TWICE, Restless, expected)
     with says("a second run rewrites again"):
@@ -145,7 +148,10 @@ class Nothing(FusionBasePass):
         return None
 
 
-SAME = HEAD + "(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w) b = LeakyRelu <alpha = 0.5> (a) y = Mul(a, b) }"
+SAME = (
+    HEAD
+    + "(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w) b = LeakyRelu <alpha = 0.5> (a) y = Mul(a, b) }"
+)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,10 @@ SAME = HEAD + "(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w
         ({}, ""),
         ({" a = ": " other = ", "(a": "(other"}, ""),
         ({"float[2] x": "float[2] z", "Add(x": "Add(z"}, r"inputs: wanted \['z'\], got \['x'\]"),
-        ({"float[2] y": "float[2] z", "y = Mul": "z = Mul"}, r"outputs: wanted \['z'\], got \['y'\]"),
+        (
+            {"float[2] y": "float[2] z", "y = Mul": "z = Mul"},
+            r"outputs: wanted \['z'\], got \['y'\]",
+        ),
         ({"{1, 2}": "{1, 3}"}, 'constant "w": wanted array'),
         ({"float[2] w": "double[2] w"}, 'constant "w": wanted array'),
         ({"0.5": "0.25"}, 'attributes of LeakyRelu at "b": wanted .*0.25.*, got .*0.5'),
@@ -163,7 +172,10 @@ SAME = HEAD + "(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w
         ({"y = Mul": "dead = Abs(a) y = Mul"}, "nodes: wanted .*Abs"),
         ({"Add(x, w)": "Add(x, x)"}, '"x": wanted one tensor in two places, got another at "w"'),
         ({"Add(x, w)": "Add(w, w)"}, '"w": wanted constant "w", got input "x"'),
-        ({"LeakyRelu <alpha = 0.5> (a)": "Clip(a, , x)"}, "wanted Clip of 3 inputs, got LeakyRelu of 1"),
+        (
+            {"LeakyRelu <alpha = 0.5> (a)": "Clip(a, , x)"},
+            "wanted Clip of 3 inputs, got LeakyRelu of 1",
+        ),
     ],
 )
 def test_two_graphs_are_the_same_up_to_inner_names(changes: dict[str, str], told: str) -> None:
@@ -196,7 +208,11 @@ def test_long_chains_are_no_problem() -> None:
 
 def test_weights_take_the_place_of_inputs_that_the_text_declares_or_not() -> None:
     weights = random_weights({"w": (3, 2), "v": (2,)})
-    model = parse(HEAD + "(float[1, 3] x, float[3, 2] w) => (float[1, 2] y) { a = MatMul(x, w) y = Add(a, v) }", weights)
+    model = parse(
+        HEAD
+        + "(float[1, 3] x, float[3, 2] w) => (float[1, 2] y) { a = MatMul(x, w) y = Add(a, v) }",
+        weights,
+    )
     assert [entry.name for entry in model.graph.input] == ["x"]
     assert [tensor.name for tensor in model.graph.initializer] == ["w", "v"]
     assert len(np.unique(np.concatenate([array.ravel() for array in weights.values()]))) == 8
@@ -216,9 +232,17 @@ def test_run_pass_takes_a_class_as_it_is_registered() -> None:
         pass
 
     _, record = run_pass(TWICE, Marked)
-    assert (record.name, record.stage, record.status) == ("Named", "kAfterOriginGraphOptimize", "not applicable")
+    assert (record.name, record.stage, record.status) == (
+        "Named",
+        "kAfterOriginGraphOptimize",
+        "not applicable",
+    )
     _, record = run_pass(TWICE, RemoveNegPairPass)
-    assert (record.name, record.stage, record.origin) == ("RemoveNegPairPass", "kAfterInferShape", f"{__file__}:1")
+    assert (record.name, record.stage, record.origin) == (
+        "RemoveNegPairPass",
+        "kAfterInferShape",
+        f"{__file__}:1",
+    )
 
 
 def test_run_pass_refuses_a_class_that_lacks_a_hook() -> None:

@@ -1,4 +1,6 @@
-"""The command line. Everything heavy is imported inside the commands, so that ``gehost --help`` is quick."""
+"""The command line. Everything heavy is imported inside the commands, so that ``gehost --help``
+is quick.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _LONGEST = 4000
 
 
 def _with_plugin_commands() -> click.Group:
-    """The commands above and those of installed plugins; what a plugin prints while it loads goes to stderr.
+    """The commands above and those of installed plugins; what a plugin prints while it loads goes
+    to stderr.
 
     Raises:
         VendorError: a plugin cannot be loaded, or takes the name of a command that is here.
@@ -33,9 +36,13 @@ def _with_plugin_commands() -> click.Group:
     group.commands = dict(cli.commands)
     with redirect_stdout(sys.stderr):
         Plugins(installed_plugins()).call("gehost_register_commands", cli=group)
-    taken = [name for name, command in cli.commands.items() if group.commands.get(name) is not command]
+    taken = [
+        name for name, command in cli.commands.items() if group.commands.get(name) is not command
+    ]
     if taken:
-        raise VendorError(f"a plugin replaces the command `gehost {taken[0]}`; uninstall it or rename its command")
+        raise VendorError(
+            f"a plugin replaces the command `gehost {taken[0]}`; uninstall it or rename its command"
+        )
     return group
 
 
@@ -45,12 +52,15 @@ def main() -> None:
     let_idle_threads_sleep()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that the encoding lacks is no reason to fail
+            # a name that the encoding lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:], own_process=True))
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, on the way of Ctrl-C: nothing takes it for an author's error, and temporary files go."""
+    """SIGTERM, on the way of Ctrl-C: nothing takes it for an author's error, and temporary files
+    go.
+    """
 
 
 def _terminate(_number: int, _frame: object) -> None:
@@ -66,17 +76,25 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
     """
     show_traceback = "--traceback" in arguments
     try:
-        code = _with_plugin_commands().main(arguments, prog_name="gehost", standalone_mode=False, obj=own_process)
+        code = _with_plugin_commands().main(
+            arguments, prog_name="gehost", standalone_mode=False, obj=own_process
+        )
     except GehostError as error:
         return _fail(str(error), error.exit_code, error if show_traceback else None)
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
-        return _fail(f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}", 2)
+        return _fail(
+            f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}",
+            2,
+        )
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
     except Exception as error:  # noqa: BLE001 - the last resort: a user meets one line, not a traceback
-        told = f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and report it)"
+        told = (
+            f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and "
+            "report it)"
+        )
         return _fail(told, 1, error if show_traceback else None)
     return code if isinstance(code, int) else 0
 

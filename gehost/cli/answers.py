@@ -1,4 +1,6 @@
-"""The commands that answer questions about a compile or a pass: ``explain``, ``blame``, ``check-pass``, ``bisect``."""
+"""The commands that answer questions about a compile or a pass: ``explain``, ``blame``,
+``check-pass``, ``bisect``.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,22 @@ from gehost.errors import NumbersDifferError, PassError, one_line
 @cli.command()
 @click.argument("model", type=click.Path())
 @click.option("--pass", "pass_name", required=True, metavar="PASS", help="The pass to explain.")
-@click.option("--node", metavar="NAME", help="Tell of this node only: its name, or that of a tensor that it makes.")
+@click.option(
+    "--node",
+    metavar="NAME",
+    help="Tell of this node only: its name, or that of a tensor that it makes.",
+)
 @compile_options
-@click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Undo a pass that fails, skip a vendor file that does not load, and go on.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
 def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
-    """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph that it meets."""
+    """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
+    that it meets.
+    """
     from gehost.diagnose.explain import explain as explain_pass
     from gehost.host.containment import output_on_stderr
 
@@ -42,7 +54,9 @@ def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **gi
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def blame(model: str, node: str, *, as_json: bool) -> None:
-    """Tell what NODE of MODEL was before: which passes made it, step by step, from which original nodes."""
+    """Tell what NODE of MODEL was before: which passes made it, step by step, from which
+    original nodes.
+    """
     from gehost.diagnose.blame import blame as history_of
 
     found = history_of(model, node)
@@ -59,19 +73,56 @@ def blame(model: str, node: str, *, as_json: bool) -> None:
 
 @cli.command("check-pass")
 @click.argument("file", type=click.Path())
-@click.option("--vendors", multiple=True, type=click.Path(), metavar="DIR", help="Vendors to load; else those FILE is among.")
+@click.option(
+    "--vendors",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Vendors to load; else those FILE is among.",
+)
 @click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all that is drawn.")
-@click.option("--instances", type=click.IntRange(1), default=16, show_default=True, help="Wanted for each pass.")
-@click.option("--mutations", type=click.IntRange(0), default=30, show_default=True, help="Changes of each, at most.")
-@click.option("--save", type=click.Path(), metavar="DIR", help="Write the models that show what is wrong there.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all that is drawn.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Wanted for each pass.",
+)
+@click.option(
+    "--mutations",
+    type=click.IntRange(0),
+    default=30,
+    show_default=True,
+    help="Changes of each, at most.",
+)
+@click.option(
+    "--save",
+    type=click.Path(),
+    metavar="DIR",
+    help="Write the models that show what is wrong there.",
+)
 def check_pass(
-    file: str, vendors: tuple[str, ...], name: str | None, seed: int, instances: int, mutations: int, save: str | None
+    file: str,
+    vendors: tuple[str, ...],
+    name: str | None,
+    seed: int,
+    instances: int,
+    mutations: int,
+    save: str | None,
 ) -> None:
-    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones; no model is needed.
+    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones;
+    no model is needed.
 
-    The exit code is 6 when numbers differ, 5 when a pass fails or never fires. A pass that could not be checked (no instance
-    runs, its numbers are random, it has no pattern) is told, last of all by name, and changes no exit code.
+    The exit code is 6 when numbers differ, 5 when a pass fails or never fires. A pass that could
+    not be checked (no instance runs, its numbers are random, it has no pattern) is told, last of
+    all by name, and changes no exit code.
     """
     from gehost.diagnose.check_pass import check_pass
     from gehost.diagnose.pass_file import trials_of
@@ -85,7 +136,11 @@ def check_pass(
     while True:
         with output_on_stderr():
             trial = next(trials, None)
-            result = None if trial is None else check_pass(trial, seed=seed, instances=instances, mutations=mutations)
+            result = (
+                None
+                if trial is None
+                else check_pass(trial, seed=seed, instances=instances, mutations=mutations)
+            )
         if result is None:
             break
         with telling():
@@ -101,7 +156,9 @@ def check_pass(
                         click.echo(f"wrote {one_line(str(path))}")
     if unchecked:
         with telling():
-            click.echo(one_line(f"could not be checked, neither right nor wrong: {', '.join(unchecked)}"))
+            click.echo(
+                one_line(f"could not be checked, neither right nor wrong: {', '.join(unchecked)}")
+            )
     differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
     others = [found for found in wrong if found not in differing]
     told = [f"the numbers change by {', '.join(differing)}"] if differing else []
@@ -117,14 +174,24 @@ def check_pass(
     "--output",
     type=click.Path(),
     metavar="DIR",
-    help="Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given.",
+    help=(
+        "Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given."
+    ),
 )
 @compile_options
 @compare_options
 def bisect(
-    model: str, output: str | None, rtol: float | None, atol: float | None, seed: int, feeds: str | None, **given: Any
+    model: str,
+    output: str | None,
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    feeds: str | None,
+    **given: Any,
 ) -> None:
-    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files that run alone."""
+    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
+    that run alone.
+    """
     from gehost.diagnose import bisect as search
     from gehost.diagnose import match_files
     from gehost.diagnose.directory import check_fresh, free_name
@@ -137,7 +204,9 @@ def bisect(
     options = options_of(given)
     read = None if feeds is None else [load_feeds(feeds)]
     with output_on_stderr(), match_files.shown_on_terminals() as tell:
-        found = search.bisect(model, options, feeds=read, rtol=rtol, atol=atol, seed=seed, tell=tell)
+        found = search.bisect(
+            model, options, feeds=read, rtol=rtol, atol=atol, seed=seed, tell=tell
+        )
         answer = match_files.answer(found, model)
         if found.captured is not None:
             match_files.write_match(found.captured, directory, answer, (rtol, atol))

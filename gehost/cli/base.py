@@ -1,4 +1,6 @@
-"""What the commands have in common: the group, options that several take, and how they write to standard output."""
+"""What the commands have in common: the group, options that several take, and how they write to
+standard output.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 termin
 """
 
 _IR = Path(__file__).parents[1] / "ir"
-_MACHINE_CODE = ", machine code" if any((_IR / f"graph{suffix}").exists() for suffix in EXTENSION_SUFFIXES) else ""
+_MACHINE_CODE = (
+    ", machine code"
+    if any((_IR / f"graph{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    else ""
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -35,12 +41,21 @@ vendors_option = click.option(
     multiple=True,
     type=click.Path(),
     metavar="DIR",
-    help="Directory that holds <vendor>/custom_fusion_passes/; repeatable. Else GEHOST_VENDORS, else ./vendors.",
+    help=(
+        "Directory that holds <vendor>/custom_fusion_passes/; repeatable. Else GEHOST_VENDORS, "
+        "else ./vendors."
+    ),
 )
 
 
-@click.group(epilog=_EXIT_CODES, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error.")
+@click.group(
+    epilog=_EXIT_CODES,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error."
+)
 @click.version_option(__version__, message=f"%(prog)s, version %(version)s{_MACHINE_CODE}")
 def cli() -> None:
     """Run vendor fusion passes over ONNX models."""
@@ -48,7 +63,9 @@ def cli() -> None:
 
 @contextmanager
 def telling() -> Generator[None]:
-    """Where a command writes to standard output: a reader that went away ends it quietly, a full disk with an error."""
+    """Where a command writes to standard output: a reader that went away ends it quietly, a full
+    disk with an error.
+    """
     try:
         yield
         if sys.__stdout__ is not None:  # it is, where the process was started without one
@@ -57,11 +74,14 @@ def telling() -> Generator[None]:
         if error.errno == errno.EPIPE:
             raise
         with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # else what is left over is an error again at the end
+            # else what is left over is an error again at the end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def tolerance(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+def tolerance(
+    _context: click.Context, _option: click.Parameter, value: float | None
+) -> float | None:
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is no tolerance; wanted a number from 0")
     return value
@@ -73,23 +93,48 @@ def options_of(given: dict[str, Any]) -> HostOptions:
     try:
         os.getcwd()
     except OSError as error:
-        raise UsageError(f"the working directory cannot be used: {error.strerror}; change into another one") from error
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}; change into another one"
+        ) from error
     return from_environment(given)
 
 
 _COMPILE_OPTIONS = (
     vendors_option,
-    click.option("--enable", multiple=True, metavar="PASS", help="Run a pass that the switch file turns off; repeatable."),
+    click.option(
+        "--enable",
+        multiple=True,
+        metavar="PASS",
+        help="Run a pass that the switch file turns off; repeatable.",
+    ),
     click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
-    click.option("--fusion-switch-file", type=click.Path(), metavar="FILE", help="GE's JSON file of switches."),
+    click.option(
+        "--fusion-switch-file",
+        type=click.Path(),
+        metavar="FILE",
+        help="GE's JSON file of switches.",
+    ),
     click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up."),
-    click.option("--inline-functions", is_flag=True, help="Inline the model's local functions first."),
+    click.option(
+        "--inline-functions", is_flag=True, help="Inline the model's local functions first."
+    ),
 )
 _COMPARE_OPTIONS = (
-    click.option("--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given."),
-    click.option("--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given."),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."),
-    click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones."),
+    click.option(
+        "--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given."
+    ),
+    click.option(
+        "--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given."
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."
+    ),
+    click.option(
+        "--feeds",
+        type=click.Path(),
+        metavar="FILE.npz",
+        help="Inputs to use instead of seeded ones.",
+    ),
 )
 
 

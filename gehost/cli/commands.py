@@ -6,28 +6,76 @@ from typing import Any
 
 import click
 
-from gehost.cli.base import cli, compare_options, compile_options, options_of, telling, vendors_option
+from gehost.cli.base import (
+    cli,
+    compare_options,
+    compile_options,
+    options_of,
+    telling,
+    vendors_option,
+)
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError, one_line
 
 
 @cli.command("compile")
 @click.argument("model", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes.")
-@compile_options
-@click.option("--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there.")
-@click.option("--dump-level", type=click.IntRange(1, 3), help="1: with weights, 2: without (default), 3: structure only.")
-@click.option("--dump-format", type=click.Choice(["pbtxt", "onnx"]), help="pbtxt (default) or onnx; Netron opens both.")
-@click.option("--dump-passes", is_flag=True, help="One more dump after each pass that changed something.")
-@click.option("--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's.")
-@click.option("--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs for --verify, instead of seeded ones.")
 @click.option(
-    "--report", multiple=True, type=click.Path(), metavar="FILE", help="Write what was done, as .json or .html; repeatable."
+    "-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes."
 )
-@click.option("--keep-going", is_flag=True, help="Undo a pass that fails, skip a vendor file that does not load, and go on.")
-@click.option("--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites.")
-@click.option("--reproducer", type=click.Path(), metavar="DIR", help="Where a pass that fails leaves what replays it.")
-@click.option("-v", "--verbose", is_flag=True, help="Also list the files below the vendors that were passed over.")
+@compile_options
+@click.option(
+    "--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there."
+)
+@click.option(
+    "--dump-level",
+    type=click.IntRange(1, 3),
+    help="1: with weights, 2: without (default), 3: structure only.",
+)
+@click.option(
+    "--dump-format",
+    type=click.Choice(["pbtxt", "onnx"]),
+    help="pbtxt (default) or onnx; Netron opens both.",
+)
+@click.option(
+    "--dump-passes", is_flag=True, help="One more dump after each pass that changed something."
+)
+@click.option(
+    "--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's."
+)
+@click.option(
+    "--feeds",
+    type=click.Path(),
+    metavar="FILE.npz",
+    help="Inputs for --verify, instead of seeded ones.",
+)
+@click.option(
+    "--report",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Write what was done, as .json or .html; repeatable.",
+)
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Undo a pass that fails, skip a vendor file that does not load, and go on.",
+)
+@click.option(
+    "--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites."
+)
+@click.option(
+    "--reproducer",
+    type=click.Path(),
+    metavar="DIR",
+    help="Where a pass that fails leaves what replays it.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also list the files below the vendors that were passed over.",
+)
 @click.pass_obj
 def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
     """Compile MODEL: run the vendors' passes at their stages and write the result."""
@@ -35,7 +83,11 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
 
-    report_paths, verbose, reproducer = given.pop("report"), given.pop("verbose"), given.pop("reproducer")
+    report_paths, verbose, reproducer = (
+        given.pop("report"),
+        given.pop("verbose"),
+        given.pop("reproducer"),
+    )
     given["cleanup"] = not given.pop("no_cleanup")
     options = options_of(given)
     for path in report_paths:
@@ -53,7 +105,8 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
         print_report(report, output)
     if report.verify and not report.verify["equal"]:
         raise NumbersDifferError(
-            f"{output}: the numbers differ from those of {model}: {report.verify['summary']}; gehost bisect finds the rewrite"
+            f"{output}: the numbers differ from those of {model}: "
+            f"{report.verify['summary']}; gehost bisect finds the rewrite"
         )
 
 
@@ -97,7 +150,9 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
 @compare_options
-def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None) -> None:
+def verify(
+    a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None
+) -> None:
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.ir.model import Model
     from gehost.verify import compare, load_feeds
@@ -113,7 +168,14 @@ def verify(a: str, b: str, rtol: float | None, atol: float | None, seed: int, fe
 
 @cli.command()
 @click.argument("name", metavar="VENDOR/PASS")
-@click.option("--vendors", type=click.Path(), default="vendors", show_default=True, metavar="DIR", help="Where it goes.")
+@click.option(
+    "--vendors",
+    type=click.Path(),
+    default="vendors",
+    show_default=True,
+    metavar="DIR",
+    help="Where it goes.",
+)
 def new(name: str, vendors: str) -> None:
     """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""
     from gehost.scaffold import write_pass

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def check_report(path: str, model: str, output: str) -> None:
-    """Refuse a report that would have nowhere to go, or take the place of a model, before anything is done."""
+    """Refuse a report that would have nowhere to go, or take the place of a model, before
+    anything is done.
+    """
     if not path.endswith((".json", ".html")):
         raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
@@ -28,8 +30,12 @@ def check_report(path: str, model: str, output: str) -> None:
 
 
 @contextmanager
-def reported(paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
-    """Record what is done within, by one more plugin, and write it down at the end, also where that is an error."""
+def reported(
+    paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]
+) -> Generator[None]:
+    """Record what is done within, by one more plugin, and write it down at the end, also where
+    that is an error.
+    """
     if not paths:
         yield
         return
@@ -58,8 +64,11 @@ def reported(paths: Sequence[str], model: str, options: HostOptions, plugins: li
 
 
 @contextmanager
-def reproducible(directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]) -> Generator[None]:
-    """Keep, by one more plugin, what it takes to see a pass fail again, and say where it is, or why it is not.
+def reproducible(
+    directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]
+) -> Generator[None]:
+    """Keep, by one more plugin, what it takes to see a pass fail again, and say where it is, or why
+    it is not.
 
     Raises:
         UsageError: something stands in the directory already.
@@ -76,6 +85,8 @@ def reproducible(directory: str | None, options: HostOptions, plugins: list[tupl
     try:
         yield
     except PassError as error:
-        raise PassError(f"{error}; {keeper.told or 'no reproducer: it is not the failure of one pass'}") from error
+        raise PassError(
+            f"{error}; {keeper.told or 'no reproducer: it is not the failure of one pass'}"
+        ) from error
     if keeper.told:
         click.echo(one_line(keeper.told), err=True)

@@ -1,4 +1,6 @@
-"""Keeps account of one pass while it runs: what its patterns find at each node, and what becomes of that."""
+"""Keeps account of one pass while it runs: what its patterns find at each node, and what becomes
+of that.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _MISSED = Outcome.MISSED
 
 
 class _Pattern:
-    """A pattern of the pass: its place among them, its tracer, and whether a candidate for it was seen anywhere."""
+    """A pattern of the pass: its place among them, its tracer, and whether a candidate for it
+    was seen anywhere.
+    """
 
     def __init__(self, place: int, source: SourcePattern) -> None:
         self.place = place
@@ -28,16 +32,22 @@ class _Pattern:
         self.tracer = Tracer(source)
         self.size = len(source.ops)
         self.anchor, _ = plan_of(source)[0]
-        self.anchor_ops = tuple(dict.fromkeys(op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops))
-        self.told_of = {op: (op.label, str(op.origin)) for each in (source, *source.variants) for op in each.ops}
+        self.anchor_ops = tuple(
+            dict.fromkeys(
+                op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops
+            )
+        )
+        self.told_of = {
+            op: (op.label, str(op.origin)) for each in (source, *source.variants) for op in each.ops
+        }
         self.seen = False
 
 
 class Account:
     """What became of the candidates of a pass.
 
-    A rule is followed from ``look``, before it runs on a graph, to ``settle``, after it; in between ``rewritten`` and
-    ``refused`` are told.
+    A rule is followed from ``look``, before it runs on a graph, to ``settle``, after it; in between
+    ``rewritten`` and ``refused`` are told.
 
     Args:
         origin: of the pass.
@@ -53,7 +63,9 @@ class Account:
         self._refused: dict[Node, list[str]] = {}
         self._made: dict[Node, None] = {}
         self._taken: dict[Node, Node] = {}
-        """Nodes that went into a match, and the one that made its output 0; also of rules that ran before."""
+        """Nodes that went into a match, and the one that made its output 0; also of rules that
+        ran before.
+        """
         self._findings: list[tuple[Node, Finding]] = []
 
     @property
@@ -66,7 +78,8 @@ class Account:
         Args:
             source: its pattern.
             graph: where it will run.
-            targets: look at these nodes of the graph, in whatever place of the pattern; None for all that may make output 0.
+            targets: look at these nodes of the graph, in whatever place of the pattern; None
+                for all that may make output 0.
         """
         at = self._at = self._patterns.get(source) or _Pattern(len(self._patterns), source)
         self._patterns[source] = at
@@ -80,9 +93,13 @@ class Account:
         self._looks = at.tracer.at_each(anchors, self._first_misses) or self._look_inside(graph, at)
 
     def _look_inside(self, graph: Graph, at: _Pattern) -> list[Look]:
-        """Where nothing can make output 0: how far the pattern comes from the operator nearest to it."""
+        """Where nothing can make output 0: how far the pattern comes from the operator nearest
+        to it.
+        """
         for op, _ in plan_of(at.source):
-            by_op = [at.tracer.around_each(graph.nodes_of(name), self._first_misses) for name in op.ops]
+            by_op = [
+                at.tracer.around_each(graph.nodes_of(name), self._first_misses) for name in op.ops
+            ]
             if any(by_op):
                 return sorted(chain(*by_op), key=lambda look: look[0].order)
         return []
@@ -101,25 +118,44 @@ class Account:
         told = {node for node, _ in self._looks}
         for node, found in self._looks:
             inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
-            if targets is not None or not inside:  # the inside of a match is told of where somebody asks for it
+            # the inside of a match is told of where somebody asks for it
+            if targets is not None or not inside:
                 self._tell(node, found)
-        for node in [*self._rewritten, *self._refused, *(made for made in self._made if made.in_graph)]:
+        for node in [
+            *self._rewritten,
+            *self._refused,
+            *(made for made in self._made if made.in_graph),
+        ]:
             if node not in told and (targets is None or node in targets):
                 told.add(node)
                 self._tell_late(node)
         self._looks, self._rewritten, self._refused, self._made = [], {}, {}, {}
 
     def findings(self) -> list[Finding]:
-        """All of them, without misses of nodes that another pattern found; and patterns for which there was no candidate."""
-        found = [f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken]
-        return [*found, *(_without_candidates(pattern) for pattern in self._patterns.values() if not pattern.seen)]
+        """All of them, without misses of nodes that another pattern found; and patterns for
+        which there was no candidate.
+        """
+        found = [
+            f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken
+        ]
+        return [
+            *found,
+            *(
+                _without_candidates(pattern)
+                for pattern in self._patterns.values()
+                if not pattern.seen
+            ),
+        ]
 
-    # -- what is told of a node ---------------------------------------------------------------------------------------
+    # -- what is told of a node
+    # ---------------------------------------------------------------------------------------
 
     def add(self, node: Node, outcome: Outcome, reason: str) -> None:
         """Note a finding where no operator of the pattern is to blame."""
         place, size = (None, 0) if self._at is None else (self._at.place, self._at.size)
-        found = Finding(outcome, reason, node.label, node.op, _body(node), place, "", self._origin, size, size)
+        found = Finding(
+            outcome, reason, node.label, node.op, _body(node), place, "", self._origin, size, size
+        )
         self._findings.append((node, found))
 
     def _add_miss(self, node: Node, miss: MatchFailure) -> None:
@@ -148,7 +184,9 @@ class Account:
             self._tell_left(node, found)
 
     def _tell_done(self, node: Node, anchor: Node) -> bool:
-        """Tell what the rule did with a node, or with the match at ``anchor`` that it is part of; False if nothing."""
+        """Tell what the rule did with a node, or with the match at ``anchor`` that it is part
+        of; False if nothing.
+        """
         if node in self._rewritten:
             self.add(node, Outcome.REWRITTEN, self._rewritten[node])
         elif node in self._taken:
@@ -166,8 +204,15 @@ class Account:
         return True
 
     def _tell_late(self, node: Node) -> None:
-        """A node that was not looked at before the rule ran: it is new, or something in front of it changed."""
-        if self._tell_done(node, node) or self._at is None or node.op not in self._at.anchor_ops or not node.in_graph:
+        """A node that was not looked at before the rule ran: it is new, or something in front of
+        it changed.
+        """
+        if (
+            self._tell_done(node, node)
+            or self._at is None
+            or node.op not in self._at.anchor_ops
+            or not node.in_graph
+        ):
             return
         found = self._at.tracer.at(node)
         if isinstance(found, MatchFailure):
@@ -179,7 +224,11 @@ class Account:
         taken = next((other for other in found if other in self._taken), None)
         if taken is not None:
             by = self._taken[taken]
-            self.add(node, Outcome.TAKEN, f'needs {named(taken)}, which was taken by the match at "{by.label}"')
+            self.add(
+                node,
+                Outcome.TAKEN,
+                f'needs {named(taken)}, which was taken by the match at "{by.label}"',
+            )
             return
         again = self._at.tracer.around(node)
         if isinstance(again, MatchFailure):
@@ -191,9 +240,23 @@ class Account:
 
 def _without_candidates(pattern: _Pattern) -> Finding:
     wanted = "|".join(pattern.anchor_ops)
-    reason = f'there was no {wanted}, which makes output 0, when pattern "{pattern.source.name}" was tried'
+    reason = (
+        f'there was no {wanted}, which makes output 0, when pattern "{pattern.source.name}" '
+        "was tried"
+    )
     origin = str(pattern.anchor.origin)
-    return Finding(Outcome.MISSED, reason, "", "", "", pattern.place, pattern.anchor.label, origin, 0, pattern.size)
+    return Finding(
+        Outcome.MISSED,
+        reason,
+        "",
+        "",
+        "",
+        pattern.place,
+        pattern.anchor.label,
+        origin,
+        0,
+        pattern.size,
+    )
 
 
 def _body(node: Node) -> str:

@@ -20,7 +20,9 @@ from gehost.rewrite.lower import LoweredNode, Operand
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An operator as the model has it, under the name of its body (``op``), and the tensors that it makes."""
+    """An operator as the model has it, under the name of its body (``op``), and the tensors that
+    it makes.
+    """
 
     lowered: LoweredNode
     op: str
@@ -37,7 +39,8 @@ def assemble(
 
     Args:
         model: its protobuf is returned.
-        operands: what the operators read and do not make: inputs with their types, constants with their numbers.
+        operands: what the operators read and do not make: inputs with their types, constants
+            with their numbers.
         applications: in topological order.
         outputs: of the graph, with their types.
     """
@@ -58,18 +61,29 @@ def assemble(
         stem = split_op(application.op)[1].lower()
         for tensor in application.outputs:
             names.setdefault(_key(tensor), f"{stem}_{len(names)}")
-        node = node_proto(application.lowered, application.op, inputs, [names[_key(tensor)] for tensor in application.outputs])
+        node = node_proto(
+            application.lowered,
+            application.op,
+            inputs,
+            [names[_key(tensor)] for tensor in application.outputs],
+        )
         node.name = f"node{number}"
         graph.node.append(node)
     _add_functions(proto, model)
     return proto
 
 
-def node_proto(lowered: LoweredNode, op: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+def node_proto(
+    lowered: LoweredNode, op: str, inputs: Sequence[str], outputs: Sequence[str]
+) -> onnx.NodeProto:
     """A node that applies an operator, or the body that stands for it, to named tensors."""
     spelling = spelled(op)
-    node = onnx.NodeProto(op_type=spelling.op_type, domain=spelling.domain, input=inputs, output=outputs)
-    node.attribute.extend(encode_attribute(name, value) for name, value in lowered.attributes.items())
+    node = onnx.NodeProto(
+        op_type=spelling.op_type, domain=spelling.domain, input=inputs, output=outputs
+    )
+    node.attribute.extend(
+        encode_attribute(name, value) for name, value in lowered.attributes.items()
+    )
     if op != lowered.op:
         node.metadata_props.add(key="gehost.op", value=lowered.op)
     return node
@@ -79,7 +93,11 @@ def array_of(operand: Operand) -> np.ndarray[Any, Any] | None:
     """The numbers of an operand that is a constant."""
     if isinstance(operand, np.ndarray):
         return operand
-    return operand.producer.array if operand is not None and isinstance(operand.producer, EsConst) else None
+    return (
+        operand.producer.array
+        if operand is not None and isinstance(operand.producer, EsConst)
+        else None
+    )
 
 
 def _key(tensor: EsTensor) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """``gehost bisect``: after which single rewrite of a compile the numbers leave the tolerance.
 
-A compile that stops after k rewrites does the same first k rewrites on every run, so the limit is what is searched over. Both
-ends of what is left are always known by a run: the lower one is right, the upper one is wrong. So the answer k is one such that
-the model with k - 1 rewrites is right and that with k is wrong, also where several errors overlap or cancel.
+A compile that stops after k rewrites does the same first k rewrites on every run, so the limit is
+what is searched over. Both ends of what is left are always known by a run: the lower one is right,
+the upper one is wrong. So the answer k is one such that the model with k - 1 rewrites is right and
+that with k is wrong, also where several errors overlap or cancel.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Bisection:
     captured: Captured | None = None
     """The rewrite that ``wrong`` has and the last right model has not."""
     uncleaned: Trial | None = None
-    """``wrong`` without the clean-up, where the rewrite alone is right and one more run was to be had."""
+    """``wrong`` without the clean-up, where the rewrite alone is right and one more run was to
+    be had.
+    """
     by_hand: tuple[str, ...] = ()
     """Passes that in this step, too, changed the graph without ``Replace``."""
     before_rewrites: str = ""
@@ -74,7 +77,15 @@ class Bisection:
         hand = [f"{name}, which edited by hand in the same step" for name in self.by_hand]
         hooks = () if self.wrong is None else self.wrong.hooks
         unsettled = self.clean_up_follows and self.uncleaned is None
-        return (*hand, *hooks, *(["the clean-up, which no run was left to settle: try --no-cleanup"] if unsettled else []))
+        return (
+            *hand,
+            *hooks,
+            *(
+                ["the clean-up, which no run was left to settle: try --no-cleanup"]
+                if unsettled
+                else []
+            ),
+        )
 
     @property
     def clean_up_follows(self) -> bool:
@@ -85,7 +96,9 @@ class Bisection:
 
 @dataclass
 class _Watch:
-    """Counts rewrites, and notes the passes that edit in other ways, and the stages whose hooks do."""
+    """Counts rewrites, and notes the passes that edit in other ways, and the stages whose hooks
+    do.
+    """
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
@@ -146,11 +159,17 @@ class _Watch:
 
     def step(self, number: int) -> tuple[str, ...]:
         """The passes that may have edited by hand between rewrite ``number`` - 1 and ``number``."""
-        return tuple(name for name, before, after in self.by_hand if before < number <= max(after, before + 1))
+        return tuple(
+            name
+            for name, before, after in self.by_hand
+            if before < number <= max(after, before + 1)
+        )
 
 
 class _Compiles:
-    """Compiles one model with various limits, each time by a host of its own, so that no state of a vendor is carried over."""
+    """Compiles one model with various limits, each time by a host of its own, so that no state
+    of a vendor is carried over.
+    """
 
     def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
         self._model = model
@@ -162,12 +181,25 @@ class _Compiles:
         return Baseline.of(Host(self._options).original(self._model), **given)
 
     @contextmanager
-    def compiled(self, plugin: object, limit: int | None, *, cleanup: bool = True) -> Generator[Model]:
-        options = replace(self._options, rewrite_limit=limit, cleanup=self._options.cleanup and cleanup)
-        with Host(options, plugins=[("bisect", plugin)]).compiled(self._model, Report(model=self._model)) as model:
+    def compiled(
+        self, plugin: object, limit: int | None, *, cleanup: bool = True
+    ) -> Generator[Model]:
+        options = replace(
+            self._options, rewrite_limit=limit, cleanup=self._options.cleanup and cleanup
+        )
+        with Host(options, plugins=[("bisect", plugin)]).compiled(
+            self._model, Report(model=self._model)
+        ) as model:
             yield model
 
-    def trial(self, baseline: Baseline, limit: int | None, watch: _Watch | None = None, *, cleanup: bool = True) -> Trial:
+    def trial(
+        self,
+        baseline: Baseline,
+        limit: int | None,
+        watch: _Watch | None = None,
+        *,
+        cleanup: bool = True,
+    ) -> Trial:
         """Compile, run and compare once."""
         watch = watch or _Watch()
         with self.compiled(watch, limit, cleanup=cleanup) as model:
@@ -178,14 +210,26 @@ class _Compiles:
         return trial
 
     def _named(self, watch: _Watch) -> tuple[str, ...]:
-        """The stage hooks that changed the graph, with the plugins that have them: one of these it was."""
+        """The stage hooks that changed the graph, with the plugins that have them: one of these
+        it was.
+        """
         if not watch.hooks:
             return ()
-        files = {file.module_name: file.plugin_name for file in find_vendor_files(self._options.vendors)[0]}
+        files = {
+            file.module_name: file.plugin_name
+            for file in find_vendor_files(self._options.vendors)[0]
+        }
         plugins: list[tuple[str, Any]] = installed_plugins() if self._options.plugins else []
-        plugins += [(files[module.__name__], module) for module in watch.modules if module.__name__ in files]
-        having = {hook: " or ".join(name for name, plugin in plugins if hasattr(plugin, hook)) for hook in watch.hooks}
-        return tuple(f"{hook} of plugin {names}" if names else hook for hook, names in having.items())
+        plugins += [
+            (files[module.__name__], module) for module in watch.modules if module.__name__ in files
+        ]
+        having = {
+            hook: " or ".join(name for name, plugin in plugins if hasattr(plugin, hook))
+            for hook in watch.hooks
+        }
+        return tuple(
+            f"{hook} of plugin {names}" if names else hook for hook, names in having.items()
+        )
 
 
 def bisect(
@@ -214,14 +258,18 @@ def bisect(
         GehostError: the compile or the original model fails.
     """
     if options.keep_going:
-        raise UsageError("a bisection needs the same rewrites on every run, which keep_going does not give; leave it out")
+        raise UsageError(
+            "a bisection needs the same rewrites on every run, which keep_going does not "
+            "give; leave it out"
+        )
     compiles = _Compiles(model, options, tell)
     baseline = compiles.baseline(feeds=feeds, rtol=rtol, atol=atol, seed=seed)
     watch = _Watch()
     whole = compiles.trial(baseline, None, watch)
     if whole.found.equal:
         return Bisection(watch.done, tuple(compiles.trials))
-    # A pass that edits by hand behind the last rewrite is one more step: only the whole compile has it.
+    # A pass that edits by hand behind the last rewrite is one more step: only the whole compile has
+    # it.
     last = watch.done + bool(watch.step(watch.done + 1))
     right, wrong, limit = -1, whole, last
     while limit - right > 1:
@@ -240,9 +288,19 @@ def bisect(
     capture = Capture(limit)
     with compiles.compiled(capture, limit):
         pass
-    captured = capture.captured().with_values(baseline.runs[_worst_feed(wrong.found)][0]).compared(rtol, atol)
-    found = Bisection(watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes)
-    if captured.right_alone and found.clean_up_follows and found.model_runs + 1 <= math.log2(watch.done) + 3:
+    captured = (
+        capture.captured()
+        .with_values(baseline.runs[_worst_feed(wrong.found)][0])
+        .compared(rtol, atol)
+    )
+    found = Bisection(
+        watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes
+    )
+    if (
+        captured.right_alone
+        and found.clean_up_follows
+        and found.model_runs + 1 <= math.log2(watch.done) + 3
+    ):
         uncleaned = compiles.trial(baseline, limit, cleanup=False)
         return replace(found, trials=tuple(compiles.trials), uncleaned=uncleaned)
     return found
@@ -256,7 +314,9 @@ def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> 
 
 
 def _worst_feed(found: Verification) -> int:
-    """The feed on which the model failed, else that of the worst output; the first where it did not load."""
+    """The feed on which the model failed, else that of the worst output; the first where it did
+    not load.
+    """
     if found.error is not None:
         return found.failed_feed or 0
     return max(found.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs)).feed

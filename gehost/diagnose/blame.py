@@ -1,6 +1,8 @@
-"""What a node was before: its history over all compiles, as far back as the notes go that the file carries.
+"""What a node was before: its history over all compiles, as far back as the notes go that the file
+carries.
 
-A node without a note is as in the original, or a hook made it that edits by hand, which leaves none.
+A node without a note is as in the original, or a hook made it that edits by hand, which leaves
+none.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Ancestry:
 
     Attributes:
         graph: the name of the nested body that holds it; "" for the root graph.
-        stands_for: the custom operator that its own stands for, where the body needed another name; else "".
+        stands_for: the custom operator that its own stands for, where the body needed another
+            name; else "".
         ancestors: the node itself first, each before its sources.
     """
 
@@ -92,7 +95,14 @@ def _ancestry(node: Node) -> Ancestry:
         for source in step.sources:
             positions.setdefault(source, len(positions))
     made = [
-        Ancestor(s.node, s.op, s.pass_name, s.vendor, tuple(positions[source] for source in s.sources), s.cut)
+        Ancestor(
+            s.node,
+            s.op,
+            s.pass_name,
+            s.vendor,
+            tuple(positions[source] for source in s.sources),
+            s.cut,
+        )
         for s in reversed(steps)
     ]
     original = [Ancestor(*source) for source in positions if not isinstance(source, int)]
@@ -104,12 +114,18 @@ def _what_it_is(model: Model, name: str) -> str:
     for graph in model.graphs:
         value = graph.values.get(name)
         if value is not None and value.initializer is not None:
-            return f'"{name}" is a constant; constants do not carry where they come from (also those that the clean-up computed)'
+            return (
+                f'"{name}" is a constant; constants do not carry where they come from (also '
+                "those that the clean-up computed)"
+            )
         if value is not None:
             return f'"{name}" is an input of graph "{graph.name}"; no node makes it'
     holder = next((f for f in model.proto.functions if name in _names(f.node)), None)
     if holder is not None:
-        return f'"{name}" is in the body of function {holder.domain}::{holder.name}; ask for a node that calls it'
+        return (
+            f'"{name}" is in the body of function {holder.domain}::{holder.name}; ask for a '
+            "node that calls it"
+        )
     return f'there is no node "{name}"; {near_names(model, name)}'
 
 

@@ -1,4 +1,6 @@
-"""What a search may try: shapes beside known ones, element types, numbers and attribute values; a seeded generator chooses."""
+"""What a search may try: shapes beside known ones, element types, numbers and attribute values;
+a seeded generator chooses.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,27 @@ DTYPES: dict[DataType, int] = {
 }
 """Element types with how often each is tried; those in which an engine computes everywhere."""
 SIZES: tuple[tuple[Dim, ...], ...] = ((3, 4, 5, 2), ("N", 3, 4, 2), (3,), (4, 2, 6), (2,), (3,))
-"""Sets of sizes, one of which an instance draws from. Where all are equal, no shape tells one axis from another."""
+"""Sets of sizes, one of which an instance draws from. Where all are equal, no shape tells one
+axis from another.
+"""
 RANKS: dict[int, int] = {0: 1, 1: 2, 2: 5, 3: 6, 4: 5, 5: 1}
 _FLAGS = frozenset(
-    ["keepdims", "ceil_mode", "transA", "transB", "exclusive", "reverse", "noop_with_empty_axes", "largest", "sorted"]
+    [
+        "keepdims",
+        "ceil_mode",
+        "transA",
+        "transB",
+        "exclusive",
+        "reverse",
+        "noop_with_empty_axes",
+        "largest",
+        "sorted",
+    ]
 ).union(["allowzero", "count_include_pad", "select_last_index", "is_causal"])
 _NOT_VARIED = frozenset({"num_outputs", "round_mode", "saturate"})
-"""Attributes on which engines rely: where they do not fit the node, ONNX's inference aborts, or the kernel computes by chance."""
+"""Attributes on which engines rely: where they do not fit the node, ONNX's inference aborts, or
+the kernel computes by chance.
+"""
 _TEXTS: dict[str, tuple[str, ...]] = {
     "approximate": ("none", "tanh"),
     "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
@@ -43,7 +59,9 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }
 _FLOATS = (0.5, 1.0, 2.0, 1e-5, 1e-3, 0.0, -1.0)
 _FLOATS_OF = {"scale": (0.5, 1.0, 2.0), "low": (0.0, -1.0), "high": (1.0, 2.0)}
-"""Those of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or less, or low above high."""
+"""Those of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or
+less, or low above high.
+"""
 _MOST_PERMUTATIONS = 24
 
 
@@ -57,18 +75,23 @@ def one_of(rng: np.random.Generator, choices: Sequence[_T]) -> _T:
     return choices[int(rng.integers(len(choices)))]
 
 
-def fresh_shape(rng: np.random.Generator, sizes: Sequence[Dim], rank: int | None = None) -> tuple[Dim, ...]:
+def fresh_shape(
+    rng: np.random.Generator, sizes: Sequence[Dim], rank: int | None = None
+) -> tuple[Dim, ...]:
     """Any shape of these sizes; a symbol stands only at the first axis."""
     wanted = pick(rng, RANKS) if rank is None else rank
     numbers = [size for size in sizes if isinstance(size, int)]
     return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(wanted))
 
 
-def shape_beside(rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+def shape_beside(
+    rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
+) -> tuple[Dim, ...]:
     """A shape that an operator may take beside operands of ``known`` shapes.
 
-    Such operands are of the same shape, broadcast, are multiplied (the last axis of one is the last but one of the other), are
-    the weights of a convolution (the second axes agree), or hold one number for each index of an axis.
+    Such operands are of the same shape, broadcast, are multiplied (the last axis of one is the last
+    but one of the other), are the weights of a convolution (the second axes agree), or hold one
+    number for each index of an axis.
     """
     shape = one_of(rng, known) if known else ()
     if not shape or rng.random() < 0.1:
@@ -101,10 +124,16 @@ def shape_beside(rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], siz
 
 def _part(rng: np.random.Generator, size: Dim) -> Dim:
     """A size, or what one of several groups of it is."""
-    return one_of(rng, [size, *(size // groups for groups in (2, 3, 4) if not size % groups)]) if isinstance(size, int) else size
+    return (
+        one_of(rng, [size, *(size // groups for groups in (2, 3, 4) if not size % groups)])
+        if isinstance(size, int)
+        else size
+    )
 
 
-def numbers(rng: np.random.Generator, dtype: DataType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+def numbers(
+    rng: np.random.Generator, dtype: DataType, shape: Sequence[int]
+) -> np.ndarray[Any, Any]:
     """Distinct numbers that a weight may have; small ones where the dtype is an integer."""
     if dtype is DataType.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
@@ -113,21 +142,37 @@ def numbers(rng: np.random.Generator, dtype: DataType, shape: Sequence[int]) -> 
     return np.asarray(rng.integers(0, 4, shape)).astype(dtype.numpy)
 
 
-def numbers_like(rng: np.random.Generator, array: np.ndarray[tuple[int, ...], Any]) -> list[np.ndarray[Any, Any]]:
-    """Other constants that may mean the same elsewhere: a factor for a divisor, another sign, anything of that shape."""
+def numbers_like(
+    rng: np.random.Generator, array: np.ndarray[tuple[int, ...], Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Other constants that may mean the same elsewhere: a factor for a divisor, another sign,
+    anything of that shape.
+    """
     if array.dtype.kind not in "fiu":
         return [array]
     wide: np.ndarray[Any, Any] = array.astype(np.float64)
     with np.errstate(all="ignore"):
         inverse: np.ndarray[Any, Any] = np.reciprocal(wide)
-    found: list[Any] = [-wide, 2 * wide, wide / 2, wide * wide, rng.standard_normal(array.shape), np.abs(wide) + 1]
+    found: list[Any] = [
+        -wide,
+        2 * wide,
+        wide / 2,
+        wide * wide,
+        rng.standard_normal(array.shape),
+        np.abs(wide) + 1,
+    ]
     if np.all(np.isfinite(inverse)):
         found += [inverse, inverse]
     return [np.asarray(each) for each in found]
 
 
 def attribute_values(
-    rng: np.random.Generator, name: str, kind: Kind, default: Any, rank: int | None, given: Any = None
+    rng: np.random.Generator,
+    name: str,
+    kind: Kind,
+    default: Any,
+    rank: int | None,
+    given: Any = None,
 ) -> list[Any]:
     """Values that an attribute of an operator may have whose first input is of a known ``rank``.
 
@@ -144,7 +189,9 @@ def attribute_values(
     if kind == _KIND.INT:
         return _whole_numbers(name, default, dims)
     if kind == _KIND.FLOAT:
-        return list(dict.fromkeys([*([] if default is None else [default]), *_FLOATS_OF.get(name, _FLOATS)]))
+        return list(
+            dict.fromkeys([*([] if default is None else [default]), *_FLOATS_OF.get(name, _FLOATS)])
+        )
     if kind == _KIND.STRING:
         return list(_TEXTS.get(name, ()))
     if kind == _KIND.INTS:

@@ -1,4 +1,6 @@
-"""One rewrite of a compile, kept as two small models, before and after, with the values at the inputs of the match."""
+"""One rewrite of a compile, kept as two small models, before and after, with the values at the
+inputs of the match.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Captured:
     before: onnx.ModelProto
     after: onnx.ModelProto
     probe: onnx.ModelProto | None
-    """Gives the values at the inputs of both; None where the match is in a body, which may run any number of times."""
+    """Gives the values at the inputs of both; None where the match is in a body, which may run
+    any number of times.
+    """
     base_dir: str | None
     """Where external data of the models is."""
     feeds: Feeds = field(default_factory=dict[str, Any])
@@ -66,9 +70,17 @@ class Captured:
             return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
-        """The same with the values at the inputs of the match that ``feeds`` of the whole model give; else with made-up ones."""
-        values = "the match is in the body of a node" if self.probe is None else _probed(self.probe, feeds, self.base_dir)
-        given, made_up = (_made_up(self.before), values) if isinstance(values, str) else (values, "")
+        """The same with the values at the inputs of the match that ``feeds`` of the whole model
+        give; else with made-up ones.
+        """
+        values = (
+            "the match is in the body of a node"
+            if self.probe is None
+            else _probed(self.probe, feeds, self.base_dir)
+        )
+        given, made_up = (
+            (_made_up(self.before), values) if isinstance(values, str) else (values, "")
+        )
         before, after = onnx.ModelProto(), onnx.ModelProto()
         for copy, proto in ((before, self.before), (after, self.after)):
             copy.CopyFrom(proto)
@@ -82,7 +94,9 @@ class Captured:
         Raises:
             ModelError: the match alone does not run.
         """
-        baseline = Baseline.of(Runner(self.before, base_dir=self.base_dir), [self.feeds], rtol=rtol, atol=atol)
+        baseline = Baseline.of(
+            Runner(self.before, base_dir=self.base_dir), [self.feeds], rtol=rtol, atol=atol
+        )
         return baseline.against(self.after, base_dir=self.base_dir)
 
 
@@ -104,7 +118,10 @@ class Capture:
             GehostError: the compile did not do so many rewrites.
         """
         if self._captured is None:
-            raise GehostError(f"this compile did not come to rewrite {self._number}; two compiles of one model differ")
+            raise GehostError(
+                f"this compile did not come to rewrite {self._number}; two compiles of one "
+                "model differ"
+            )
         return self._captured
 
     @hookimpl
@@ -176,7 +193,9 @@ def _told(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
 
 
 def _a_reader(graph: Graph, value: Value, matched: Sequence[Node]) -> tuple[Node, int] | None:
-    """A place outside the match that reads ``value``, to see what it reads then; None for a graph output, which stays."""
+    """A place outside the match that reads ``value``, to see what it reads then; None for a
+    graph output, which stays.
+    """
     if value.is_graph_output:
         return None
     readers = (reader for reader in value.consumers() if graph.level_of(reader[0]) not in matched)
@@ -191,9 +210,16 @@ def _read(node: Node, slot: int) -> Value:
 
 
 def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
-    """Give two models the same inputs, so that they run on the same feeds; one need not read them all."""
+    """Give two models the same inputs, so that they run on the same feeds; one need not read
+    them all.
+    """
     constants = {tensor.name for proto in (a, b) for tensor in proto.graph.initializer}
-    entries = {entry.name: entry for proto in (a, b) for entry in proto.graph.input if entry.name not in constants}
+    entries = {
+        entry.name: entry
+        for proto in (a, b)
+        for entry in proto.graph.input
+        if entry.name not in constants
+    }
     for proto in (a, b):
         own = {entry.name for entry in proto.graph.input}
         proto.graph.input.extend(entry for name, entry in entries.items() if name not in own)
@@ -204,11 +230,17 @@ def _declare_inputs(proto: onnx.ModelProto, feeds: Feeds) -> None:
     for entry in proto.graph.input:
         if entry.name in feeds:
             array = feeds[entry.name]
-            entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape))
+            entry.CopyFrom(
+                onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape)
+            )
 
 
-def _declare_outputs(before: onnx.ModelProto, after: onnx.ModelProto, feeds: Feeds, base_dir: str | None) -> None:
-    """Declare element type and rank alone of the outputs, as the rewrite may have changed their sizes."""
+def _declare_outputs(
+    before: onnx.ModelProto, after: onnx.ModelProto, feeds: Feeds, base_dir: str | None
+) -> None:
+    """Declare element type and rank alone of the outputs, as the rewrite may have changed their
+    sizes.
+    """
     types = {entry.name: entry.type for entry in before.graph.output}
     for name, known in types.items():
         if known.WhichOneof("value") not in (None, "tensor_type"):
@@ -228,4 +260,8 @@ def _declare_outputs(before: onnx.ModelProto, after: onnx.ModelProto, feeds: Fee
 
 
 def _element(array: np.ndarray[Any, Any]) -> int:
-    return onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return (
+        onnx.TensorProto.STRING
+        if array.dtype.kind in "OUS"
+        else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    )

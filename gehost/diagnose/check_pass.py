@@ -1,8 +1,9 @@
 """``gehost check-pass``: a pass alone on instances of its own pattern, and on changed ones.
 
-The host itself is the judge. An instance is good when it is a valid model that runs, and the pass fires on it. Then the
-result has to give the same numbers, a second run has to change nothing, and each change of the instance has to be refused or
-to give the same numbers too. A pattern without an instance that runs, or whose numbers are random, is told as not checked.
+The host itself is the judge. An instance is good when it is a valid model that runs, and the pass
+fires on it. Then the result has to give the same numbers, a second run has to change nothing, and
+each change of the instance has to be refused or to give the same numbers too. A pattern without an
+instance that runs, or whose numbers are random, is told as not checked.
 """
 
 from __future__ import annotations
@@ -27,21 +28,29 @@ from gehost.pattern.failure import why_not
 from gehost.pattern.rule import SourcePattern
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
-"""Those at which instances are built, where the pass is for them; at least the first for each pattern."""
+"""Those at which instances are built, where the pass is for them; at least the first for each
+pattern.
+"""
 _FALLBACK_OPSETS = tuple(range(7, 27))
 _DRAWS = 400
 """Instances that are drawn for one pattern without a good one among them before it is given up."""
 _MOST_FINDINGS = 12
 _PATIENCE = 12
-"""Draws without a good one after which the search starts from what it has seen, and failures after which it ends."""
+"""Draws without a good one after which the search starts from what it has seen, and failures
+after which it ends.
+"""
 _NOVELTY = 48
-"""Draws since the last good one within which another one with operands of the same ranks is passed over."""
+"""Draws since the last good one within which another one with operands of the same ranks is
+passed over.
+"""
 _PAIRS = 0.15
 """How many of the changes are two at once."""
 _SHOWN_REASONS = 6
 
 
-def check_pass(trial: Trial, *, seed: int = 0, instances: int = 24, mutations: int = 40) -> PassCheck:
+def check_pass(
+    trial: Trial, *, seed: int = 0, instances: int = 24, mutations: int = 40
+) -> PassCheck:
     """Check one pass.
 
     Args:
@@ -73,7 +82,11 @@ class _Check:
         result = self._result
         opsets = self._opsets(OPSETS) or self._opsets(_FALLBACK_OPSETS)
         if not opsets:
-            result.findings.append(Finding(Wrong.NEVER_FIRES, "", "", f"it is for none of the opsets {_FALLBACK_OPSETS}"))
+            result.findings.append(
+                Finding(
+                    Wrong.NEVER_FIRES, "", "", f"it is for none of the opsets {_FALLBACK_OPSETS}"
+                )
+            )
             return result
         try:
             for opset in opsets:
@@ -84,7 +97,10 @@ class _Check:
             result.findings.append(Finding(Wrong.FAILS, "", "", str(error)))
             return result
         if not has_sources(self._spec, self._trial.host):
-            result.notes.append("it has no pattern (a Run of its own): instances cannot be built, check it with models")
+            result.notes.append(
+                "it has no pattern (a Run of its own): instances cannot be built, check it "
+                "with models"
+            )
             return result
         self._check_patterns(opsets)
         return result
@@ -108,12 +124,18 @@ class _Check:
                 self._tell_unchecked(search, f"pattern {search.number} of {count}", alone=not fired)
 
     def _tell_unchecked(self, search: _Search, place: str, *, alone: bool) -> None:
-        """Tell of a pattern without a good instance: that it never fires where that is known, else why it was not checked."""
+        """Tell of a pattern without a good instance: that it never fires where that is known,
+        else why it was not checked.
+        """
         refused = self._takes_none_that_runs(search)
         if search.unsteady:
             told = "numbers cannot be compared"
         elif refused:
-            told = "no instance that it accepts runs" if search.fired else "could not build an instance that it accepts"
+            told = (
+                "no instance that it accepts runs"
+                if search.fired
+                else "could not build an instance that it accepts"
+            )
         else:
             told = "no runnable instance was found"
         told = f"{told}: {search.reasons_told()}"
@@ -123,7 +145,9 @@ class _Check:
             self._result.notes.append(f"{place}: {told}")
 
     def _takes_none_that_runs(self, search: _Search) -> bool:
-        """Whether there are instances that run on which the pass did not fire; why others do not run is kept."""
+        """Whether there are instances that run on which the pass did not fire; why others do not
+        run is kept.
+        """
         for model in search.left:
             try:
                 Reference(model, self._seed)
@@ -140,7 +164,8 @@ class _Check:
             self._sources[opset] = sources_at(self._spec, self._trial.host, opset)
         return self._sources[opset]
 
-    # -- finding instances ------------------------------------------------------------------------------------------
+    # -- finding instances
+    # ------------------------------------------------------------------------------------------
 
     def _search(self, search: _Search, opsets: Sequence[int], wanted: int) -> None:
         """Look for instances of one pattern, and check each that is good."""
@@ -149,7 +174,11 @@ class _Check:
             search.reasons["no opset has its operators"] += 1
             search.expressible = False
             return
-        while len(search.good) < wanted and search.tries < _DRAWS and len(self._result.findings) < _MOST_FINDINGS:
+        while (
+            len(search.good) < wanted
+            and search.tries < _DRAWS
+            and len(self._result.findings) < _MOST_FINDINGS
+        ):
             search.tries += 1
             opset = usable[len(search.good) % len(usable)]
             variants = self._sources_at(opset)[search.number]
@@ -178,7 +207,11 @@ class _Check:
                 for reason in outcome.refusals:
                     search.note(f"refused: {reason}", instance)
                 if not outcome.refusals:
-                    search.note(outcome.message or f"it does not match: {_nearest_miss(instance.model, source)}", instance)
+                    search.note(
+                        outcome.message
+                        or f"it does not match: {_nearest_miss(instance.model, source)}",
+                        instance,
+                    )
                 continue
             if search.tries <= _NOVELTY and instance.drawn.ranks in search.ranks:
                 continue
@@ -187,7 +220,10 @@ class _Check:
             except ModelError as error:
                 search.fired = True
                 search.unsteady |= isinstance(error, UnsteadyError)
-                search.note(str(error) if isinstance(error, UnsteadyError) else f"it does not run: {error}", instance)
+                search.note(
+                    str(error) if isinstance(error, UnsteadyError) else f"it does not run: {error}",
+                    instance,
+                )
                 continue
             search.good.append(instance.drawn)
             search.ranks.add(instance.drawn.ranks)
@@ -198,21 +234,33 @@ class _Check:
     def _like(self, search: _Search) -> Draw:
         """What to start from: nothing, as long as that leads to good ones.
 
-        Else what was good, or was refused for the rarest reason; one operand of it may be drawn anew.
+        Else what was good, or was refused for the rarest reason; one operand of it may be drawn
+        anew.
         """
         if search.tries <= _PATIENCE:
             return Draw()
-        known = search.good or ([search.refused[min(search.refused, key=search.keys.__getitem__)]] if search.refused else [])
+        known = search.good or (
+            [search.refused[min(search.refused, key=search.keys.__getitem__)]]
+            if search.refused
+            else []
+        )
         if self._good and (not known or self._rng.random() < 0.5):
             known = self._good
         if not known or self._rng.random() < 0.5:
             return Draw()
         like = known[self._rng.integers(len(known))]
         redrawn = self._rng.integers(2 * len(like.operands))
-        operands = tuple(None if number == redrawn else operand for number, operand in enumerate(like.operands))
-        return replace(like, operands=operands, parameters=like.parameters if self._rng.random() < 0.7 else None)
+        operands = tuple(
+            None if number == redrawn else operand for number, operand in enumerate(like.operands)
+        )
+        return replace(
+            like,
+            operands=operands,
+            parameters=like.parameters if self._rng.random() < 0.7 else None,
+        )
 
-    # -- checking them ----------------------------------------------------------------------------------------------
+    # -- checking them
+    # ----------------------------------------------------------------------------------------------
 
     def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
         result = self._result
@@ -261,23 +309,48 @@ class _Check:
         else:
             result.wrong += 1
 
-    def _compare(self, told: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference) -> bool:
+    def _compare(
+        self, told: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
+    ) -> bool:
         """Whether the numbers stay and a second run changes nothing; what does not is found."""
         numbers: Numbers = reference.compare(outcome.model)
         if numbers.difference:
-            self._find(Finding(Wrong.DIFFERS, told, kind, numbers.difference, model, outcome.model, numbers.feeds))
+            self._find(
+                Finding(
+                    Wrong.DIFFERS,
+                    told,
+                    kind,
+                    numbers.difference,
+                    model,
+                    outcome.model,
+                    numbers.feeds,
+                )
+            )
             return False
         try:
             again = self._trial.run(outcome.model)
         except GehostError as error:
-            self._find(Finding(Wrong.FAILS, f"{told}; a second run", kind, str(error), outcome.model))
+            self._find(
+                Finding(Wrong.FAILS, f"{told}; a second run", kind, str(error), outcome.model)
+            )
             return False
         if again.replaced:
-            self._find(Finding(Wrong.FIRES_AGAIN, told, kind, f"{again.replaced} more rewrites", outcome.model, again.model))
+            self._find(
+                Finding(
+                    Wrong.FIRES_AGAIN,
+                    told,
+                    kind,
+                    f"{again.replaced} more rewrites",
+                    outcome.model,
+                    again.model,
+                )
+            )
         return not again.replaced
 
     def _runs(self, model: onnx.ModelProto) -> bool:
-        """Whether a model is one that a pass must not fail on: inference lets some through that no engine takes."""
+        """Whether a model is one that a pass must not fail on: inference lets some through that
+        no engine takes.
+        """
         try:
             Reference(model, self._seed)
         except UnsteadyError:
@@ -288,7 +361,10 @@ class _Check:
 
     def _find(self, finding: Finding) -> None:
         """Keep a finding unless one like it is known."""
-        if all((known.wrong, known.kind) != (finding.wrong, finding.kind) for known in self._result.findings):
+        if all(
+            (known.wrong, known.kind) != (finding.wrong, finding.kind)
+            for known in self._result.findings
+        ):
             self._result.findings.append(finding)
 
 
@@ -308,7 +384,9 @@ class _Search:
         self.left: list[onnx.ModelProto] = []
         """Instances on which the pass did not fire."""
         self.fired = self.unsteady = False
-        """Whether it fired on one that does not run, or whose numbers cannot be compared; whether there was one of the latter."""
+        """Whether it fired on one that does not run, or whose numbers cannot be compared;
+        whether there was one of the latter.
+        """
         self.failures = 0
         """How often it failed on one that runs."""
         self.expressible = True
@@ -330,12 +408,20 @@ class _Search:
             known, example = groups.get(_key(reason), (0, reason))
             groups[_key(reason)] = (known + count, example)
         ordered = sorted(groups.values(), key=lambda group: -group[0])
-        more = [f"{len(ordered) - _SHOWN_REASONS} more reasons"] if len(ordered) > _SHOWN_REASONS else []
-        return "; ".join([f"{count} × {example}" for count, example in ordered[:_SHOWN_REASONS]] + more)
+        more = (
+            [f"{len(ordered) - _SHOWN_REASONS} more reasons"]
+            if len(ordered) > _SHOWN_REASONS
+            else []
+        )
+        return "; ".join(
+            [f"{count} × {example}" for count, example in ordered[:_SHOWN_REASONS]] + more
+        )
 
 
 def _key(reason: str) -> str:
-    """What reasons have in common that differ in names and numbers: the text before the second colon."""
+    """What reasons have in common that differ in names and numbers: the text before the second
+    colon.
+    """
     return ":".join(reason.split(":")[:2])
 
 
@@ -348,15 +434,24 @@ def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
     anchor = source.tensors[source.outputs[0]].producer
     assert anchor is not None
     failures = [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
-    deepest = max((failure for failure in failures if failure is not None), key=lambda failure: failure.depth, default=None)
+    deepest = max(
+        (failure for failure in failures if failure is not None),
+        key=lambda failure: failure.depth,
+        default=None,
+    )
     return "another pattern does, and is refused" if deepest is None else str(deepest)
 
 
 def _identity(opset: int) -> onnx.ModelProto:
-    """A model in which there is nothing to be found: what the pass does wrong at once shows on it."""
+    """A model in which there is nothing to be found: what the pass does wrong at once shows on
+    it.
+    """
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["x"], ["y"])], "nothing", [info("x", 1, [2])], [info("y", 1, [2])]
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "nothing",
+        [info("x", 1, [2])],
+        [info("y", 1, [2])],
     )
     imports = [onnx.helper.make_opsetid("", opset)]
     newest = onnx.helper.find_min_ir_version_for(imports)

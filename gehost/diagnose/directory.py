@@ -21,10 +21,16 @@ def check_fresh(path: str) -> None:
     if "\0" in path or not path:
         raise UsageError(f"{path!r} is no name of a directory; name one that does not exist yet")
     target = Path(path)
-    if os.path.lexists(path) and not (target.is_dir() and not target.is_symlink() and not any(target.iterdir())):
-        raise UsageError(f"{path}: exists already and is kept as it is; remove it or name another directory")
+    if os.path.lexists(path) and not (
+        target.is_dir() and not target.is_symlink() and not any(target.iterdir())
+    ):
+        raise UsageError(
+            f"{path}: exists already and is kept as it is; remove it or name another directory"
+        )
     if not target.absolute().parent.is_dir():
-        raise UsageError(f"{path}: there is no directory {target.absolute().parent}; create it first")
+        raise UsageError(
+            f"{path}: there is no directory {target.absolute().parent}; create it first"
+        )
 
 
 def free_name(stem: str) -> str:
@@ -35,7 +41,8 @@ def free_name(stem: str) -> str:
 
 @contextmanager
 def fresh_directory(path: str) -> Generator[Path]:
-    """A new directory to fill, which gets its name ``path`` when the block ends well; after an error nothing of it remains.
+    """A new directory to fill, which gets its name ``path`` when the block ends well; after an
+    error nothing of it remains.
 
     Raises:
         UsageError: as ``check_fresh``.
@@ -49,6 +56,8 @@ def fresh_directory(path: str) -> Generator[Path]:
         yield temporary
         os.rename(temporary, target)
     except OSError as error:
-        raise OutputError(f"cannot write {path!r}: {error.strerror or error}; nothing is left of it") from error
+        raise OutputError(
+            f"cannot write {path!r}: {error.strerror or error}; nothing is left of it"
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

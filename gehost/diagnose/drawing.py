@@ -1,4 +1,6 @@
-"""Pictures of rewrites as boxes, lines and texts with their places, for a template to write as SVG."""
+"""Pictures of rewrites as boxes, lines and texts with their places, for a template to write as
+SVG.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from gehost.ir.graph import split_op
 from gehost.passes.pictures import Picture, PictureNode, PictureTensor
 
 KINDS = ("math", "nn", "tensor", "reduction", "logical", "custom", "other")
-"""The chapters of ONNX's operators; ``other`` for the small ones, ``custom`` for those of another domain."""
+"""The chapters of ONNX's operators; ``other`` for the small ones, ``custom`` for those of
+another domain.
+"""
 
 _CELL = 6.62
 """Width of a character of 11 px; the page sets a monospaced font, in which each is 0.602 em."""
@@ -96,7 +100,12 @@ class _Content:
     @property
     def size(self) -> Size:
         lines = [*self.rows, *([self.name] if self.name else [])]
-        widest = max([_cells(self.head) * _HEAD_CELL if self.head else 0, *(_cells(line) * _CELL for line in lines)])
+        widest = max(
+            [
+                _cells(self.head) * _HEAD_CELL if self.head else 0,
+                *(_cells(line) * _CELL for line in lines),
+            ]
+        )
         height = (_HEAD_HEIGHT if self.head else 3) + len(lines) * _LINE_HEIGHT + 6
         reach = 2 * (_cells(self.label) * _CELL + 8) if self.label else 0
         return Size(max(64 if self.head else 28, widest + 2 * _PAD), height, reach)
@@ -155,7 +164,12 @@ class _Plan:
                 self._join(index, _tensor_box("output", tensor))
             if tensor.source != "constant" and tensor.other_uses:
                 more = f"{tensor.other_uses} more reader{'s' if tensor.other_uses > 1 else ''}"
-                self._join(index, _Content("outside", "other", f"{more} of {_title(tensor.name)}", "", [], f"+ {more}"))
+                self._join(
+                    index,
+                    _Content(
+                        "outside", "other", f"{more} of {_title(tensor.name)}", "", [], f"+ {more}"
+                    ),
+                )
         return self._contents, list(self._edges)
 
     def _join(self, tensor: int, content: _Content) -> None:
@@ -164,7 +178,9 @@ class _Plan:
         self._contents.append(content)
 
     def _maker(self, tensor: int) -> int:
-        """The box that a tensor comes from; what no node of the picture makes gets one of its own."""
+        """The box that a tensor comes from; what no node of the picture makes gets one of its
+        own.
+        """
         found = self._makers.get(tensor)
         if found is None:
             found = self._makers[tensor] = len(self._contents)
@@ -179,7 +195,11 @@ class _Plan:
         if node.role != "around":
             for slot, tensor in enumerate(node.inputs):
                 if tensor is not None and tensors[tensor].source == "constant":
-                    rows.append(_row(_formal_name(node.op, slot), tensors[tensor].value, tensors[tensor].type))
+                    rows.append(
+                        _row(
+                            _formal_name(node.op, slot), tensors[tensor].value, tensors[tensor].type
+                        )
+                    )
             rows += [_row(name, text) for name, text in node.attributes.items()]
             if node.more_inputs:
                 rows.append(f"+ {node.more_inputs} more inputs")
@@ -194,23 +214,35 @@ class _Plan:
             rows,
             shortened(node.name),
             shortened(", ".join(dict.fromkeys(types))) if types else "",
-            "\n".join(f"{_title(tensor.name)}: {_title(tensor.type) or 'of unknown type'}" for tensor in made),
+            "\n".join(
+                f"{_title(tensor.name)}: {_title(tensor.type) or 'of unknown type'}"
+                for tensor in made
+            ),
         )
 
     def _constants(self, node: PictureNode) -> Iterable[str]:
         for slot, tensor in enumerate(node.inputs):
             told = self._picture.tensors[tensor] if tensor is not None else None
             if told is not None and told.source == "constant":
-                yield f"{_formal_name(node.op, slot)}: constant “{_title(told.name)}” {_title(told.type)}"
+                yield (
+                    f"{_formal_name(node.op, slot)}: constant “{_title(told.name)}” "
+                    f"{_title(told.type)}"
+                )
 
 
 def _tensor_box(what: str, tensor: PictureTensor, label: str = "") -> _Content:
     told = f"{what} “{_title(tensor.name)}” {_title(tensor.type)}"
-    return _Content("outside", "other", told, "", [], f"{what} {shortened(tensor.name)}", shortened(label), told)
+    return _Content(
+        "outside", "other", told, "", [], f"{what} {shortened(tensor.name)}", shortened(label), told
+    )
 
 
 def _row(name: str, value: str, type_: str = "") -> str:
-    return f"{shortened(name, 16)} = {shortened(value)}" if value else f"{shortened(name, 16)} {shortened(type_)}".rstrip()
+    return (
+        f"{shortened(name, 16)} = {shortened(value)}"
+        if value
+        else f"{shortened(name, 16)} {shortened(type_)}".rstrip()
+    )
 
 
 def _formal_name(op: str, slot: int) -> str:
@@ -227,12 +259,18 @@ def _title(text: str) -> str:
 def _summary(picture: Picture) -> str:
     inside = [node.op for node in picture.nodes if node.role != "around"]
     counts = {op: inside.count(op) for op in inside}
-    listed = ", ".join(f"{count} × {op}" if count > 1 else op for op, count in list(counts.items())[:10])
+    listed = ", ".join(
+        f"{count} × {op}" if count > 1 else op for op, count in list(counts.items())[:10]
+    )
     return shortened(listed or "no nodes", 120)
 
 
 def _placed(
-    contents: Sequence[_Content], edges: Iterable[tuple[int, int]], layout: Layout, summary: str, left_out: int
+    contents: Sequence[_Content],
+    edges: Iterable[tuple[int, int]],
+    layout: Layout,
+    summary: str,
+    left_out: int,
 ) -> Drawing:
     leaning: dict[int, list[float]] = {}
     for (start, _), path in zip(edges, layout.paths, strict=True):
@@ -253,7 +291,18 @@ def _placed(
         if content.name:
             lines.append(Line(content.name, _round(x), _round(baseline + _LINE_HEIGHT - 2), "name"))
         left = _round(x - size.width / 2)
-        boxes.append(Box(left, _round(y), _round(size.width), size.height, content.role, content.kind, content.title, lines))
+        boxes.append(
+            Box(
+                left,
+                _round(y),
+                _round(size.width),
+                size.height,
+                content.role,
+                content.kind,
+                content.title,
+                lines,
+            )
+        )
         if content.label and number in leaning:
             ends = min(leaning[number]) > _LEAN
             place = _round(x - 6 if ends else x + 6), _round(y + size.height + 14)
@@ -272,7 +321,9 @@ def _curve(points: Sequence[Point]) -> str:
             parts.append(f"L{to_x:.1f} {to_y:.1f}")
         else:
             bend = 0.6 * LAYER_GAP
-            parts.append(f"C{x:.1f} {y + bend:.1f} {to_x:.1f} {to_y - bend:.1f} {to_x:.1f} {to_y:.1f}")
+            parts.append(
+                f"C{x:.1f} {y + bend:.1f} {to_x:.1f} {to_y - bend:.1f} {to_x:.1f} {to_y:.1f}"
+            )
         x, y = to_x, to_y
     return "".join(parts)
 

@@ -1,7 +1,8 @@
-"""Why a pass did not match: a compile up to that pass, in which each candidate tells its nearest miss.
+"""Why a pass did not match: a compile up to that pass, in which each candidate tells its nearest
+miss.
 
-The rules run as always. Before one is tried on a graph, a second, traced matcher looks at the same graph; the hooks around
-rewrites then tell what became of what it found.
+The rules run as always. Before one is tried on a graph, a second, traced matcher looks at the same
+graph; the hooks around rewrites then tell what became of what it found.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from gehost.pattern.wording import named
 
 
 def explain(
-    model: str | os.PathLike[str] | onnx.ModelProto, pass_name: str, options: HostOptions, node: str | None = None
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    pass_name: str,
+    options: HostOptions,
+    node: str | None = None,
 ) -> Explanation:
     """Compile a model up to a pass, and tell why the pass did what it did; nothing is written.
 
@@ -51,7 +55,9 @@ def explain(
     if node is not None:
         check_name(node)
     watch = _Watch(pass_name, node)
-    host = Host(replace(options, dump=None, verify=False, rewrite_limit=None), plugins=[("explain", watch)])
+    host = Host(
+        replace(options, dump=None, verify=False, rewrite_limit=None), plugins=[("explain", watch)]
+    )
     check_names([pass_name], host.passes.names(), "explain")
     spec = host.passes.get(pass_name)
     assert spec is not None
@@ -99,12 +105,15 @@ class _Watch:
         record = self._record
         assert record is not None
         if self._targets == [] and not self._was_there:
-            raise UsageError(f'the model has no node "{self._node}" when {self._name} runs; {self._near}')
+            raise UsageError(
+                f'the model has no node "{self._node}" when {self._name} runs; {self._near}'
+            )
         told.status, told.message = record.status, record.message
         told.findings = [*self._gone, *self.account.findings()]
         told.notes = [*self._notes, *_state_of(record)]
 
-    # -- the compile up to the pass -----------------------------------------------------------------------------------
+    # -- the compile up to the pass
+    # -----------------------------------------------------------------------------------
 
     @hookimpl
     def gehost_compile_started(self, graph: Graph) -> None:
@@ -115,7 +124,9 @@ class _Watch:
 
     @hookimpl
     def gehost_stage_finished(self, context: CompileContext) -> None:
-        self._whereabouts.check(f"a hook of stage {context.stage.name}" if context.stage is not None else "a hook")
+        self._whereabouts.check(
+            f"a hook of stage {context.stage.name}" if context.stage is not None else "a hook"
+        )
 
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
@@ -147,7 +158,9 @@ class _Watch:
         if self._node is None:
             return
         self._targets = nodes_named(model, self._node)
-        self._notes.extend(f"{named(node)} was made by {by}" for node in self._targets if (by := _maker(node)))
+        self._notes.extend(
+            f"{named(node)} was made by {by}" for node in self._targets if (by := _maker(node))
+        )
         if self._targets:
             return
         self._near = near_names(model, self._node)
@@ -155,7 +168,8 @@ class _Watch:
             fate = self._whereabouts.fate or "is not in the graph any more"
             self._gone.append(Finding(Outcome.GONE, f'"{self._node}" {fate}', self._node))
 
-    # -- the pass -----------------------------------------------------------------------------------------------------
+    # -- the pass
+    # -----------------------------------------------------------------------------------------------------
 
     @hookimpl
     def gehost_before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
@@ -192,7 +206,8 @@ class _Watch:
         made = spec.factory()
         if not isinstance(made, DecomposePass) or not spec.trusted:
             self._notes.append(
-                "its Run looks at the graph in its own way: what it replaced can be told, what it passed over cannot"
+                "its Run looks at the graph in its own way: what it replaced can be told, "
+                "what it passed over cannot"
             )
             return
         mark = mark_of(type(made))
@@ -200,7 +215,9 @@ class _Watch:
         ops = [wanted] if isinstance(wanted, str) else list(wanted)
         for node in self._targets or ():
             if node.op_type not in {op.rpartition("::")[2] for op in ops}:
-                self.account.add(node, Outcome.MISSED, f"wanted {' or '.join(ops)}, got {named(node)}")
+                self.account.add(
+                    node, Outcome.MISSED, f"wanted {' or '.join(ops)}, got {named(node)}"
+                )
         if self._targets is None and not record.matched:
             self._notes.append(f"the model has no {' or '.join(ops)}")
 

@@ -35,12 +35,13 @@ class Finding(NamedTuple):
         op: the node's operator.
         graph: the name of the nested body that holds it; "" for the root graph.
         pattern: the pattern's position among those of the pass; None where no pattern is known.
-        pattern_op: the operator of the pattern that found no node, or where all did the one that the reason is about; "" where
-            the reason is about none.
+        pattern_op: the operator of the pattern that found no node, or where all did the one
+            that the reason is about; "" where the reason is about none.
         origin: ``file:line`` of that operator, else of the pass.
         depth: how many operators of the pattern found their nodes.
         size: how many operators the pattern has.
-        closeness: of a near miss, how near it came to one more operator; of those of one depth the highest is the nearest.
+        closeness: of a near miss, how near it came to one more operator; of those of one depth
+            the highest is the nearest.
     """
 
     outcome: Outcome
@@ -75,7 +76,12 @@ class Group:
     def as_dict(self) -> dict[str, Any]:
         first = self.first._asdict()
         del first["node"], first["op"], first["graph"]
-        return {"cause": self.cause, "count": len(self.findings), **first, "nodes": [found.node for found in self.findings]}
+        return {
+            "cause": self.cause,
+            "count": len(self.findings),
+            **first,
+            "nodes": [found.node for found in self.findings],
+        }
 
 
 @dataclass
@@ -110,7 +116,11 @@ class Explanation:
         nearest: dict[Any, Finding] = {}
         missed = Outcome.MISSED
         for place, found in enumerate(self.findings):
-            key = (found.graph, found.node, found.op) if found.outcome is missed and found.node else place
+            key = (
+                (found.graph, found.node, found.op)
+                if found.outcome is missed and found.node
+                else place
+            )
             known = nearest.get(key)
             if known is None or (found.depth, found.closeness) > (known.depth, known.closeness):
                 nearest[key] = found
@@ -123,12 +133,16 @@ class Explanation:
         """
         grouped: dict[Any, list[Finding]] = {}
         for found in self._nearest() if self.node is None else self.findings:
-            place = (found.pattern, found.pattern_op, found.origin, found.depth) if found.node else ()
+            place = (
+                (found.pattern, found.pattern_op, found.origin, found.depth) if found.node else ()
+            )
             key = (found.outcome, *place, found.cause)
             grouped.setdefault(key, []).append(found)
         order = list(Outcome)
         groups = [Group(key[-1], findings) for key, findings in grouped.items()]
-        return sorted(groups, key=lambda g: (order.index(g.first.outcome), -g.first.depth, -len(g.findings)))
+        return sorted(
+            groups, key=lambda g: (order.index(g.first.outcome), -g.first.depth, -len(g.findings))
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON can carry it."""

@@ -1,8 +1,9 @@
-"""Random instances of a pattern: small models whose nodes are the pattern's own, drawn operator by operator.
+"""Random instances of a pattern: small models whose nodes are the pattern's own, drawn operator by
+operator.
 
-A placeholder gets its type when the first operator that reads it is built, in view of the operands that are known by then; an
-operator that inference refuses is drawn again, and after too many tries the instance is given up. Whether the pass takes an
-instance is for the host to say.
+A placeholder gets its type when the first operator that reads it is built, in view of the operands
+that are known by then; an operator that inference refuses is drawn again, and after too many tries
+the instance is given up. Whether the pass takes an instance is for the host to say.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Draw:
 
     Attributes:
         operands: what stands at each placeholder; None for what is to be chosen anew.
-        parameters: those of which the pattern says nothing, by number of the operator and name; None where all are open.
+        parameters: those of which the pattern says nothing, by number of the operator and name;
+            None where all are open.
         ops: the pattern's operators; the parameters mean nothing to another one.
     """
 
@@ -87,7 +89,8 @@ class Instance:
     """A model that a pattern should match.
 
     Attributes:
-        model: the pattern's nodes; its placeholders are inputs and initializers, its outputs the outputs.
+        model: the pattern's nodes; its placeholders are inputs and initializers, its outputs
+            the outputs.
         opset: of ONNX's own domain.
         drawn: what was chosen for it.
     """
@@ -109,7 +112,13 @@ def empty_model(opset: int) -> Model:
     return Model(onnx.helper.make_model(graph, opset_imports=imports, ir_version=max(8, newest)))
 
 
-def draw(source: SourcePattern, opset: int, registry: OpRegistry, rng: np.random.Generator, like: Draw | None = None) -> Instance:
+def draw(
+    source: SourcePattern,
+    opset: int,
+    registry: OpRegistry,
+    rng: np.random.Generator,
+    like: Draw | None = None,
+) -> Instance:
     """Draw an instance of a pattern.
 
     Args:
@@ -126,7 +135,14 @@ def draw(source: SourcePattern, opset: int, registry: OpRegistry, rng: np.random
 
 
 class _Drawing:
-    def __init__(self, source: SourcePattern, opset: int, registry: OpRegistry, rng: np.random.Generator, like: Draw) -> None:
+    def __init__(
+        self,
+        source: SourcePattern,
+        opset: int,
+        registry: OpRegistry,
+        rng: np.random.Generator,
+        like: Draw,
+    ) -> None:
         self._source = source
         self._opset = opset
         self._registry = registry
@@ -151,15 +167,23 @@ class _Drawing:
         for op, node in zip(self._source.ops, self._source.nodes, strict=True):
             self._build(op, node)
         operands = tuple(self._operands[index] for index in self._source.inputs)
-        return Instance(self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops))
+        return Instance(
+            self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops)
+        )
 
-    # -- one operator -----------------------------------------------------------------------------------------------
+    # -- one operator
+    # -----------------------------------------------------------------------------------------------
 
     def _build(self, op: OpPattern, node: EsNode) -> None:
         """Draw an operator, its new operands and its attributes until inference takes it."""
         refusal: Exception | None = None
         for _ in range(_TRIES):
-            before = dict(self._operands), dict(self._tensors), dict(self._types), self._parameters.copy()
+            before = (
+                dict(self._operands),
+                dict(self._tensors),
+                dict(self._types),
+                self._parameters.copy(),
+            )
             try:
                 self._try(op, node)
             except (Refused, InferenceFailed, NoInstance, VendorError) as error:
@@ -177,7 +201,9 @@ class _Drawing:
         signature = op.ops[name]
         if signature is None or not signature.parameters:
             signature = None
-        slots = [op.inputs[slot] if slot < len(op.inputs) else ANY for slot in range(len(node.inputs))]
+        slots = [
+            op.inputs[slot] if slot < len(op.inputs) else ANY for slot in range(len(node.inputs))
+        ]
         inputs: list[EsTensor | None] = [
             self._tensors.get(wanted.index) if wanted is not None and tensor is not None else None
             for wanted, tensor in zip(slots, node.inputs, strict=True)
@@ -190,29 +216,58 @@ class _Drawing:
                     inputs[slot] = EsTensor(_constant_of(tensor, self._draft))
                 elif (wanted.constant is not None) is pick_constants:
                     if wanted.index not in self._tensors:  # it may stand at two inputs
-                        self._tensors[wanted.index] = self._operand(wanted, tensor, slot, signature, inputs)
+                        self._tensors[wanted.index] = self._operand(
+                            wanted, tensor, slot, signature, inputs
+                        )
                     inputs[slot] = self._tensors[wanted.index]
         if op.commutative and all(inputs) and self._rng.random() < 0.5:
             inputs.reverse()
-        first = next((shape for tensor in inputs if tensor is not None and (shape := self._shape(tensor)) is not None), None)
+        first = next(
+            (
+                shape
+                for tensor in inputs
+                if tensor is not None and (shape := self._shape(tensor)) is not None
+            ),
+            None,
+        )
         params = self._parameters.of(op, node, name, None if first is None else len(first))
-        built = EsNode(self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots)
+        built = EsNode(
+            self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots
+        )
         self._write(built)
         for pattern in op.outputs:
             self._tensors[pattern.index] = EsTensor(built, pattern.slot)
 
     def _write(self, node: EsNode) -> None:
         lowered = lower_node(node, self._model, self._registry, self._type_of)
-        types = [self._type_of(each) if isinstance(each, EsTensor) else _array_type(each) for each in lowered.inputs]
+        types = [
+            self._type_of(each) if isinstance(each, EsTensor) else _array_type(each)
+            for each in lowered.inputs
+        ]
         arrays = [array_of(operand) for operand in lowered.inputs]
         op = lowered.op
         if schemas.operator(*split_op(op)) is None:
             present = [operand is not None for operand in lowered.inputs]
-            op = op_with_body(op, types, lowered.attributes, self._model, self._registry, self._inferrer, present) or op
+            op = (
+                op_with_body(
+                    op,
+                    types,
+                    lowered.attributes,
+                    self._model,
+                    self._registry,
+                    self._inferrer,
+                    present,
+                )
+                or op
+            )
             self._model.import_domain(split_op(op)[0], 1)
-        read = ["" if operand is None else f"x{slot}" for slot, operand in enumerate(lowered.inputs)]
+        read = [
+            "" if operand is None else f"x{slot}" for slot, operand in enumerate(lowered.inputs)
+        ]
         proto = node_proto(lowered, op, read, [f"y{slot}" for slot in range(len(node.outputs))])
-        for tensor, known in zip(node.outputs, self._inferrer.proto(op, proto, types, arrays), strict=True):
+        for tensor, known in zip(
+            node.outputs, self._inferrer.proto(op, proto, types, arrays), strict=True
+        ):
             if isinstance(known, TensorType) and (known.size or 0) > _MOST_ELEMENTS:
                 raise NoInstance(f"{known} is too large")
             self._types[id(node), tensor.index] = known
@@ -223,7 +278,8 @@ class _Drawing:
             return array_type(tensor.producer.array)
         return self._types.get((id(tensor.producer), tensor.index))
 
-    # -- operands ---------------------------------------------------------------------------------------------------
+    # -- operands
+    # ---------------------------------------------------------------------------------------------------
 
     def _operand(
         self,
@@ -233,20 +289,31 @@ class _Drawing:
         signature: schemas.Signature | None,
         inputs: Sequence[EsTensor | None],
     ) -> EsTensor:
-        """What stands for a placeholder or a constant at input ``slot``, in view of the inputs that are known."""
+        """What stands for a placeholder or a constant at input ``slot``, in view of the inputs
+        that are known.
+        """
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
             return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
-        operand = self._like.get(wanted.index) or self._drawn(wanted, slot, signature, inputs, beside)
+        operand = self._like.get(wanted.index) or self._drawn(
+            wanted, slot, signature, inputs, beside
+        )
         producer = EsInput(
-            self._draft, len(self._operands), self._source.origin, f"input{self._source.inputs.index(wanted.index)}"
+            self._draft,
+            len(self._operands),
+            self._source.origin,
+            f"input{self._source.inputs.index(wanted.index)}",
         )
         self._operands[wanted.index] = operand
         self._types[id(producer), 0] = operand.type
         return EsTensor(producer)
 
-    def _dtype_beside(self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]) -> DataType | None:
-        """The dtype of another input that must have the same as input ``slot``; None where none is known."""
+    def _dtype_beside(
+        self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
+    ) -> DataType | None:
+        """The dtype of another input that must have the same as input ``slot``; None where none
+        is known.
+        """
         own = None if signature is None else signature.parameter_at(slot)
         for position, tensor in enumerate(inputs):
             known = None if tensor is None else self._type_of(tensor)
@@ -266,7 +333,10 @@ class _Drawing:
             array = one_of(self._rng, numbers_like(self._rng, array))
         cast = array if beside is None else in_dtype(array, beside.numpy)
         if cast is None:
-            raise NoInstance(f"the constant {given.array.tolist()} is no {(beside or DataType.UNDEFINED).name.lower()}")
+            raise NoInstance(
+                f"the constant {given.array.tolist()} is no "
+                f"{(beside or DataType.UNDEFINED).name.lower()}"
+            )
         return EsConst(self._draft, cast, given.origin)
 
     def _drawn(
@@ -286,24 +356,41 @@ class _Drawing:
             if not common:
                 raise NoInstance(f"input {slot} takes none of the element types that are tried")
             dtype = one_of(rng, common)
-        known = [shape for tensor in inputs if tensor is not None and (shape := self._shape(tensor)) is not None]
-        shape = shape_beside(rng, known, self._sizes) if known else fresh_shape(rng, self._sizes, wanted.rank)
+        known = [
+            shape
+            for tensor in inputs
+            if tensor is not None and (shape := self._shape(tensor)) is not None
+        ]
+        shape = (
+            shape_beside(rng, known, self._sizes)
+            if known
+            else fresh_shape(rng, self._sizes, wanted.rank)
+        )
         if wanted.rank not in (None, len(shape)):
             shape = fresh_shape(rng, self._sizes, wanted.rank)
         if wanted.shape is not None:
-            shape = tuple(given if given is not None else drawn for given, drawn in zip(wanted.shape, shape, strict=True))
+            shape = tuple(
+                given if given is not None else drawn
+                for given, drawn in zip(wanted.shape, shape, strict=True)
+            )
         index = parameter is not None and parameter.dtypes <= _INDEX_TYPES
-        constant = rng.random() < (0.8 if index else _CONSTANT) and all(isinstance(size, int) for size in shape)
+        constant = rng.random() < (0.8 if index else _CONSTANT) and all(
+            isinstance(size, int) for size in shape
+        )
         return Operand(TensorType(dtype, shape), constant)
 
     def _shape(self, tensor: EsTensor) -> tuple[Any, ...] | None:
         known = self._type_of(tensor)
         return known.shape if isinstance(known, TensorType) else None
 
-    # -- the model --------------------------------------------------------------------------------------------------
+    # -- the model
+    # --------------------------------------------------------------------------------------------------
 
     def _proto(self) -> onnx.ModelProto:
-        operands = [(self._tensors[index], self._given(self._operands[index])) for index in self._source.inputs]
+        operands = [
+            (self._tensors[index], self._given(self._operands[index]))
+            for index in self._source.inputs
+        ]
         outputs: list[tuple[EsTensor, TensorType]] = []
         for tensor in (self._tensors[index] for index in self._source.outputs):
             known = self._type_of(tensor)
@@ -321,14 +408,23 @@ class _Drawing:
 
 
 def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
-    """The dtype of most operands: one that the pattern names; a float where its constants are no whole numbers."""
+    """The dtype of most operands: one that the pattern names; a float where its constants are no
+    whole numbers.
+    """
     named = [tensor.dtype for tensor in source.tensors if tensor.dtype is not None]
-    exact = [tensor.constant.array for tensor in source.tensors if tensor.constant and not tensor.constant.by_value]
+    exact = [
+        tensor.constant.array
+        for tensor in source.tensors
+        if tensor.constant and not tensor.constant.by_value
+    ]
     named += [DataType(tensors.elem_type(array.dtype)) for array in exact if array is not None]
     if named and rng.random() < 0.9:
         return one_of(rng, named)
     arrays = [array_of(tensor) for node in source.nodes for tensor in node.inputs]
-    if any(array is not None and array.dtype.kind == "f" and np.any(array != np.round(array)) for array in arrays):
+    if any(
+        array is not None and array.dtype.kind == "f" and np.any(array != np.round(array))
+        for array in arrays
+    ):
         return pick(rng, {dtype: weight for dtype, weight in DTYPES.items() if dtype.is_float})
     return pick(rng, DTYPES)
 
@@ -337,7 +433,10 @@ def _constant_of(tensor: EsTensor, draft: Draft) -> EsConst:
     """The author's constant, also behind alternatives."""
     producer: Any = tensor.producer
     while isinstance(producer, EsChoice):
-        producer = next((o.producer for o in producer.options if isinstance(o.producer, EsConst | EsChoice)), producer.options[0])
+        producer = next(
+            (o.producer for o in producer.options if isinstance(o.producer, EsConst | EsChoice)),
+            producer.options[0],
+        )
     assert isinstance(producer, EsConst)
     return EsConst(draft, producer.array, producer.origin, literal=producer.literal)
 

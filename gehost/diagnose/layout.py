@@ -1,6 +1,8 @@
-"""Where the boxes of a small layered graph go: layers by longest path, order by barycentre, edges around the boxes.
+"""Where the boxes of a small layered graph go: layers by longest path, order by barycentre, edges
+around the boxes.
 
-The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from 0.
+The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from
+0.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Centres of the boxes' upper sides, by box; for each edge the points at which it leaves a box or a layer, or enters one.
+    """Centres of the boxes' upper sides, by box; for each edge the points at which it leaves a box
+    or a layer, or enters one.
 
-    An edge goes straight from its first point to the second, from there to the next layer, through it straight, and so on.
+    An edge goes straight from its first point to the second, from there to the next layer, through
+    it straight, and so on.
     """
 
     width: float
@@ -78,28 +82,41 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
         _order(rows, above if sweep % 2 == 0 else below, downwards=sweep % 2 == 0)
     widths: dict[_Item, float] = {box: max(size.width, size.reach) for box, size in sizes.items()}
     centres = _centres(rows, widths, above, below)
-    heights = [max((sizes[item].height for item in row if isinstance(item, int)), default=0) for row in rows]
+    heights = [
+        max((sizes[item].height for item in row if isinstance(item, int)), default=0)
+        for row in rows
+    ]
     ceilings = [sum(heights[:layer]) + layer * LAYER_GAP for layer in range(len(rows))]
     floors = [ceiling + height for ceiling, height in zip(ceilings, heights, strict=True)]
-    tops: dict[int, Point] = {box: (centres[box], ceilings[layer]) for box, layer in layer_of.items()}
+    tops: dict[int, Point] = {
+        box: (centres[box], ceilings[layer]) for box, layer in layer_of.items()
+    }
     paths = [_path(chain, sizes, tops, centres, ceilings, floors) for chain in chains]
     width = max(centres[item] + widths.get(item, _BEND_WIDTH) / 2 for row in rows for item in row)
     return Layout(width, floors[-1], tops, paths)
 
 
 def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The longest path from above; what nothing leads to stands right above the first that it leads to."""
+    """The longest path from above; what nothing leads to stands right above the first that it
+    leads to.
+    """
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(boxes)
     graph.add_edges_from(edges)
-    found = {box: layer for layer, row in enumerate(nx.topological_generations(graph)) for box in sorted(row)}
+    found = {
+        box: layer
+        for layer, row in enumerate(nx.topological_generations(graph))
+        for box in sorted(row)
+    }
     for box in list(found):
         if not graph.pred[box] and graph.succ[box]:
             found[box] = min(found[reader] for reader in graph.succ[box]) - 1
     return found
 
 
-def _neighbours(chains: Iterable[Sequence[_Item]]) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
+def _neighbours(
+    chains: Iterable[Sequence[_Item]],
+) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
     """By item, those that it is joined to in the layer above, and in the layer below."""
     above: dict[_Item, list[_Item]] = {}
     below: dict[_Item, list[_Item]] = {}
@@ -110,11 +127,20 @@ def _neighbours(chains: Iterable[Sequence[_Item]]) -> tuple[dict[_Item, list[_It
     return above, below
 
 
-def _order(rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool) -> None:
+def _order(
+    rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool
+) -> None:
     """Sort each row by the mean place of what its items are joined to in the row before it."""
     for row in rows if downwards else reversed(rows):
-        places = {item: place / max(1, len(other) - 1) for other in rows for place, item in enumerate(other)}
-        means = {item: _mean([places[other] for other in joined.get(item, [])], places[item]) for item in row}
+        places = {
+            item: place / max(1, len(other) - 1)
+            for other in rows
+            for place, item in enumerate(other)
+        }
+        means = {
+            item: _mean([places[other] for other in joined.get(item, [])], places[item])
+            for item in row
+        }
         row.sort(key=means.__getitem__)
 
 
@@ -128,23 +154,33 @@ def _centres(
     above: Mapping[_Item, list[_Item]],
     below: Mapping[_Item, list[_Item]],
 ) -> dict[_Item, float]:
-    """Put each item as near to what it is joined to as the order of its row allows; the leftmost starts at 0."""
+    """Put each item as near to what it is joined to as the order of its row allows; the leftmost
+    starts at 0.
+    """
     centres: dict[_Item, float] = {}
     for row in rows:
         centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))
     for sweep in range(_SWEEPS):
-        joined = below if sweep % 2 == 0 else above  # the last goes downwards, so that chains hang straight
+        # the last goes downwards, so that chains hang straight
+        joined = below if sweep % 2 == 0 else above
         for row in reversed(rows) if sweep % 2 == 0 else rows:
-            wanted = {item: _mean([centres[other] for other in joined.get(item, [])], centres[item]) for item in row}
+            wanted = {
+                item: _mean([centres[other] for other in joined.get(item, [])], centres[item])
+                for item in row
+            }
             centres.update(_apart(row, wanted, widths))
     left = min(centre - widths.get(item, _BEND_WIDTH) / 2 for item, centre in centres.items())
     return {item: centre - left for item, centre in centres.items()}
 
 
-def _apart(row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]) -> dict[_Item, float]:
-    """The places nearest to the wanted ones, in least squares, at which the items of a row do not overlap.
+def _apart(
+    row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]
+) -> dict[_Item, float]:
+    """The places nearest to the wanted ones, in least squares, at which the items of a row do not
+    overlap.
 
-    Without the room that each needs, this is a monotone fit: neighbours that are in each other's way share their mean.
+    Without the room that each needs, this is a monotone fit: neighbours that are in each other's
+    way share their mean.
     """
     offsets: list[float] = []
     end = 0.0
@@ -177,5 +213,9 @@ def _path(
             points += [(centres[item], ceilings[item.layer]), (centres[item], floors[item.layer])]
         else:
             x, y = tops[item]
-            points += [(x, y)] if points else [(x, y + sizes[item].height), (x, next(f for f in floors if f > y))]
+            points += (
+                [(x, y)]
+                if points
+                else [(x, y + sizes[item].height), (x, next(f for f in floors if f > y))]
+            )
     return points

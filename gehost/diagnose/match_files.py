@@ -1,4 +1,6 @@
-"""A wrong rewrite as files that run alone: ``before.onnx``, ``after.onnx``, ``feeds.npz`` and how to compare them."""
+"""A wrong rewrite as files that run alone: ``before.onnx``, ``after.onnx``, ``feeds.npz`` and
+how to compare them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Tolerance = tuple[float | None, float | None]
 
 
 def write_match(captured: Captured, directory: str, answer: str, tolerance: Tolerance) -> None:
-    """Write the match before and after its rewrite, the values at its inputs, and a README with the command line.
+    """Write the match before and after its rewrite, the values at its inputs, and a README with the
+    command line.
 
     The weights that the match reads go with it, also those that are external data.
 
@@ -32,17 +35,25 @@ def write_match(captured: Captured, directory: str, answer: str, tolerance: Tole
         save_model(captured.before, home / "before.onnx", captured.base_dir)
         save_model(captured.after, home / "after.onnx", captured.base_dir)
         (home / "feeds.npz").write_bytes(save_feeds(captured.feeds))
-        (home / "README.md").write_text("\n".join(_readme(captured, answer, tolerance)) + "\n", encoding="utf-8")
+        (home / "README.md").write_text(
+            "\n".join(_readme(captured, answer, tolerance)) + "\n", encoding="utf-8"
+        )
 
 
 def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[str]:
     yield "# A rewrite after which the numbers are wrong\n"
     yield f"    {one_line(answer)}\n"
-    yield "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came for them. `feeds.npz` holds"
+    yield (
+        "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came "
+        "for them. `feeds.npz` holds"
+    )
     yield (
         f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
         if captured.made_up
-        else "the values that their inputs had in the run that differed, or in the first where the whole model does not load."
+        else (
+            "the values that their inputs had in the run that differed, or in the first where "
+            "the whole model does not load."
+        )
     )
     yield f"\nIn this directory:\n\n    {compare_command('', tolerance)}\n"
     yield verdict(captured)
@@ -70,24 +81,43 @@ def answer(bisection: Bisection, model: str) -> str:
     if bisection.wrong is None:
         return f"{model}: the numbers are right with all rewrites done"
     if bisection.before_rewrites:
-        return f"{model}: the numbers are wrong without any rewrite: {bisection.before_rewrites} changes them"
+        return (
+            f"{model}: the numbers are wrong without any rewrite: {bisection.before_rewrites} "
+            "changes them"
+        )
     captured = bisection.captured
     if captured is None:
-        return f"{model}: the numbers are right with all rewrites done, and wrong after {_listed(bisection.by_hand)}"
+        return (
+            f"{model}: the numbers are right with all rewrites done, and wrong after "
+            f"{_listed(bisection.by_hand)}"
+        )
     nodes = _nodes(captured.nodes)
     inside = f' in a body of "{captured.inside}"' if captured.inside else ""
-    rewrite = f"{captured.pass_name} ({captured.origin}) at {nodes}{inside}, which became {_nodes(captured.made) or 'nothing'}"
+    rewrite = (
+        f"{captured.pass_name} ({captured.origin}) at {nodes}{inside}, which became "
+        f"{_nodes(captured.made) or 'nothing'}"
+    )
     if not captured.right_alone:
-        also = f"; in the same step {_listed(bisection.by_hand)} edited by hand" if bisection.by_hand else ""
+        also = (
+            f"; in the same step {_listed(bisection.by_hand)} edited by hand"
+            if bisection.by_hand
+            else ""
+        )
         return f"{model}: rewrite {captured.number} of {count} changes the numbers: {rewrite}{also}"
     alone = "alone, on made-up inputs," if captured.made_up else "alone"
     right = f"{alone} the rewrite is right within the tolerance"
     if bisection.uncleaned is not None and bisection.uncleaned.found.equal:
         why = f"{right}, and so are the numbers without the clean-up"
     else:
-        others = [*bisection.suspects, "what it meets on the way to the outputs, where a small difference may grow"]
+        others = [
+            *bisection.suspects,
+            "what it meets on the way to the outputs, where a small difference may grow",
+        ]
         why = f"{right}, so it may be {', or '.join(others)}"
-    return f"{model}: the numbers are wrong after rewrite {captured.number} of {count}: {rewrite}; {why}"
+    return (
+        f"{model}: the numbers are wrong after rewrite {captured.number} of {count}: "
+        f"{rewrite}; {why}"
+    )
 
 
 def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Small changes to a model that make another one: what a pass took before it must now refuse, or still do right."""
+"""Small changes to a model that make another one: what a pass took before it must now refuse, or
+still do right.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Mutation:
     Attributes:
         kind: what sort of change it is.
         what: what is changed, and how.
-        apply: does it; works on any model with the nodes and tensors of the one for which it was made.
+        apply: does it; works on any model with the nodes and tensors of the one for which it
+            was made.
     """
 
     kind: str
@@ -39,13 +42,17 @@ class Mutation:
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
     """Every single change of a model that is tried, those of all kinds by turns.
 
-    Attributes, of which a pattern asks nothing by default, have another turn in a model whose sizes are all equal: no shape
-    tells there that something is wrong.
+    Attributes, of which a pattern asks nothing by default, have another turn in a model whose sizes
+    are all equal: no shape tells there that something is wrong.
     """
     kinds = (_attributes, _constants, _readers, _shapes, _dtypes, _operands, _places)
     found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
     equal = Mutation(
-        "attribute", _EQUAL, _reshaping({n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape})
+        "attribute",
+        _EQUAL,
+        _reshaping(
+            {n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape}
+        ),
     )
     found.append([both(equal, each) for each in _shuffled(found[0], rng)])
     return [each for turn in itertools.zip_longest(*found) for each in turn if each is not None]
@@ -62,23 +69,33 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 
 
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """A changed copy of a model with its types inferred; None where it is no valid model any more."""
+    """A changed copy of a model with its types inferred; None where it is no valid model any
+    more.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     try:
         mutation.apply(copy)
         return typed(copy)
-    except (KeyError, ValueError, IndexError):  # the first of two changes took away what the second one wants
+    except (
+        KeyError,
+        ValueError,
+        IndexError,
+    ):  # the first of two changes took away what the second one wants
         return None
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model with the types of its outputs inferred anew; None where inference or the checker refuses it."""
+    """The model with the types of its outputs inferred anew; None where inference or the checker
+    refuses it.
+    """
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.ClearField("type")
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(
+            model, check_type=True, strict_mode=True, data_prop=True
+        )
         onnx.checker.check_model(inferred)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
         return None
@@ -89,7 +106,8 @@ def _shuffled(listed: list[Mutation], rng: np.random.Generator) -> list[Mutation
     return [listed[position] for position in rng.permutation(len(listed))]
 
 
-# -- attributes and constants ---------------------------------------------------------------------------------------
+# -- attributes and constants
+# ---------------------------------------------------------------------------------------
 
 
 def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -120,11 +138,15 @@ def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
         del node.attribute[:]
         node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
 
-    return Mutation("attribute", f"{op}: {name} {'left out' if value is None else f'set to {value}'}", apply)
+    return Mutation(
+        "attribute", f"{op}: {name} {'left out' if value is None else f'set to {value}'}", apply
+    )
 
 
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Each constant with other numbers, in another shape, and as an input that a caller sets, or may set."""
+    """Each constant with other numbers, in another shape, and as an input that a caller sets, or
+    may set.
+    """
     for tensor in model.graph.initializer:
         array = tensors.to_numpy(tensor, None)
         for what, other in _other_numbers(array, rng):
@@ -137,7 +159,9 @@ def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mut
         yield _as_input(tensor.name, kind, overridable=True)
 
 
-def _other_numbers(array: np.ndarray[Any, Any], rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def _other_numbers(
+    array: np.ndarray[Any, Any], rng: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     dtype = dtype_from_number(tensors.elem_type(array.dtype))
     if dtype.is_float:
         yield "times 1.01", (array * 1.01).astype(array.dtype)
@@ -154,7 +178,11 @@ def _other_numbers(array: np.ndarray[Any, Any], rng: np.random.Generator) -> Ite
 
 
 def _with_constant(name: str, what: str, array: np.ndarray[Any, Any]) -> Mutation:
-    return Mutation("constant", f'constant "{name}" {what}', lambda model: _set_initializer(model, name, np.asarray(array)))
+    return Mutation(
+        "constant",
+        f'constant "{name}" {what}',
+        lambda model: _set_initializer(model, name, np.asarray(array)),
+    )
 
 
 def _set_initializer(model: onnx.ModelProto, name: str, array: np.ndarray[Any, Any]) -> None:
@@ -180,7 +208,8 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
     return Mutation("constant as input", f'constant "{name}" {told}', apply)
 
 
-# -- readers and places ---------------------------------------------------------------------------------------------
+# -- readers and places
+# ---------------------------------------------------------------------------------------------
 
 
 def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -200,11 +229,17 @@ def _read(name: str, *, by_output: bool) -> Mutation:
             model.graph.node.add(op_type="Identity", input=[name], output=["extra"])
         model.graph.output.add(name=name if by_output else "extra")
 
-    return Mutation("reader", f'inner tensor "{name}" {"is an output" if by_output else "has one more reader"}', apply)
+    return Mutation(
+        "reader",
+        f'inner tensor "{name}" {"is an output" if by_output else "has one more reader"}',
+        apply,
+    )
 
 
 def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """The pattern between other nodes, in place of between inputs and outputs; and twice, one after the other."""
+    """The pattern between other nodes, in place of between inputs and outputs; and twice, one
+    after the other.
+    """
     del rng
     given = [value.name for value in model.graph.input]
     made = [value.name for value in model.graph.output]
@@ -232,7 +267,8 @@ def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> Non
                     names[slot] = other
 
 
-# -- types of what the pattern reads --------------------------------------------------------------------------------
+# -- types of what the pattern reads
+# --------------------------------------------------------------------------------
 
 
 def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
@@ -250,8 +286,14 @@ def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
 
 def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
     """The inputs and the initializers, which nodes read and do not make."""
-    names = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer}
-    return {name: known for name, known in _types(model).items() if name in names and known.shape is not None}
+    names = {value.name for value in model.graph.input} | {
+        tensor.name for tensor in model.graph.initializer
+    }
+    return {
+        name: known
+        for name, known in _types(model).items()
+        if name in names and known.shape is not None
+    }
 
 
 def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -260,13 +302,19 @@ def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
     for name, known in operands.items():
         assert known.shape is not None
         for shape in _other_shapes(known.shape, rng):
-            yield Mutation("shape", f'"{name}" {known} of shape {_told(shape)}', _reshaping({name: shape}))
+            yield Mutation(
+                "shape", f'"{name}" {known} of shape {_told(shape)}', _reshaping({name: shape})
+            )
     whole = {name: known.shape for name, known in operands.items() if known.shape}
     given = {value.name for value in model.graph.input}
     for told, change in _WHOLE.items():
         shapes = {name: change(shape) for name, shape in whole.items()}
         yield Mutation("shape", told, _reshaping(shapes))
-        yield Mutation("shape", f"{told}, constants as they are", _reshaping({n: s for n, s in shapes.items() if n in given}))
+        yield Mutation(
+            "shape",
+            f"{told}, constants as they are",
+            _reshaping({n: s for n, s in shapes.items() if n in given}),
+        )
 
 
 _EQUAL = "all sizes 3"
@@ -300,7 +348,9 @@ def _told(shape: Sequence[Dim]) -> str:
 
 
 def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
-    """What gives operands other shapes; a constant's numbers are repeated, and it has no symbols."""
+    """What gives operands other shapes; a constant's numbers are repeated, and it has no
+    symbols.
+    """
 
     def apply(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:
@@ -322,7 +372,11 @@ def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
     for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
         for other in DTYPES:
             if other is not dtype:
-                yield Mutation("dtype", f"{dtype.name.lower()} becomes {other.name.lower()}", _casting(dtype, other))
+                yield Mutation(
+                    "dtype",
+                    f"{dtype.name.lower()} becomes {other.name.lower()}",
+                    _casting(dtype, other),
+                )
 
 
 def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], None]:
@@ -339,7 +393,8 @@ def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], No
     return apply
 
 
-# -- which tensor is read where -------------------------------------------------------------------------------------
+# -- which tensor is read where
+# -------------------------------------------------------------------------------------
 
 
 def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -348,7 +403,9 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
         for first, second in itertools.combinations(range(len(node.input)), 2):
             if node.input[first] and node.input[second] and node.input[first] != node.input[second]:
                 swapped = {first: node.input[second], second: node.input[first]}
-                yield _rewired(number, f"{node.op_type}: inputs {first} and {second} swapped", swapped)
+                yield _rewired(
+                    number, f"{node.op_type}: inputs {first} and {second} swapped", swapped
+                )
                 told = f'{node.op_type}: input {second} is "{node.input[first]}" too'
                 yield _rewired(number, told, {second: node.input[first]})
     names = list(_operand_types(model))

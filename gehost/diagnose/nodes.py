@@ -19,11 +19,15 @@ def check_name(name: str) -> None:
         UsageError: it is empty.
     """
     if not name:
-        raise UsageError("a node's name cannot be empty; an unnamed node is called by a tensor that it makes")
+        raise UsageError(
+            "a node's name cannot be empty; an unnamed node is called by a tensor that it makes"
+        )
 
 
 def nodes_named(model: Model, name: str) -> list[Node]:
-    """The nodes of this name in all graphs of a model; if there are none, those that make a tensor of this name."""
+    """The nodes of this name in all graphs of a model; if there are none, those that make a
+    tensor of this name.
+    """
     by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
     if by_name:
         return by_name
@@ -34,7 +38,11 @@ def nodes_named(model: Model, name: str) -> list[Node]:
 def near_names(model: Model, name: str) -> str:
     """A hint for a name that no node has: the nearest ones."""
     near = difflib.get_close_matches(name, labels(model), 3)
-    return f"did you mean {' or '.join(near)}?" if near else "names are those of nodes or of the tensors that they make"
+    return (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "names are those of nodes or of the tensors that they make"
+    )
 
 
 def labels(model: Model) -> Iterable[str]:
@@ -42,7 +50,11 @@ def labels(model: Model) -> Iterable[str]:
     found: dict[str, None] = {}
     for graph in model.graphs:
         for node in graph.nodes:
-            found.update(dict.fromkeys([node.label, *(value.name for value in node.outputs if value is not None)]))
+            found.update(
+                dict.fromkeys(
+                    [node.label, *(value.name for value in node.outputs if value is not None)]
+                )
+            )
     return found
 
 
@@ -56,7 +68,9 @@ class Whereabouts:
 
     def rewritten(self, rewrite: Rewrite) -> None:
         """Look whether a rewrite took one."""
-        gone = [node for node in self._watched if node in rewrite.region.nodes and not node.in_graph]
+        gone = [
+            node for node in self._watched if node in rewrite.region.nodes and not node.in_graph
+        ]
         if gone:
             self.fate = f"was replaced by {rewrite.record.name}: {replacement(rewrite)}"
             self._watched = [node for node in self._watched if node not in gone]

@@ -1,4 +1,6 @@
-"""The parameters of an operator of an instance: the author's, those that the pattern asks for, and some that it leaves open."""
+"""The parameters of an operator of an instance: the author's, those that the pattern asks for,
+and some that it leaves open.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,15 @@ class Parameters:
     """Chooses the parameters of the operators of one instance.
 
     Attributes:
-        like: what was chosen for another instance, by number of the operator and name; None for none.
+        like: what was chosen for another instance, by number of the operator and name; None for
+            none.
         chosen: the same for this one.
         bound: values of attribute variables.
     """
 
-    def __init__(self, rng: np.random.Generator, like: Mapping[tuple[int, str], Any] | None) -> None:
+    def __init__(
+        self, rng: np.random.Generator, like: Mapping[tuple[int, str], Any] | None
+    ) -> None:
         self._rng = rng
         self.like = like
         self.chosen: dict[tuple[int, str], Any] = {}
@@ -71,13 +76,17 @@ class Parameters:
         signature = pattern.ops[op]
         params = {key: value for key, value in node.params.items() if value is not None}
         known = schemas.operator(*split_op(op))
-        by_position = set(() if known is None else known.inputs[len(pattern.inputs) : len(node.inputs)])
+        by_position = set(
+            () if known is None else known.inputs[len(pattern.inputs) : len(node.inputs)]
+        )
         for constraint in pattern.constraints:
             if constraint.name not in by_position:
                 self._satisfy(constraint, params, op, signature, rank)
         if signature is None or pattern.exact_attributes is not None:
             return params
-        asked = {constraint.name for constraint in pattern.constraints} | params.keys() | by_position
+        asked = (
+            {constraint.name for constraint in pattern.constraints} | params.keys() | by_position
+        )
         for name in _open_parameters(signature, len(pattern.inputs)):
             if name not in asked:
                 values = self._values_to_choose(pattern.index, name, op, signature, rank)
@@ -86,7 +95,12 @@ class Parameters:
         return params
 
     def _satisfy(
-        self, constraint: Constraint, params: dict[str, Any], op: str, signature: Signature | None, rank: int | None
+        self,
+        constraint: Constraint,
+        params: dict[str, Any],
+        op: str,
+        signature: Signature | None,
+        rank: int | None,
     ) -> None:
         name = constraint.name
         if constraint.kind is Kind.EQUALS:
@@ -98,21 +112,29 @@ class Parameters:
             params[name] = self.bound[constraint.wanted]
         else:
             values = self._values(name, op, signature, rank)
-            good = [value for value in values if constraint.kind is Kind.BIND or constraint.wanted(value)]
+            good = [
+                value
+                for value in values
+                if constraint.kind is Kind.BIND or constraint.wanted(value)
+            ]
             if not good:
                 raise NoInstance(f"{name}: its condition takes none of {values}")
             params[name] = one_of(self._rng, good)
             if constraint.kind is Kind.BIND:
                 self.bound[constraint.wanted] = params[name]
 
-    def _values_to_choose(self, index: int, name: str, op: str, signature: Signature, rank: int | None) -> list[Any]:
+    def _values_to_choose(
+        self, index: int, name: str, op: str, signature: Signature, rank: int | None
+    ) -> list[Any]:
         """Values for a parameter of which the pattern says nothing; none where it is left out."""
         if self.like is not None and self._rng.random() < _REMEMBERED:
             return [self.like[index, name]] if (index, name) in self.like else []
         wanted = name in _needed(signature) or self._rng.random() < _OPTIONAL
         return self._values(name, op, signature, rank) if wanted else []
 
-    def _values(self, name: str, op: str, signature: Signature | None, rank: int | None) -> list[Any]:
+    def _values(
+        self, name: str, op: str, signature: Signature | None, rank: int | None
+    ) -> list[Any]:
         """Candidates for a parameter under the author's name."""
         if signature is None:
             return []
@@ -122,7 +144,9 @@ class Parameters:
             kind = signature.kinds.get(attribute, onnx.AttributeProto.INT)
         else:
             known = schemas.operator(*split_op(op))
-            whole = name in signature.parameters and signature.parameters[name].dtypes <= _INDEX_TYPES
+            whole = (
+                name in signature.parameters and signature.parameters[name].dtypes <= _INDEX_TYPES
+            )
             kind = _KINDS[whole, known is not None and name in known.vectors]
             default = schemas.newest_default(*split_op(op), name)
         return attribute_values(self._rng, name, kind, default, rank)
@@ -132,11 +156,15 @@ def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
     """What an operator may carry besides its first ``given`` inputs, under the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
     yield from (new_names.get(name, name) for name in signature.attributes)
-    yield from (name for name in sorted(signature.migrating) if signature.parameters[name].slot >= given)
+    yield from (
+        name for name in sorted(signature.migrating) if signature.parameters[name].slot >= given
+    )
 
 
 def _needed(signature: Signature) -> set[str]:
     """The parameters that a node must have, under the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
-    inputs = {name for name in signature.migrating if signature.parameters[name].slot < signature.required}
+    inputs = {
+        name for name in signature.migrating if signature.parameters[name].slot < signature.required
+    }
     return {new_names.get(name, name) for name in signature.needed} | inputs

@@ -15,7 +15,9 @@ from gehost.host.vendors import PASSES_DIR
 from gehost.options import HostOptions
 
 
-def trials_of(file: str | os.PathLike[str], vendors: Sequence[str] = (), name: str | None = None) -> Iterator[Trial]:
+def trials_of(
+    file: str | os.PathLike[str], vendors: Sequence[str] = (), name: str | None = None
+) -> Iterator[Trial]:
     """Each pass that a vendor file registers.
 
     Args:
@@ -37,7 +39,9 @@ def trials_of(file: str | os.PathLike[str], vendors: Sequence[str] = (), name: s
     if not found:
         skipped = next((told for told in host.skipped if told.startswith(f"{path}: ")), None)
         told = skipped or f"{file}: {REGISTERS_NOTHING}"
-        raise UsageError(f"{told}{f'; it is to lie below {os.fspath(vendors[0])}' if vendors and not skipped else ''}")
+        raise UsageError(
+            f"{told}{f'; it is to lie below {os.fspath(vendors[0])}' if vendors and not skipped else ''}"
+        )
     names = [spec.name for spec in found]
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
@@ -49,11 +53,16 @@ def _directory_of_vendors(path: Path) -> Path:
     for parent in (path, *path.parents):
         if parent.name == PASSES_DIR:
             return parent.parent.parent
-    raise UsageError(f"{path}: the host loads files below VENDOR/{PASSES_DIR} only; move it there, as `gehost new` does")
+    raise UsageError(
+        f"{path}: the host loads files below VENDOR/{PASSES_DIR} only; move it there, as "
+        "`gehost new` does"
+    )
 
 
 def _is_in(spec: PassSpec, path: Path) -> bool:
-    """Whether a pass is registered in a file or below a directory; that of a package stands for all of it."""
+    """Whether a pass is registered in a file or below a directory; that of a package stands for
+    all of it.
+    """
     origin = os.path.realpath(spec.origin.rpartition(":")[0])
     wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
     return origin == wanted or origin.startswith(wanted + os.sep)

@@ -15,7 +15,16 @@ from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType
 from gehost.passes.context import PassRecord, Rewrite
-from gehost.passes.pictures import Picture, PictureNode, PictureTensor, Refusals, RewriteGroup, RewriteNames, Role, Source
+from gehost.passes.pictures import (
+    Picture,
+    PictureNode,
+    PictureTensor,
+    Refusals,
+    RewriteGroup,
+    RewriteNames,
+    Role,
+    Source,
+)
 
 _MOST_NODES = 40
 _MOST_INPUTS = 12
@@ -93,7 +102,9 @@ def _before(region: Region) -> Picture:
 
 
 def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
-    """What stands there now; ``readers`` read what left the region, and now perhaps something that was forwarded."""
+    """What stands there now; ``readers`` read what left the region, and now perhaps something
+    that was forwarded.
+    """
     region = rewrite.region
     kept = [node for node in region.nodes if node.in_graph]
     inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
@@ -133,9 +144,14 @@ class _Sketch:
 
     def add(self, node: Node, role: Role) -> None:
         """Add a node with the tensors that it reads, and those that it makes."""
-        reads = [*node.inputs, *dict.fromkeys(value for body in node.bodies for _, _, value in body.captured())]
+        reads = [
+            *node.inputs,
+            *dict.fromkeys(value for body in node.bodies for _, _, value in body.captured()),
+        ]
         inputs = [None if value is None else self._tensor(value) for value in reads[:_MOST_INPUTS]]
-        outputs = [None if value is None else self._tensor(value) for value in node.outputs[:_MOST_INPUTS]]
+        outputs = [
+            None if value is None else self._tensor(value) for value in node.outputs[:_MOST_INPUTS]
+        ]
         self._nodes[node] = role, inputs, outputs
 
     def add_readers(self, value: Value, uses: Iterable[tuple[Node, int]]) -> None:
@@ -148,15 +164,23 @@ class _Sketch:
         self._other_uses[value] = self._other_uses.get(value, 0) + len(readers[_MOST_READERS:])
 
     def add_producers(self) -> None:
-        """Add the nodes around that make a tensor of the picture, and what else the nodes around read of it."""
+        """Add the nodes around that make a tensor of the picture, and what else the nodes around
+        read of it.
+        """
         for value, tensor in list(self._tensors.items()):
             producer = value.producer
-            if producer is not None and self._source(value) == "node" and producer not in self._inside:
+            if (
+                producer is not None
+                and self._source(value) == "node"
+                and producer not in self._inside
+            ):
                 self._around(producer)[2].append(tensor)
         for node, (role, inputs, _) in self._nodes.items():
             if role == "around":
                 seen = (self._tensors.get(value) for value in node.inputs if value is not None)
-                inputs[:] = dict.fromkeys([*inputs, *(tensor for tensor in seen if tensor is not None)])
+                inputs[:] = dict.fromkeys(
+                    [*inputs, *(tensor for tensor in seen if tensor is not None)]
+                )
 
     def _around(self, node: Node) -> tuple[Role, list[int | None], list[int | None]]:
         return self._nodes.setdefault(node, ("around", [], []))
@@ -169,7 +193,8 @@ class _Sketch:
         return "input" if value.producer is None else "node"
 
     def _is_output(self, value: Value) -> bool:
-        return value.producer in self._nodes and value.is_graph_output  # others have too many readers to look through
+        # others have too many readers to look through
+        return value.producer in self._nodes and value.is_graph_output
 
     def picture(self, left_out: int) -> Picture:
         tensors = (
@@ -199,17 +224,33 @@ class _Sketch:
 
 
 def _looks(picture: Picture) -> Hashable:
-    """What two rewrites have in common that look alike: the nodes, without those around, and how they are wired."""
+    """What two rewrites have in common that look alike: the nodes, without those around, and how
+    they are wired.
+    """
     nodes = tuple(
-        (node.op, node.role, node.inputs, node.outputs, node.more_inputs) for node in picture.nodes if node.role != "around"
+        (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
+        for node in picture.nodes
+        if node.role != "around"
     )
-    last = max((tensor for node in nodes for tensor in (*node[2], *node[3]) if tensor is not None), default=-1)
-    return nodes, tuple(tensor.source == "constant" for tensor in picture.tensors[: last + 1]), picture.left_out
+    last = max(
+        (tensor for node in nodes for tensor in (*node[2], *node[3]) if tensor is not None),
+        default=-1,
+    )
+    return (
+        nodes,
+        tuple(tensor.source == "constant" for tensor in picture.tensors[: last + 1]),
+        picture.left_out,
+    )
 
 
 def _elements(value: Value) -> str:
     known = value.type
-    if not value.is_constant or not isinstance(known, TensorType) or known.size is None or known.size > _MOST_ELEMENTS:
+    if (
+        not value.is_constant
+        or not isinstance(known, TensorType)
+        or known.size is None
+        or known.size > _MOST_ELEMENTS
+    ):
         return ""
     array = value.array
     return "" if array is None else _text(array)

@@ -1,7 +1,8 @@
 """The report of a compile as one page that needs nothing else: no network, no script.
 
-Every text goes through autoescape and ``_shown``: what a model or a vendor calls things stays text. The page's size is
-bounded; where it leaves something out it says so, and the JSON report has it all.
+Every text goes through autoescape and ``_shown``: what a model or a vendor calls things stays text.
+The page's size is bounded; where it leaves something out it says so, and the JSON report has it
+all.
 """
 
 from __future__ import annotations
@@ -122,7 +123,10 @@ def render(report: Report) -> str:
 def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> list[StageRows]:
     anchors = {id(shown.record): shown.anchor for shown in details}
     rows = [PassRow(record, anchors.get(id(record), "")) for record in passes]
-    return [StageRows(stage, list(found)) for stage, found in groupby(rows, key=lambda row: row.record.stage)]
+    return [
+        StageRows(stage, list(found))
+        for stage, found in groupby(rows, key=lambda row: row.record.stage)
+    ]
 
 
 def _ended(report: Report) -> bool:
@@ -134,8 +138,12 @@ def _op_rows(report: Report) -> list[OpRow]:
     """Largest difference first, then most nodes."""
     ops = dict.fromkeys([*report.op_types_before, *report.op_types_after])
     before, after = report.op_types_before, report.op_types_after
-    rows = [OpRow(op, before.get(op, 0), after.get(op, 0) if _ended(report) else None) for op in ops]
-    return sorted(rows, key=lambda row: (-abs(row.change), -max(row.before, row.after or 0), row.op))
+    rows = [
+        OpRow(op, before.get(op, 0), after.get(op, 0) if _ended(report) else None) for op in ops
+    ]
+    return sorted(
+        rows, key=lambda row: (-abs(row.change), -max(row.before, row.after or 0), row.op)
+    )
 
 
 def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
@@ -153,16 +161,23 @@ def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
     return found
 
 
-# -- texts ----------------------------------------------------------------------------------------------------------
+# -- texts
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _shown(value: Any) -> Any:
-    """What an expression of the template writes: texts without control or formatting characters, and not without end."""
+    """What an expression of the template writes: texts without control or formatting characters,
+    and not without end.
+    """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) > _LONGEST_TEXT:
         value = shortened(value, _LONGEST_TEXT)
-    return value if value.isprintable() else "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
+    return (
+        value
+        if value.isprintable()
+        else "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
+    )
 
 
 def _count(number: int) -> str:

@@ -1,7 +1,8 @@
 """``gehost compile --reproducer DIR``: a pass that fails leaves what it takes to see it fail again.
 
-That is the model as it was before the pass, with the types that the pass could see, the vendors' files, a switch file that
-turns all other passes off, and the command line. What earlier passes did is in the model, so the failure comes first and alone.
+That is the model as it was before the pass, with the types that the pass could see, the vendors'
+files, a switch file that turns all other passes off, and the command line. What earlier passes did
+is in the model, so the failure comes first and alone.
 """
 
 from __future__ import annotations
@@ -68,23 +69,37 @@ class FailureKeeper:
             save_model(proto, home / "model.onnx", model.base_dir)
             unloaded = self._unloaded()
             roots, large = _copy_vendors(self._options.vendors, home, unloaded)
-            left_out = [(path, "did not load") for path in sorted(unloaded)] + [(path, "is large") for path in large]
+            left_out = [(path, "did not load") for path in sorted(unloaded)] + [
+                (path, "is large") for path in large
+            ]
             switches = {"ALL": "off"} if spec is None else {"ALL": "off", spec.name: "on"}
             text = json.dumps({"Switch": {"GraphFusion": switches}}, indent=2)
             (home / "fusion_switch.json").write_text(text + "\n", encoding="utf-8")
             notes = [f"Not copied, as it {why}: `{one_line(path)}`" for path, why in left_out]
             hooks = [told for told in self._problems if told.startswith("plugin ")]
-            notes += [f"This failed too, and ends the replay before the pass; take it out first: `{one_line(t)}`" for t in hooks]
-            (home / "README.md").write_text(_readme(str(error), replay_command(roots), notes), encoding="utf-8")
+            notes += [
+                (
+                    "This failed too, and ends the replay before the pass; take it out first: "
+                    f"`{one_line(t)}`"
+                )
+                for t in hooks
+            ]
+            (home / "README.md").write_text(
+                _readme(str(error), replay_command(roots), notes), encoding="utf-8"
+            )
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
-        self.told = f"{self._directory} holds the model before it{weights}, the vendors' files and the command that replays it"
+        self.told = (
+            f"{self._directory} holds the model before it{weights}, the vendors' files and the "
+            "command that replays it"
+        )
 
     def _unloaded(self) -> set[str]:
         """The vendor files, or directories that are packages, that this compile goes on without."""
         return {
             str(file.path.parent if file.is_package else file.path)
             for file in find_vendor_files(self._options.vendors)[0]
-            if file.module_name not in self._loaded or any(told.startswith(f"{file.path}:") for told in self._problems)
+            if file.module_name not in self._loaded
+            or any(told.startswith(f"{file.path}:") for told in self._problems)
         }
 
 
@@ -95,15 +110,28 @@ def replay_command(roots: Sequence[str]) -> str:
     return shlex.join(["gehost", "compile", "model.onnx", "-o", "out.onnx", *vendors, *switches])
 
 
-def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]) -> tuple[list[str], list[str]]:
-    """Copy each vendor's passes that loaded; returns the directories of vendors and the files that were too large."""
+def _copy_vendors(
+    roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Copy each vendor's passes that loaded; returns the directories of vendors and the files
+    that were too large.
+    """
     copied: list[str] = []
     left_out: list[str] = []
 
     def ignored(directory: str, names: list[str]) -> list[str]:
-        large = [n for n in names if (p := Path(directory, n)).is_file() and p.stat().st_size > _LARGEST]
+        large = [
+            n for n in names if (p := Path(directory, n)).is_file() and p.stat().st_size > _LARGEST
+        ]
         left_out.extend(str(Path(directory, name)) for name in large)
-        return [*large, *(n for n in names if n == "__pycache__" or os.path.abspath(os.path.join(directory, n)) in unloaded)]
+        return [
+            *large,
+            *(
+                n
+                for n in names
+                if n == "__pycache__" or os.path.abspath(os.path.join(directory, n)) in unloaded
+            ),
+        ]
 
     for number, root in enumerate(map(Path, roots), start=1):
         name = "vendors" if number == 1 else f"vendors-{number}"
@@ -111,7 +139,9 @@ def _copy_vendors(roots: Sequence[str | os.PathLike[str]], home: Path, unloaded:
         copied.append(name)
         for vendor in sorted(root.iterdir()):
             if (vendor / PASSES_DIR).is_dir():
-                shutil.copytree(vendor / PASSES_DIR, home / name / vendor.name / PASSES_DIR, ignore=ignored)
+                shutil.copytree(
+                    vendor / PASSES_DIR, home / name / vendor.name / PASSES_DIR, ignore=ignored
+                )
     return copied, left_out
 
 
@@ -121,7 +151,10 @@ def _readme(error: str, command: str, notes: Sequence[str]) -> str:
         f"    {one_line(error)}\n",
         "In this directory, this fails in the same way:\n",
         f"    {command}",
-        f"\nOf the vendors, the directories `{PASSES_DIR}` are here. Files that a pass reads elsewhere are not copied, nor are",
+        (
+            f"\nOf the vendors, the directories `{PASSES_DIR}` are here. Files that a pass "
+            "reads elsewhere are not copied, nor are"
+        ),
         "installed plugins: where the failure hangs on them, they have to be there too.",
     ]
     lines += [f"\n{note}" for note in notes]

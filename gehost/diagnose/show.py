@@ -19,14 +19,20 @@ _MOST_GROUPS = 40
 """Groups that are shown; ``--json`` has all."""
 _PIPE_WIDTH = 10_000
 
-_NO_NOTE = "no note: as in the original, or made by a hook that edits by hand; what a pass or hook changed by hand is not told"
+_NO_NOTE = (
+    "no note: as in the original, or made by a hook that edits by hand; what a pass or hook "
+    "changed by hand is not told"
+)
 _MERGED = (
-    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told"
+    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it "
+    "computes or removes is not told"
 )
 
 
 def _escape(text: str) -> str:
-    """A text that models, vendors or plugins bring: on one line, and without meaning to the terminal."""
+    """A text that models, vendors or plugins bring: on one line, and without meaning to the
+    terminal.
+    """
     return rich.markup.escape(one_line(text))
 
 
@@ -37,7 +43,9 @@ def _console_of_stdout() -> Console:
 
 
 def print_explanation(told: Explanation) -> None:
-    """The pass, what is to be said of it as a whole, and a paragraph for each cause; for a single node one for each finding."""
+    """The pass, what is to be said of it as a whole, and a paragraph for each cause; for a
+    single node one for each finding.
+    """
     about = ", ".join(part for part in (told.kind, told.vendor, told.stage) if part)
     lines = [f"{told.pass_name} ({about}) {_here(told.origin)}", *told.notes]
     if told.node is None:
@@ -47,7 +55,9 @@ def print_explanation(told: Explanation) -> None:
     for group in groups[:_MOST_GROUPS]:
         lines.extend(["", *_paragraph(group)])
     if len(groups) > _MOST_GROUPS:
-        lines.extend(["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"])
+        lines.extend(
+            ["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"]
+        )
     console = _console_of_stdout()
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -55,17 +65,30 @@ def print_explanation(told: Explanation) -> None:
 
 
 def _paragraph(group: Group) -> list[str]:
-    """How many, how far and where; then what happened at the first node, and which others it happened to."""
+    """How many, how far and where; then what happened at the first node, and which others it
+    happened to.
+    """
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if first.outcome is Outcome.MISSED:
         all_found = first.depth == first.size
         if first.size:
-            parts.append("all operators found" if all_found else f"{first.depth} of {first.size} operators found")
+            parts.append(
+                "all operators found"
+                if all_found
+                else f"{first.depth} of {first.size} operators found"
+            )
         if first.pattern_op:
-            parts.append(f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} of {_here(first.origin)}")
+            parts.append(
+                f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} "
+                f"of {_here(first.origin)}"
+            )
     others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
-    more = f" and {len(group.findings) - 1 - _EXAMPLES} more" if len(group.findings) > 1 + _EXAMPLES else ""
+    more = (
+        f" and {len(group.findings) - 1 - _EXAMPLES} more"
+        if len(group.findings) > 1 + _EXAMPLES
+        else ""
+    )
     also = [f"    also at {', '.join(others)}{more}"] if others else []
     return [", ".join(parts), f"    {_reason(first)}", *also]
 
@@ -107,7 +130,9 @@ def _tree(ancestry: Ancestry) -> Tree:
             if source in branches:
                 branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see there"))
             else:
-                branches[source] = branches[position].add(_escape(_ancestor(ancestry.ancestors[source])))
+                branches[source] = branches[position].add(
+                    _escape(_ancestor(ancestry.ancestors[source]))
+                )
                 waiting.append(source)
     return root
 
@@ -117,7 +142,10 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
     if _without_note(ancestor):
         return f"{called}, no note"
     if not ancestor.pass_name:  # below IR version 4 also what is new
-        return f"{called}, of which nothing is kept: an original, a literal of a pass or computed by the clean-up"
+        return (
+            f"{called}, of which nothing is kept: an original, a literal of a pass or computed "
+            "by the clean-up"
+        )
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
     cut = ", after more steps than are kept" if ancestor.cut else ""
     made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"

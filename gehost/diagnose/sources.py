@@ -1,4 +1,6 @@
-"""What a pass looks for, at one opset: its own patterns, or a pattern of one operator for each form of it that ONNX allows."""
+"""What a pass looks for, at one opset: its own patterns, or a pattern of one operator for each
+form of it that ONNX allows.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,29 @@ def has_sources(spec: PassSpec, host: Host) -> bool:
 def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:
     """For each pattern its variants at an opset; none where the opset cannot express it.
 
-    The pass has been run by the host at this opset before, so that what its author did wrong is known by now.
+    The pass has been run by the host at this opset before, so that what its author did wrong is
+    known by now.
     """
     with host.vendor_code():
         owner: Any = spec.factory()
         if isinstance(owner, DecomposePass):
-            patterns, config = list(_single_operators(owner.replaced_ops, host.ops)), PatternMatcherConfig()
+            patterns, config = (
+                list(_single_operators(owner.replaced_ops, host.ops)),
+                PatternMatcherConfig(),
+            )
         else:
             assert isinstance(owner, PatternFusionPass)
             made: Any = owner.Patterns()
-            patterns, config = [made] if isinstance(made, Pattern) else list(made), owner.matcher_config
+            patterns, config = (
+                [made] if isinstance(made, Pattern) else list(made),
+                owner.matcher_config,
+            )
         return [_variants(pattern, config, host.ops, opset) for pattern in patterns]
 
 
-def _variants(pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int) -> list[SourcePattern]:
+def _variants(
+    pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int
+) -> list[SourcePattern]:
     try:
         source = build_source(pattern.graph, pattern.captures, config, empty_model(opset), registry)
     except NotApplicable:
@@ -56,20 +67,31 @@ def _variants(pattern: Pattern, config: PatternMatcherConfig, registry: OpRegist
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:
-    """Each operator with each number of inputs that it may have; what some opset has in an attribute is no input here."""
+    """Each operator with each number of inputs that it may have; what some opset has in an
+    attribute is no input here.
+    """
     for name in ops:
         op = resolve_op(name, registry, "")
         known = schemas.operator(*split_op(op))
         if known is not None:
-            # Of those that moved from an attribute, and those behind them, the parameters that are drawn take care.
-            names = [*known.inputs, *known.inputs[-1:] * (_MOST_OPERANDS if known.max_inputs > len(known.inputs) else 0)]
+            # Of those that moved from an attribute, and those behind them, the parameters that are
+            # drawn take care.
+            names = [
+                *known.inputs,
+                *known.inputs[-1:]
+                * (_MOST_OPERANDS if known.max_inputs > len(known.inputs) else 0),
+            ]
             movable = [slot for slot, name in enumerate(names) if name in known.migrating]
             most = min(movable, default=len(names))
             counts = range(min(known.min_inputs, most), most + 1)
             outputs = known.default_outputs if op != "Split" else 2
         else:
             definition = registry.get(op)
-            counts = range(definition.required, len(definition.inputs) + 1) if definition is not None else range(1, 3)
+            counts = (
+                range(definition.required, len(definition.inputs) + 1)
+                if definition is not None
+                else range(1, 3)
+            )
             outputs = len(definition.outputs) if definition is not None else 1
         for count in counts:
             if count:

@@ -1,4 +1,6 @@
-"""A part of a live graph as a model of its own: what given tensors are computed by, from given others on."""
+"""A part of a live graph as a model of its own: what given tensors are computed by, from given
+others on.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,24 @@ from gehost.ir.types import encode_type
 
 
 def submodel(
-    model: Model, outputs: Sequence[tuple[str, Value]], inputs: Sequence[Value] = (), *, name: str = "part"
+    model: Model,
+    outputs: Sequence[tuple[str, Value]],
+    inputs: Sequence[Value] = (),
+    *,
+    name: str = "part",
 ) -> onnx.ModelProto:
     """The nodes that compute ``outputs``, with their constants and the functions that they call.
 
-    The graph is only looked at; what was added to it and is not written to its protobuf yet is in the part all the same.
-    External data stays external: it is found where that of ``model`` is.
+    The graph is only looked at; what was added to it and is not written to its protobuf yet is in
+    the part all the same. External data stays external: it is found where that of ``model`` is.
 
     Args:
         model: where the tensors are.
-        outputs: names of the part's outputs and the tensors that they give; an ``Identity`` gives those of another name.
-        inputs: tensors at which the walk back ends; they become the part's inputs, those that are read in the order given. So
-            does every input of the graph, or of an enclosing body, that is met on the way.
+        outputs: names of the part's outputs and the tensors that they give; an ``Identity``
+            gives those of another name.
+        inputs: tensors at which the walk back ends; they become the part's inputs, those that
+            are read in the order given. So does every input of the graph, or of an enclosing body,
+            that is met on the way.
         name: of the part's graph.
     """
     part = _Part(inputs)
@@ -71,24 +79,36 @@ class _Part:
                 self.leaves[value] = None
 
     def inputs(self) -> list[Value]:
-        return [*(value for value in self._ends if value in self.leaves), *(v for v in self.leaves if v not in self._ends)]
+        return [
+            *(value for value in self._ends if value in self.leaves),
+            *(v for v in self.leaves if v not in self._ends),
+        ]
 
     def nodes(self) -> list[Node]:
-        """In an order in which they can run: no node of an enclosing graph reads what an inner one makes."""
+        """In an order in which they can run: no node of an enclosing graph reads what an inner
+        one makes.
+        """
         return sorted(self._nodes, key=lambda node: (node.graph.depth, node.order))
 
 
 def _read_by(node: Node) -> list[Value]:
     captured = [value for body in node.bodies for _, _, value in body.captured()]
     inside = {graph for body in node.bodies for graph in (body, *body.subgraphs())}
-    return [*(value for value in node.inputs if value is not None), *(value for value in captured if value.graph not in inside)]
+    return [
+        *(value for value in node.inputs if value is not None),
+        *(value for value in captured if value.graph not in inside),
+    ]
 
 
 def node_proto(node: Node) -> onnx.NodeProto:
     """A copy of a node as it is now, bodies included."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node.proto)
-    bodies = [body for entry in copy.attribute for body in ([entry.g] if entry.HasField("g") else entry.graphs)]
+    bodies = [
+        body
+        for entry in copy.attribute
+        for body in ([entry.g] if entry.HasField("g") else entry.graphs)
+    ]
     for body, written in zip(node.bodies, bodies, strict=True):
         if body.dirty or body.subgraphs():
             _write_body(body, written)
@@ -97,9 +117,16 @@ def node_proto(node: Node) -> onnx.NodeProto:
 
 def _write_body(body: Graph, written: onnx.GraphProto) -> None:
     """Bring the copy of a body in line with its index."""
-    del written.node[:], written.initializer[:], written.sparse_initializer[:], written.value_info[:]
+    del (
+        written.node[:],
+        written.initializer[:],
+        written.sparse_initializer[:],
+        written.value_info[:],
+    )
     written.node.extend(node_proto(node) for node in body.nodes)
-    _add_constants(written, (value for value in body.values.values() if value.initializer is not None))
+    _add_constants(
+        written, (value for value in body.values.values() if value.initializer is not None)
+    )
 
 
 def _add_constants(graph: onnx.GraphProto, values: Iterable[Value]) -> None:

@@ -70,7 +70,9 @@ class Trial:
 
     @classmethod
     def of(cls, name: str, names: Sequence[str], options: HostOptions) -> Trial:
-        """A host for the pass ``name`` of those that ``options`` load, whose ``names`` are known."""
+        """A host for the pass ``name`` of those that ``options`` load, whose ``names`` are
+        known.
+        """
         refusals = Refusals()
         alone = replace(options, cleanup=False, disable=[other for other in names if other != name])
         host = Host(alone, plugins=[("check-pass", refusals)])
@@ -91,12 +93,15 @@ class Trial:
         return Outcome(result, record.replaced, tuple(self._refusals.reasons), record.message)
 
 
-# -- numbers --------------------------------------------------------------------------------------------------------
+# -- numbers
+# --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """How the numbers of two models compare: the worst difference and the inputs that show it; "" where they agree."""
+    """How the numbers of two models compare: the worst difference and the inputs that show it;
+    "" where they agree.
+    """
 
     difference: str = ""
     feeds: Feeds | None = None
@@ -110,24 +115,33 @@ class Reference:
     """A model before a rewrite, with inputs on which it runs and what it gives."""
 
     def __init__(self, model: onnx.ModelProto, seed: int) -> None:
-        """Raises ``ModelError`` when it runs on no input that was made for it, ``UnsteadyError`` when its numbers are random."""
+        """Raises ``ModelError`` when it runs on no input that was made for it, ``UnsteadyError``
+        when its numbers are random.
+        """
         runner = Runner(model)
         self._rtol, self._atol = _coarsest(model)
         self._runs = list(_first_runs(runner, seed))
         random = _random_operators(model)
-        if random:  # also with a seed: the second run of a session goes on where the first one ended
-            raise UnsteadyError(f"it draws random numbers ({', '.join(random)}), and another graph may draw others")
+        # also with a seed: the second run of a session goes on where the first one ended
+        if random:
+            raise UnsteadyError(
+                f"it draws random numbers ({', '.join(random)}), and another graph may draw others"
+            )
         feeds, outputs = self._runs[0]
         if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
             raise UnsteadyError("it gives other numbers each time")
-        if runner.engine == "reference":  # a hundred times slower; what it runs for is an element type that has no kernel
+        # a hundred times slower; what it runs for is an element type that has no kernel
+        if runner.engine == "reference":
             return
         for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
             try:
                 outputs = runner.run(feeds)
             except ModelError:  # a value that it refuses
                 continue
-            if all(array.dtype.kind == "O" or np.all(np.isfinite(array.astype(np.complex128))) for array in outputs.values()):
+            if all(
+                array.dtype.kind == "O" or np.all(np.isfinite(array.astype(np.complex128)))
+                for array in outputs.values()
+            ):
                 self._runs.append((feeds, outputs))
 
     def compare(self, other: onnx.ModelProto) -> Numbers:
@@ -142,14 +156,20 @@ class Reference:
                 outputs = runner.run(feeds)
             except (ModelError, UsageError) as error:
                 return Numbers(f"after the rewrite {error}", feeds)
-            for found in compare_outputs(expected, outputs, feed=number, rtol=self._rtol, atol=self._atol):
-                if not agrees(found, expected) and (worst is None or found.max_abs > worst[0].max_abs):
+            for found in compare_outputs(
+                expected, outputs, feed=number, rtol=self._rtol, atol=self._atol
+            ):
+                if not agrees(found, expected) and (
+                    worst is None or found.max_abs > worst[0].max_abs
+                ):
                     worst = found, feeds
         return Numbers() if worst is None else Numbers(_told(worst[0]), worst[1])
 
 
 def _random_operators(proto: onnx.ModelProto) -> list[str]:
-    """The operators that draw random numbers, in their bodies too; numbers may be equal by chance."""
+    """The operators that draw random numbers, in their bodies too; numbers may be equal by
+    chance.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
@@ -179,7 +199,9 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
             try:
                 feeds = maker.make(seed, variant, ties)
                 yield feeds, runner.run(feeds)
-            except ModelError:  # too small, or a value that the model refuses: the others have to do
+            except (
+                ModelError
+            ):  # too small, or a value that the model refuses: the others have to do
                 continue
         return
     assert refusal is not None
@@ -189,8 +211,8 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
 def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]) -> bool:
     """Whether outputs are equal as far as rounding goes.
 
-    Also where an element is off by no more than its dtype's relative tolerance of the largest one beside it: what is added up
-    rounds by the size of its terms, not of their sum.
+    Also where an element is off by no more than its dtype's relative tolerance of the largest one
+    beside it: what is added up rounds by the size of its terms, not of their sum.
     """
     if found.equal or found.reason:
         return found.equal
@@ -202,10 +224,14 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
 
 
 def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
-    """The tolerances of the least precise floating point in which a model computes; None where there is none."""
+    """The tolerances of the least precise floating point in which a model computes; None where
+    there is none.
+    """
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
-    types = {value.type.tensor_type.elem_type for value in values}.union(tensor.data_type for tensor in model.graph.initializer)
+    types = {value.type.tensor_type.elem_type for value in values}.union(
+        tensor.data_type for tensor in model.graph.initializer
+    )
     dtypes = [dtype for number in types if (dtype := dtype_from_number(number)).is_float]
     known = [tolerance(dtype.numpy) for dtype in dtypes]
     return max(known, default=(None, None))
@@ -218,11 +244,21 @@ def _told(found: OutputDifference) -> str:
 
 
 def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
-    """Zeros, whole numbers of both signs, small and larger numbers; inputs that are no floats stay as they are."""
+    """Zeros, whole numbers of both signs, small and larger numbers; inputs that are no floats
+    stay as they are.
+    """
     for factor in (0.0, _SMALL, 8.0):
-        yield {name: (array * factor).astype(array.dtype) if _is_float(array) else array for name, array in feeds.items()}
-    whole = {name: np.asarray(rng.integers(-2, 3, list(array.shape))) for name, array in feeds.items()}
-    yield {name: whole[name].astype(array.dtype) if _is_float(array) else array for name, array in feeds.items()}
+        yield {
+            name: (array * factor).astype(array.dtype) if _is_float(array) else array
+            for name, array in feeds.items()
+        }
+    whole = {
+        name: np.asarray(rng.integers(-2, 3, list(array.shape))) for name, array in feeds.items()
+    }
+    yield {
+        name: whole[name].astype(array.dtype) if _is_float(array) else array
+        for name, array in feeds.items()
+    }
 
 
 def _is_float(array: np.ndarray[Any, Any]) -> bool:

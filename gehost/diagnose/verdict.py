@@ -1,4 +1,6 @@
-"""What is wrong with a pass, and what was tried to find it; as lines, and as models that show it."""
+"""What is wrong with a pass, and what was tried to find it; as lines, and as models that show
+it.
+"""
 
 from __future__ import annotations
 
@@ -97,10 +99,16 @@ class PassCheck:
         """What was tried, in one line."""
         if not self.instances:
             return "; ".join(self.notes) if self.ok else "nothing was checked"
-        opsets = f"opsets {min(self.opsets)} to {max(self.opsets)}" if len(self.opsets) > 1 else f"opset {min(self.opsets)}"
+        opsets = (
+            f"opsets {min(self.opsets)} to {max(self.opsets)}"
+            if len(self.opsets) > 1
+            else f"opset {min(self.opsets)}"
+        )
         return (
-            f"{self.instances} instances ({self.patterns[0]} of {self.patterns[1]} patterns, {opsets}), {self.tried} mutations: "
-            f"{self.refused} not rewritten, {self.equal} rewritten and equal{f', {self.wrong} wrong' if self.wrong else ''}"
+            f"{self.instances} instances ({self.patterns[0]} of {self.patterns[1]} "
+            f"patterns, {opsets}), {self.tried} mutations: "
+            f"{self.refused} not rewritten, {self.equal} rewritten and "
+            f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
         )
 
     def lines(self) -> list[str]:
@@ -108,14 +116,20 @@ class PassCheck:
         told = "wrong" if not self.ok else "ok" if self.instances else "could not be checked"
         head = f"{self.name} ({self.origin})"
         findings = [f"{head}: {finding}" for finding in self.findings]
-        notes = [f"{head}: not checked: {note}" for note in self.notes] if self.instances or not self.ok else []
+        notes = (
+            [f"{head}: not checked: {note}" for note in self.notes]
+            if self.instances or not self.ok
+            else []
+        )
         return [f"{head}: {told}: {self.summary()}", *findings, *notes]
 
 
 def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write ``before.onnx``, ``after.onnx`` and ``feeds.npz`` of each finding, as far as there are any; returns the directories.
+    """Write ``before.onnx``, ``after.onnx`` and ``feeds.npz`` of each finding, as far as there are
+    any; returns the directories.
 
-    They are called ``finding-<n>``, n the first that is free: names of passes are their authors' to choose.
+    They are called ``finding-<n>``, n the first that is free: names of passes are their authors' to
+    choose.
 
     Raises:
         OutputError: they cannot be written.

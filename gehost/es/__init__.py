@@ -1,7 +1,7 @@
 """Operator functions for patterns, replacements and bodies.
 
-``es.<Operator>`` exists for every ONNX operator; other names (``es.GEMM``) mean an operator registered with
-``gehost.ops.register`` and are resolved when the graph is used.
+``es.<Operator>`` exists for every ONNX operator; other names (``es.GEMM``) mean an operator
+registered with ``gehost.ops.register`` and are resolved when the graph is used.
 """
 
 from __future__ import annotations

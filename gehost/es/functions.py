@@ -16,14 +16,30 @@ from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
 
 COMMUTATIVE = frozenset(
-    ["Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]
+    [
+        "Add",
+        "Mul",
+        "And",
+        "Or",
+        "Xor",
+        "Equal",
+        "Max",
+        "Min",
+        "Sum",
+        "Mean",
+        "BitwiseAnd",
+        "BitwiseOr",
+        "BitwiseXor",
+    ]
 )
 """ONNX operators whose result does not depend on the order of their operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A variable for the value of a parameter, in a pattern: equal at every use; ``match.attributes[name]`` holds it."""
+    """A variable for the value of a parameter, in a pattern: equal at every use;
+    ``match.attributes[name]`` holds it.
+    """
 
     name: str
 
@@ -31,18 +47,23 @@ class Bind:
 class OpFunction:
     """Adds one operator to the graph of its operands.
 
-    Positional arguments are inputs (None: absent). Keywords are parameters; one that some opset has as an attribute and
-    another as an input (``axes``) is written by keyword and lowered to what the model's opset wants.
+    Positional arguments are inputs (None: absent). Keywords are parameters; one that some opset has
+    as an attribute and another as an input (``axes``) is written by keyword and lowered to what the
+    model's opset wants.
     """
 
     def __init__(self, *ops: str) -> None:
         """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
-        self._known = [(op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None]
+        self._known = [
+            (op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None
+        ]
         self._plain = range(0)
         """How many inputs a call may give that says no more than these and wants the one output."""
         self._checked: set[tuple[object, ...]] = set()
-        """Calls that were right and are so whatever their values: how many inputs, and which attributes by name."""
+        """Calls that were right and are so whatever their values: how many inputs, and which
+        attributes by name.
+        """
         if len(self._known) == len(self.ops) == 1:
             known = self._known[0][1]
             if known.default_outputs == 1 and not known.variadic_outputs:
@@ -51,12 +72,15 @@ class OpFunction:
     def __repr__(self) -> str:
         return f"es.{'|'.join(self.ops)}"
 
-    def __call__(self, *inputs: Operand | None, num_outputs: int | None = None, **params: Any) -> Any:
+    def __call__(
+        self, *inputs: Operand | None, num_outputs: int | None = None, **params: Any
+    ) -> Any:
         """Returns the output, or a named tuple of several.
 
         Args:
             inputs: the operands by position.
-            num_outputs: how many outputs to make where the operator has optional ones or any number.
+            num_outputs: how many outputs to make where the operator has optional ones or any
+                number.
             params: attributes, and inputs by name.
 
         Raises:
@@ -76,7 +100,10 @@ class OpFunction:
             if op == "Split":
                 count = call.split_count(num_outputs)
             if num_outputs is not None and not 0 < num_outputs <= known.max_outputs:
-                raise PatternError(f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not {num_outputs}")
+                raise PatternError(
+                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not "
+                    f"{num_outputs}"
+                )
         if num_outputs is not None:
             count = num_outputs
         graph = _graph_of(call.operands, self.ops[0])
@@ -108,13 +135,24 @@ class _Call:
         A parameter that some opset has as an attribute stays one, unless it is a tensor.
         """
         for name in list(self.params):
-            if name in known.attributes and not (name in known.migrating and isinstance(self.params[name], EsTensor)):
+            if name in known.attributes and not (
+                name in known.migrating and isinstance(self.params[name], EsTensor)
+            ):
                 self._refuse_twice(op, known, name)
                 continue
             if name not in known.inputs:
-                spelled = {known_name.lower(): known_name for known_name in [*known.inputs, *sorted(known.attributes)]}
-                near = [spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)]
-                hint = f'; did you mean "{near[0]}"?' if near else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+                spelled = {
+                    known_name.lower(): known_name
+                    for known_name in [*known.inputs, *sorted(known.attributes)]
+                }
+                near = [
+                    spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)
+                ]
+                hint = (
+                    f'; did you mean "{near[0]}"?'
+                    if near
+                    else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+                )
                 raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{hint}')
             self._refuse_twice(op, known, name)
             slot = known.inputs.index(name)
@@ -123,14 +161,24 @@ class _Call:
             self.operands[slot] = self.params.pop(name)
             self.open_slots.discard(slot)
         if len(self.operands) > known.max_inputs:
-            raise PatternError(f"{author_origin()}: {op} takes at most {known.max_inputs} inputs, got {len(self.operands)}")
+            raise PatternError(
+                f"{author_origin()}: {op} takes at most {known.max_inputs} inputs, got "
+                f"{len(self.operands)}"
+            )
         given = len(self.operands) + sum(name in known.migrating for name in self.params)
         if given < known.min_inputs:
-            raise PatternError(f"{author_origin()}: {op} takes at least {known.min_inputs} inputs, got {given}")
+            raise PatternError(
+                f"{author_origin()}: {op} takes at least {known.min_inputs} inputs, got {given}"
+            )
 
     def _refuse_twice(self, op: str, known: schemas.Operator, name: str) -> None:
-        if name in known.inputs[: self._given] and self.operands[known.inputs.index(name)] is not None:
-            raise PatternError(f'{author_origin()}: {op} is given "{name}" twice, by position and by name')
+        if (
+            name in known.inputs[: self._given]
+            and self.operands[known.inputs.index(name)] is not None
+        ):
+            raise PatternError(
+                f'{author_origin()}: {op} is given "{name}" twice, by position and by name'
+            )
 
     def split_count(self, num_outputs: int | None) -> int:
         """How many outputs a ``Split`` has, which it keeps among its parameters too."""
@@ -140,7 +188,9 @@ class _Call:
         if num_outputs is None:
             return len(split or ())
         if split is not None and len(split) != num_outputs:
-            raise PatternError(f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs")
+            raise PatternError(
+                f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs"
+            )
         self.params["num_outputs"] = num_outputs
         return num_outputs
 
@@ -149,10 +199,17 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
     for operand in operands:
         if isinstance(operand, EsTensor):
             return operand.graph
-        if isinstance(operand, list | tuple) and any(isinstance(element, EsTensor) for element in operand):
+        if isinstance(operand, list | tuple) and any(
+            isinstance(element, EsTensor) for element in operand
+        ):
             given = type(operand).__name__
-            raise PatternError(f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)")
-    raise PatternError(f"{author_origin()}: {op} needs at least one tensor among its inputs; use CreateConst for constants")
+            raise PatternError(
+                f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)"
+            )
+    raise PatternError(
+        f"{author_origin()}: {op} needs at least one tensor among its inputs; use "
+        "CreateConst for constants"
+    )
 
 
 @cache
@@ -173,15 +230,19 @@ def AnyOf(*names: str | Any) -> OpFunction:
     return OpFunction(*names)
 
 
-def Alternatives(*tensors: EsTensor | Any) -> EsTensor:  # Any: so that machine code takes it here, and the error is ours
-    """One of several sub-patterns, tried in this order; a placeholder among them makes the others optional.
+# Any: so that machine code takes it here, and the error is ours
+def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
+    """One of several sub-patterns, tried in this order; a placeholder among them makes the others
+    optional.
 
     Raises:
         PatternError: one of them is no tensor, or of another graph.
     """
     for tensor in tensors:
         if not isinstance(tensor, EsTensor):
-            raise PatternError(f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}")
+            raise PatternError(
+                f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}"
+            )
         if tensor.producer.draft is not tensors[0].producer.draft:
             raise PatternError(f"{author_origin()}: Alternatives of tensors of two builders")
     if not tensors:
@@ -190,7 +251,8 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:  # Any: so that machine 
 
 
 def Commutative(tensor: EsTensor | Any) -> EsTensor:
-    """Let the operator that makes ``tensor`` match with its operands in any order; returns ``tensor``.
+    """Let the operator that makes ``tensor`` match with its operands in any order; returns
+    ``tensor``.
 
     Raises:
         PatternError: the operator is not known to commute.
@@ -203,10 +265,12 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
 
 
 def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
-    """Require attributes of the operator that makes ``tensor``, whatever the matcher's configuration; returns ``tensor``.
+    """Require attributes of the operator that makes ``tensor``, whatever the matcher's
+    configuration; returns ``tensor``.
 
-    A value must be equal (an absent attribute counts as its default), None means absent, a function is given the
-    attribute's value, if there is one, and ``Bind("p")`` gives the value (None where it has no default) a name.
+    A value must be equal (an absent attribute counts as its default), None means absent, a function
+    is given the attribute's value, if there is one, and ``Bind("p")`` gives the value (None where
+    it has no default) a name.
 
     Raises:
         PatternError: a parameter that no version of the operator has.
@@ -216,7 +280,9 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
         for candidate in node.ops:
             known = schemas.operator(*split_op(candidate))
             if known is not None and name not in known.attributes:
-                raise PatternError(f'{author_origin()}: {candidate} has no parameter "{name}" in any opset')
+                raise PatternError(
+                    f'{author_origin()}: {candidate} has no parameter "{name}" in any opset'
+                )
     node.constraints.update(attributes)
     return tensor
 

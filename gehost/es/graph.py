@@ -1,8 +1,9 @@
-"""Graphs that authors build: operators, inputs by position and named parameters, without a model or an opset.
+"""Graphs that authors build: operators, inputs by position and named parameters, without a model or
+an opset.
 
-An ``EsGraph`` is a pattern, a replacement or an operator's body. It says nothing of versions: it is lowered to the
-opset of the model at hand when it is used. What each rewrite makes is of plain classes: machine code leaves the ``__init__``
-of a dataclass to Python.
+An ``EsGraph`` is a pattern, a replacement or an operator's body. It says nothing of versions: it is
+lowered to the opset of the model at hand when it is used. What each rewrite makes is of plain
+classes: machine code leaves the ``__init__`` of a dataclass to Python.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from gehost.ir.types import DataType, Dim, TensorType
 
 
 class Draft:
-    """What a graph's tensors share: it leads to the graph until that is built, which then has no references in a ring."""
+    """What a graph's tensors share: it leads to the graph until that is built, which then has no
+    references in a ring.
+    """
 
     __slots__ = ("graph",)
 
@@ -29,7 +32,9 @@ class Draft:
 
 
 class EsInput:
-    """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits its constraints."""
+    """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits
+    its constraints.
+    """
 
     __slots__ = ("draft", "dtype", "index", "name", "origin", "rank", "shape")
 
@@ -68,12 +73,24 @@ class EsConst:
 
 
 class EsNode:
-    """An operator application; ``ops`` holds more than one name in a pattern that takes any of them.
+    """An operator application; ``ops`` holds more than one name in a pattern that takes any of
+    them.
 
-    ``open_slots`` are absent inputs of which the author said nothing, because a later one was given by name.
+    ``open_slots`` are absent inputs of which the author said nothing, because a later one was given
+    by name.
     """
 
-    __slots__ = ("commutative", "constraints", "count", "draft", "inputs", "open_slots", "ops", "origin", "params")
+    __slots__ = (
+        "commutative",
+        "constraints",
+        "count",
+        "draft",
+        "inputs",
+        "open_slots",
+        "ops",
+        "origin",
+        "params",
+    )
 
     def __init__(
         self,
@@ -101,7 +118,11 @@ class EsNode:
 
     @property
     def outputs(self) -> list[EsTensor]:
-        return [EsTensor(self)] if self.count == 1 else [EsTensor(self, index) for index in range(self.count)]
+        return (
+            [EsTensor(self)]
+            if self.count == 1
+            else [EsTensor(self, index) for index in range(self.count)]
+        )
 
     def GetType(self) -> str:
         """The operator's type, without its domain."""
@@ -118,7 +139,9 @@ class EsChoice:
 
 
 class EsTensor:
-    """A tensor of a graph under construction: output ``index`` of its producer. Python arithmetic builds nodes."""
+    """A tensor of a graph under construction: output ``index`` of its producer. Python
+    arithmetic builds nodes.
+    """
 
     __slots__ = ("index", "producer")
 
@@ -141,7 +164,10 @@ class EsTensor:
         """
         graph = self.producer.draft.graph
         if graph is None:
-            raise PatternError(f"{author_origin()}: {self!r} is of a graph that is built already; begin another one")
+            raise PatternError(
+                f"{author_origin()}: {self!r} is of a graph that is built already; begin "
+                "another one"
+            )
         return graph
 
     def GetProducer(self) -> EsNode | EsInput | EsConst | EsChoice:
@@ -181,7 +207,9 @@ class EsTensor:
         return self.graph.add_node(("Neg",), [self], {})[0]
 
 
-Literal: TypeAlias = bool | int | float | Sequence[int] | Sequence[float] | np.ndarray[Any, Any] | np.generic
+Literal: TypeAlias = (
+    bool | int | float | Sequence[int] | Sequence[float] | np.ndarray[Any, Any] | np.generic
+)
 Operand: TypeAlias = "EsTensor | Literal"
 
 
@@ -217,7 +245,10 @@ class EsGraph:
         if self._in_order is None:
             found = self._inputs
             if len(found) < self.next_input:
-                raise PatternError(f"{self.origin}: the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0")
+                raise PatternError(
+                    f"{self.origin}: the inputs {sorted(found)} of {self.name!r} leave a "
+                    "gap; number them from 0"
+                )
             self._in_order = [found[index] for index in range(len(found))]
         return self._in_order
 
@@ -240,7 +271,9 @@ class EsGraph:
         """Add placeholders behind the last one."""
         made: list[EsTensor] = []
         for index in range(self.next_input, self.next_input + count):
-            tensor = self._inputs[index] = EsTensor(EsInput(self.draft, index, origin, f"input{index}"))
+            tensor = self._inputs[index] = EsTensor(
+                EsInput(self.draft, index, origin, f"input{index}")
+            )
             made.append(tensor)
         self.next_input += len(made)
         self._in_order = None
@@ -264,7 +297,9 @@ class EsGraph:
         for slot, operand in enumerate(inputs):
             if type(operand) is EsTensor:
                 if operand.producer.draft is not self.draft:
-                    raise PatternError(f"{origin}: input {slot} of {ops[0]} was made by another builder")
+                    raise PatternError(
+                        f"{origin}: input {slot} of {ops[0]} was made by another builder"
+                    )
                 operands.append(operand)
             elif operand is None:
                 operands.append(None)
@@ -278,7 +313,12 @@ class EsGraph:
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
         """The same graph with other outputs; its nodes and inputs are the same objects."""
         found = EsGraph(self.name)
-        found.origin, found.draft, found.nodes, found._inputs = self.origin, self.draft, self.nodes, self._inputs
+        found.origin, found.draft, found.nodes, found._inputs = (
+            self.origin,
+            self.draft,
+            self.nodes,
+            self._inputs,
+        )
         found.outputs = list(outputs)
         return found
 
@@ -286,7 +326,8 @@ class EsGraph:
         """The nodes that an output depends on, in the order in which they were built.
 
         Args:
-            chosen: the tensors that choices stand for; through one that is not among them all its options are reached.
+            chosen: the tensors that choices stand for; through one that is not among them all
+                its options are reached.
         """
         if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
             return list(self.nodes)
@@ -295,7 +336,11 @@ class EsGraph:
         while stack:
             producer = stack.pop().producer
             if isinstance(producer, EsChoice):
-                stack.extend([chosen[producer]] if chosen is not None and producer in chosen else producer.options)
+                stack.extend(
+                    [chosen[producer]]
+                    if chosen is not None and producer in chosen
+                    else producer.options
+                )
             elif isinstance(producer, EsNode) and producer not in wanted:
                 wanted.add(producer)
                 stack.extend(tensor for tensor in producer.inputs if tensor is not None)
@@ -325,28 +370,45 @@ class EsGraphBuilder:
         self,
         index: int,
         name: str = "",
-        dtype: DataType | Any = None,  # Any: so that machine code takes it here, and the error is ours
+        # Any: so that machine code takes it here, and the error is ours
+        dtype: DataType | Any = None,
         shape: Sequence[Dim] | None = None,
         *,
         rank: int | None = None,
     ) -> EsTensor:
-        """The placeholder at ``index``; dtype, rank and shape (None for any size) constrain what it matches.
+        """The placeholder at ``index``; dtype, rank and shape (None for any size) constrain what it
+        matches.
 
         Raises:
-            PatternError: that input exists already, its index is negative, or rank and shape contradict each other.
+            PatternError: that input exists already, its index is negative, or rank and shape
+                contradict each other.
         """
         origin = author_origin()
         if index < 0:
-            raise PatternError(f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0")
+            raise PatternError(
+                f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0"
+            )
         if isinstance(shape, TensorType):
-            raise PatternError(f"{origin}: input {index} of {self.name!r}: wanted a shape, got the type {shape}; give its shape")
+            raise PatternError(
+                f"{origin}: input {index} of {self.name!r}: wanted a shape, got the type "
+                f"{shape}; give its shape"
+            )
         dims = None if shape is None else tuple(shape)
         if dims is not None:
             if rank not in (None, len(dims)):
-                raise PatternError(f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}")
+                raise PatternError(
+                    f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape "
+                    f"of {len(dims)}"
+                )
             rank = len(dims)
-        known = None if dtype is None else element_type(dtype, f"{origin}: input {index} of {self.name!r}")
-        return self._graph.add_input(EsInput(self._graph.draft, index, origin, name or f"input{index}", known, rank, dims))
+        known = (
+            None
+            if dtype is None
+            else element_type(dtype, f"{origin}: input {index} of {self.name!r}")
+        )
+        return self._graph.add_input(
+            EsInput(self._graph.draft, index, origin, name or f"input{index}", known, rank, dims)
+        )
 
     def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
         """The next ``count`` placeholders."""
@@ -361,7 +423,8 @@ class EsGraphBuilder:
         rtol: float = 0.0,
         atol: float = 0.0,
     ) -> EsTensor:
-        """A constant tensor. Python floats are float32 and ints int64 unless ``dtype`` says otherwise.
+        """A constant tensor. Python floats are float32 and ints int64 unless ``dtype`` says
+        otherwise.
 
         Args:
             value: number, nested list or numpy array.
@@ -382,12 +445,16 @@ class EsGraphBuilder:
                 raise PatternError(f"{origin}: constant: {wanted.name} cannot hold {value!r}")
             array = cast
         elif not isinstance(value, np.ndarray | np.generic):
-            array = array.astype({"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype))
+            array = array.astype(
+                {"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype)
+            )
         if shape is not None:
             try:
                 array = array.reshape(tuple(shape))
             except ValueError as error:
-                raise PatternError(f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}") from error
+                raise PatternError(
+                    f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}"
+                ) from error
         return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
 
     def CreateScalar(self, value: Any, dtype: DataType | Any = None) -> EsTensor:
@@ -412,9 +479,15 @@ class EsGraphBuilder:
         for position, tensor in enumerate(listed):
             if not isinstance(tensor, EsTensor):
                 kind = type(tensor).__name__
-                raise PatternError(f"{author_origin()}: output {position} of {self.name!r}: wanted an EsTensor, got {kind}")
+                raise PatternError(
+                    f"{author_origin()}: output {position} of {self.name!r}: wanted an "
+                    f"EsTensor, got {kind}"
+                )
             if tensor.producer.draft is not graph.draft:
-                raise PatternError(f"{author_origin()}: output {position} of {self.name!r} was made by another builder")
+                raise PatternError(
+                    f"{author_origin()}: output {position} of {self.name!r} was made by "
+                    "another builder"
+                )
         graph.outputs = listed
         graph.draft.graph = None
         return graph

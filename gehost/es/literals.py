@@ -1,4 +1,6 @@
-"""Python values beside tensors: as arrays, in the element type of their partner, and told apart exactly."""
+"""Python values beside tensors: as arrays, in the element type of their partner, and told apart
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     """A number, a list of numbers or an array as an array.
 
     Raises:
-        PatternError: it is none of these, or of an element type that ONNX has not; ``what`` begins the message.
+        PatternError: it is none of these, or of an element type that ONNX has not; ``what``
+            begins the message.
     """
     wanted = "wanted a tensor, a number or a list of numbers, got"
     try:
@@ -26,7 +29,9 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
     except ValueError as error:
         if isinstance(value, TensorType):  # a tuple, of which numpy makes rows
             raise PatternError(f"{what}: {wanted} TensorType") from error
-        raise PatternError(f"{what}: its rows differ in length; give a list that is as long in every row") from error
+        raise PatternError(
+            f"{what}: its rows differ in length; give a list that is as long in every row"
+        ) from error
     if array.dtype.kind in "OSU" or not _known(array.dtype):
         raise PatternError(f"{what}: {wanted} {type(value).__name__}")
     return array
@@ -53,7 +58,8 @@ def element_type(given: Any, what: str) -> DataType:
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9 as float16, 2j as either).
+    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9
+    as float16, 2j as either).
 
     Rounding to a float is allowed.
     """
@@ -64,14 +70,18 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
         if "float" in dtype.name or dtype.kind == "c":
-            fits = np.isfinite(cast.astype(np.complex128)) | ~np.isfinite(array.astype(np.complex128))
+            fits = np.isfinite(cast.astype(np.complex128)) | ~np.isfinite(
+                array.astype(np.complex128)
+            )
         else:
             fits = cast.astype(array.dtype) == array
     return cast if np.all(fits) else None
 
 
 def exact(value: Any) -> str | None:
-    """A text that only values which are alike have: 1, 1.0 and True are equal, but not alike; None for what has no such text."""
+    """A text that only values which are alike have: 1, 1.0 and True are equal, but not alike;
+    None for what has no such text.
+    """
     if type(value) in (list, tuple):  # a subclass may print as it likes
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
             return None

@@ -15,11 +15,14 @@ from gehost.ops import OpRegistry
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
-    """The model's opset lacks an operator or parameter that the pattern or replacement needs; says which."""
+    """The model's opset lacks an operator or parameter that the pattern or replacement needs;
+    says which.
+    """
 
 
 def resolve_op(name: str, registry: OpRegistry, where: object) -> str:
-    """The full name of an operator that an author wrote; a bare name that ONNX lacks is looked up among registered ones.
+    """The full name of an operator that an author wrote; a bare name that ONNX lacks is looked up
+    among registered ones.
 
     Raises:
         PatternError: nobody knows the operator.
@@ -41,7 +44,8 @@ def signature_at(op: str, version: int | None) -> schemas.Signature:
     """The signature of an operator that ONNX knows.
 
     Raises:
-        NotApplicable: the opset has no such operator, or the model imports none of its domain (``version`` None).
+        NotApplicable: the opset has no such operator, or the model imports none of its domain
+            (``version`` None).
     """
     if version is None:
         raise NotApplicable(f"{op} needs a domain that the model does not import")
@@ -58,10 +62,12 @@ def signature_at(op: str, version: int | None) -> schemas.Signature:
 def arguments_at(
     node: EsNode, op: str, signature: schemas.Signature, version: int | None
 ) -> tuple[list[EsTensor | None], dict[str, Any]]:
-    """The operands that are inputs at this opset, and the parameters; literals that are attributes here are among these.
+    """The operands that are inputs at this opset, and the parameters; literals that are attributes
+    here are among these.
 
     Raises:
-        NotApplicable: the opset lacks an input, or a parameter that is given another value than its default.
+        NotApplicable: the opset lacks an input, or a parameter that is given another value than
+            its default.
     """
     operands, params = list(node.inputs), dict(node.params)
     if op == "Split":
@@ -86,14 +92,18 @@ def arguments_at(
         params[name] = producer.array.tolist()
     for name, given in list(params.items()):
         if name not in signature.parameters and signature.attribute_of(name) is None:
-            if given is not None and not same_parameter(given, schemas.newest_default(domain, op_type, name)):
+            if given is not None and not same_parameter(
+                given, schemas.newest_default(domain, op_type, name)
+            ):
                 raise NotApplicable(f"{op} of opset {version} has no parameter {name}")
             del params[name]
     return operands, params
 
 
 def same_parameter(left: Any, right: Any) -> bool:
-    """Equality of parameter values; floats are compared as the float32 that ONNX stores, a single number as a list of it."""
+    """Equality of parameter values; floats are compared as the float32 that ONNX stores, a
+    single number as a list of it.
+    """
     if left is None or right is None:
         return left is right
     if type(left) is type(right) is int or (_is_ints(left) and _is_ints(right)):

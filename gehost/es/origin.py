@@ -10,7 +10,9 @@ from typing import Final
 
 
 class Origin:
-    """Where an author wrote something. The line is looked up when somebody asks, which is seldom."""
+    """Where an author wrote something. The line is looked up when somebody asks, which is
+    seldom.
+    """
 
     __slots__ = ("_code", "_offset", "path")
 
@@ -45,14 +47,18 @@ _written: Final[ContextVar[Origin | None]] = ContextVar("gehost_written_at", def
 
 
 def author_origin(plugin: str = _OURS) -> Origin:
-    """File and line of the nearest caller outside gehost itself, and outside the directory of a ``plugin`` that asks."""
+    """File and line of the nearest caller outside gehost itself, and outside the directory of a
+    ``plugin`` that asks.
+    """
     said = _written.get()
     if said is not None:
         return said
     frame = sys._getframe(_OWN_FRAMES)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
     code = frame.f_code
     path = code.co_filename
-    while (path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))) and frame.f_back is not None:
+    while (
+        path.startswith(_OURS) or (plugin is not _OURS and path.startswith(plugin))
+    ) and frame.f_back is not None:
         frame = frame.f_back
         code = frame.f_code
         path = code.co_filename
@@ -60,7 +66,9 @@ def author_origin(plugin: str = _OURS) -> Origin:
 
 
 class written_at:  # noqa: N801 - a statement's word; a class, because rules say it for each operator of each replacement
-    """Whatever is built meanwhile was written there: for styles that build a graph after its author's call returned."""
+    """Whatever is built meanwhile was written there: for styles that build a graph after its
+    author's call returned.
+    """
 
     __slots__ = ("_origin", "_token")
 

@@ -21,5 +21,8 @@ class EsOutputs(tuple[EsTensor, ...]):
     def __getattr__(self, name: str) -> EsTensor:
         found = self.__dict__.get("_by_name", {}).get(name)
         if found is None:
-            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self.__dict__.get('_by_name', {}))}")
+            raise AttributeError(
+                f"there is no output {name!r}; there are "
+                f"{', '.join(self.__dict__.get('_by_name', {}))}"
+            )
         return found

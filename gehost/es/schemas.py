@@ -36,15 +36,21 @@ _KINDS = {
 _VECTORS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS})
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _RENAMED = {"Pad": {"value": "constant_value", "paddings": "pads"}, "TopK": {"k": "K"}}
-"""Attributes that went on as an input of another name: operator → old name → the name authors use."""
+"""Attributes that went on as an input of another name: operator → old name → the name authors
+use.
+"""
 _TYPES = {f"tensor({dtype.name.lower()})": dtype for dtype in DataType}
 
 FLATTENING_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
-"""Below opset 13 these work on all axes from ``axis`` on at once, and 1 is its default; since then on one, the last."""
+"""Below opset 13 these work on all axes from ``axis`` on at once, and 1 is its default; since
+then on one, the last.
+"""
 
 
 class Parameter(NamedTuple):
-    """An input at one version: its position, the name of its type and the element types that this may be."""
+    """An input at one version: its position, the name of its type and the element types that
+    this may be.
+    """
 
     slot: int
     type_name: str
@@ -73,13 +79,17 @@ class Signature(NamedTuple):
     """A softmax that works on all axes from ``axis`` on."""
 
     def parameter_at(self, slot: int) -> Parameter | None:
-        """The input at a position; of a variadic operator any number of positions has the last one."""
+        """The input at a position; of a variadic operator any number of positions has the last
+        one.
+        """
         if slot >= len(self.inputs) and not self.variadic:
             return None
         return self.parameters[self.inputs[min(slot, len(self.inputs) - 1)]]
 
     def attribute_of(self, name: str) -> str | None:
-        """The attribute that an author's parameter is here; None where it is an input, or nothing."""
+        """The attribute that an author's parameter is here; None where it is an input, or
+        nothing.
+        """
         old = self.old_names.get(name, name)
         return old if old in self.attributes else None
 
@@ -110,7 +120,11 @@ def operator(domain: str, op_type: str) -> Operator | None:
         return None
     newest = versions[-1]
     renamed = _RENAMED.get(op_type, {})
-    kinds = {renamed.get(name, name): _KINDS[entry.type] for schema in versions for name, entry in schema.attributes.items()}
+    kinds = {
+        renamed.get(name, name): _KINDS[entry.type]
+        for schema in versions
+        for name, entry in schema.attributes.items()
+    }
     inputs = {parameter.name for schema in versions for parameter in schema.inputs}
     migrating = frozenset(kinds.keys() & inputs)
     return Operator(
@@ -120,7 +134,11 @@ def operator(domain: str, op_type: str) -> Operator | None:
         max_outputs=max(schema.max_output for schema in versions),
         attributes=frozenset(kinds),
         migrating=migrating,
-        vectors=frozenset(name for name in migrating if kinds[name] in _VECTORS or (op_type, name) == ("TopK", "K")),
+        vectors=frozenset(
+            name
+            for name in migrating
+            if kinds[name] in _VECTORS or (op_type, name) == ("TopK", "K")
+        ),
         outputs=tuple(parameter.name for parameter in newest.outputs),
         default_outputs=max(1, newest.min_output),
         variadic_outputs=_ends_variadic(newest.outputs),
@@ -135,7 +153,11 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
     if schema is None or known is None:
         return None
     parameters = {
-        parameter.name: Parameter(slot, parameter.type_str, frozenset(_TYPES[name] for name in parameter.types if name in _TYPES))
+        parameter.name: Parameter(
+            slot,
+            parameter.type_str,
+            frozenset(_TYPES[name] for name in parameter.types if name in _TYPES),
+        )
         for slot, parameter in enumerate(schema.inputs)
     }
     return Signature(
@@ -147,14 +169,20 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
         migrating=known.migrating.intersection(parameters),
         attributes={name: _default(attribute) for name, attribute in schema.attributes.items()},
         kinds={name: _KINDS[attribute.type] for name, attribute in schema.attributes.items()},
-        needed=frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
-        old_names={new: old for old, new in _RENAMED.get(op_type, {}).items() if old in schema.attributes},
+        needed=frozenset(
+            name for name, attribute in schema.attributes.items() if attribute.required
+        ),
+        old_names={
+            new: old for old, new in _RENAMED.get(op_type, {}).items() if old in schema.attributes
+        },
         flattens=domain == "" and op_type in FLATTENING_SOFTMAX and schema.since_version < 13,
     )
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
-    """The signature of an operator that a vendor declares; of its inputs only the positions are known."""
+    """The signature of an operator that a vendor declares; of its inputs only the positions are
+    known.
+    """
     return Signature(
         inputs=tuple(inputs),
         required=0,
@@ -172,7 +200,9 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
 
 @cache
 def newest_default(domain: str, op_type: str, name: str) -> Any:
-    """The default of a parameter in the newest version that has it as an attribute; None where it has none."""
+    """The default of a parameter in the newest version that has it as an attribute; None where
+    it has none.
+    """
     old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
     for schema in reversed(history(domain, op_type)):
         for spelling in (name, old):
@@ -182,7 +212,9 @@ def newest_default(domain: str, op_type: str, name: str) -> Any:
 
 
 def axes_rank(op: str, rank: int, axes: Any) -> int:
-    """The rank from whose end negative ``axes`` count, for an operator whose first input has ``rank`` dimensions."""
+    """The rank from whose end negative ``axes`` count, for an operator whose first input has
+    ``rank`` dimensions.
+    """
     if op == "Unsqueeze":
         return rank + np.size(axes)
     return rank + 1 if op == "OneHot" else rank

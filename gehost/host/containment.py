@@ -24,10 +24,10 @@ _NUMPY_RANDOM = "numpy.random"
 def contained() -> Generator[None]:
     """Put back what vendor code may change of the process, however it ends.
 
-    That is: the working directory, ``sys.path``, modules that were loaded before, the standard streams, the recursion
-    limit, warning filters, numpy's error state, the locale, the handlers of interrupts, and the state of the global
-    random generators. Environment variables stay: what sets them for a library, sets them for its later calls too. Threads
-    and ``atexit`` are not looked at.
+    That is: the working directory, ``sys.path``, modules that were loaded before, the standard
+    streams, the recursion limit, warning filters, numpy's error state, the locale, the handlers of
+    interrupts, and the state of the global random generators. Environment variables stay: what sets
+    them for a library, sets them for its later calls too. Threads and ``atexit`` are not looked at.
     """
     kept = list(_state())
     try:
@@ -46,7 +46,8 @@ def contained() -> Generator[None]:
 
 @contextmanager
 def output_on_stderr() -> Generator[None]:
-    """Send what is written to standard output, also by native code and child processes, to standard error.
+    """Send what is written to standard output, also by native code and child processes, to standard
+    error.
 
     For a process of one's own only: descriptors belong to the whole process.
     """
@@ -75,13 +76,18 @@ def _flush() -> None:
 def _state() -> Generator[Callable[[], Any]]:
     """What puts back each thing that is kept."""
     yield partial(random.setstate, random.getstate())
-    yield partial(_put_numpy_state, np.random.get_state(legacy=False) if _NUMPY_RANDOM in sys.modules else None)
+    yield partial(
+        _put_numpy_state,
+        np.random.get_state(legacy=False) if _NUMPY_RANDOM in sys.modules else None,
+    )
     yield partial(_put_path, sys.path, list(sys.path))
     yield partial(_put_modules, sys.modules, sys.modules.copy())
     yield partial(setattr, sys, "stdin", sys.stdin)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream: TextIO | None = getattr(sys, name)
-        yield partial(_put_stream, name, stream, None if stream is None or stream.closed else number)
+        yield partial(
+            _put_stream, name, stream, None if stream is None or stream.closed else number
+        )
     yield partial(sys.setrecursionlimit, sys.getrecursionlimit())
     yield partial(_put_locale, locale.setlocale(locale.LC_ALL))
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
@@ -92,7 +98,9 @@ def _state() -> Generator[Callable[[], Any]]:
 
 
 def _put_numpy_state(state: Any) -> None:
-    """As it was; where nobody had asked for it (numpy loads this when it is used), as nobody knows it."""
+    """As it was; where nobody had asked for it (numpy loads this when it is used), as nobody
+    knows it.
+    """
     if state is not None:
         np.random.set_state(state)
     elif _NUMPY_RANDOM in sys.modules:
@@ -101,13 +109,15 @@ def _put_numpy_state(state: Any) -> None:
 
 def _put_path(listed: list[str], entries: list[str]) -> None:
     sys.path = listed
-    listed[:] = entries  # without comparing them, as they may be of classes that claim to be equal to anything
+    # without comparing them, as they may be of classes that claim to be equal to anything
+    listed[:] = entries
 
 
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
     """What was imported since stays; what was there and was replaced or removed comes back."""
     sys.modules = table
-    if list(table) == list(before) and all(map(is_, table.values(), before.values())):  # what replaced one may claim to be equal
+    # what replaced one may claim to be equal
+    if list(table) == list(before) and all(map(is_, table.values(), before.values())):
         return
     table.update({name: module for name, module in before.items() if table.get(name) is not module})
     for name in [name for name in table if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -115,7 +125,9 @@ def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _put_stream(name: str, stream: TextIO | None, number: int | None) -> None:
-    """Put a stream back; one that was closed meanwhile is opened anew at its descriptor, which Python leaves open."""
+    """Put a stream back; one that was closed meanwhile is opened anew at its descriptor, which
+    Python leaves open.
+    """
     if stream is not None and stream.closed and number is not None:
         stream = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - it stays open
     setattr(sys, name, stream)
@@ -127,7 +139,8 @@ def _put_locale(name: str) -> None:
 
 
 def _put_handler(number: signal.Signals, handler: Any) -> None:
-    if handler is not None and signal.getsignal(number) is not handler:  # None: it was not set by Python
+    # None: it was not set by Python
+    if handler is not None and signal.getsignal(number) is not handler:
         signal.signal(number, handler)
 
 

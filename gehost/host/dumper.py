@@ -28,13 +28,17 @@ _STAGE_NAMES = {
     CustomPassStage.kAfterOriginGraphOptimize: "RunCustomPassAfterOriginGraphOptimize",
 }
 _CONSTANT_LIMIT = 1024
-"""Attributes, and tensors of nested bodies, of at most this many bytes stay in dumps without weights: shapes are structure."""
+"""Attributes, and tensors of nested bodies, of at most this many bytes stay in dumps without
+weights: shapes are structure.
+"""
 
 
 class Dumper:
     """Dumps of one compile: ``ge_onnx_<number>_graph_0_<stage>.<format>``."""
 
-    def __init__(self, directory: str, level: int, file_format: DumpFormat, *, each_pass: bool) -> None:
+    def __init__(
+        self, directory: str, level: int, file_format: DumpFormat, *, each_pass: bool
+    ) -> None:
         self._directory = Path(directory)
         self._level = level
         self._format = file_format
@@ -65,11 +69,17 @@ class Dumper:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]
         path = self._directory / f"ge_onnx_{self._number:08d}_graph_0_{safe}.{self._format}"
         proto = dump_proto(graph, self._level)
-        content = text_format.MessageToString(proto).encode() if self._format == "pbtxt" else proto.SerializeToString()
+        content = (
+            text_format.MessageToString(proto).encode()
+            if self._format == "pbtxt"
+            else proto.SerializeToString()
+        )
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"{self._directory}: cannot make the directory for dumps: {error.strerror}") from error
+            raise OutputError(
+                f"{self._directory}: cannot make the directory for dumps: {error.strerror}"
+            ) from error
         write_bytes_atomic(path, content)
         self._number += 1
         if self._context is not None:
@@ -77,7 +87,9 @@ class Dumper:
 
 
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
-    """A copy of the model for looking at: types as the index knows them; weights at level 1 only."""
+    """A copy of the model for looking at: types as the index knows them; weights at level 1
+    only.
+    """
     model = graph.model
     copy = skeleton(model.flush(), lambda _: level == 1)
     if level < 3:
@@ -94,7 +106,9 @@ def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
 
 
 def _write_types(graph: Graph, proto: onnx.GraphProto) -> None:
-    stated = {info.name for entries in (proto.value_info, proto.input, proto.output) for info in entries}
+    stated = {
+        info.name for entries in (proto.value_info, proto.input, proto.output) for info in entries
+    }
     for name, value in graph.values.items():
         known = value.type if name not in stated and value.producer is not None else None
         if known is not None:
@@ -105,7 +119,11 @@ def _write_types(graph: Graph, proto: onnx.GraphProto) -> None:
 
 
 def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [graph for entry in node.attribute for graph in ([entry.g] if entry.HasField("g") else entry.graphs)]
+    return [
+        graph
+        for entry in node.attribute
+        for graph in ([entry.g] if entry.HasField("g") else entry.graphs)
+    ]
 
 
 def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
@@ -114,7 +132,10 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
         for entry in node.attribute:
             for tensor in (*([entry.t] if entry.HasField("t") else []), *entry.tensors):
                 _bare(tensor)
-            for tensor in (*([entry.sparse_tensor] if entry.HasField("sparse_tensor") else []), *entry.sparse_tensors):
+            for tensor in (
+                *([entry.sparse_tensor] if entry.HasField("sparse_tensor") else []),
+                *entry.sparse_tensors,
+            ):
                 _bare(tensor.values)
                 _bare(tensor.indices)
             if entry.ByteSize() > _CONSTANT_LIMIT:
@@ -129,5 +150,13 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
 def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
     """Leave name, dtype, shape and the place of external data."""
     if tensor.ByteSize() > limit:
-        for field in ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data"):
+        for field in (
+            "raw_data",
+            "float_data",
+            "int32_data",
+            "string_data",
+            "int64_data",
+            "double_data",
+            "uint64_data",
+        ):
             tensor.ClearField(field)

@@ -16,7 +16,14 @@ from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
-from gehost.passes.context import CustomPassContext, LimitReached, PassRecord, Rewrite, RewriteLimit, running
+from gehost.passes.context import (
+    CustomPassContext,
+    LimitReached,
+    PassRecord,
+    Rewrite,
+    RewriteLimit,
+    running,
+)
 from gehost.passes.engine import AuthorCode
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.history import PASS
@@ -30,13 +37,24 @@ _STAGE_HOOKS = {
     CustomPassStage.kAfterOriginGraphOptimize: "gehost_after_origin_graph_optimize",
 }
 
-_REWRITE_HOOKS = ("gehost_before_rule", "gehost_before_rewrite", "gehost_after_rewrite", "gehost_match_refused")
+_REWRITE_HOOKS = (
+    "gehost_before_rule",
+    "gehost_before_rewrite",
+    "gehost_after_rewrite",
+    "gehost_match_refused",
+)
 
 
 class Executor:
     """Runs one compile's passes."""
 
-    def __init__(self, context: CompileContext, plugins: Plugins, passes: PassRegistry, disabled: Iterable[str]) -> None:
+    def __init__(
+        self,
+        context: CompileContext,
+        plugins: Plugins,
+        passes: PassRegistry,
+        disabled: Iterable[str],
+    ) -> None:
         self._context = context
         self._model = context.model
         self._plugins = plugins
@@ -72,12 +90,15 @@ class Executor:
                 with contained(), hook.blamed():
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
-                    raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
+                    raise VendorError(
+                        f"plugin {hook.plugin}: {name} edited the graph; it may only look"
+                    )
             except VendorError as error:
                 self._undo(mark, error)
                 self._go_on_or_raise(error)
 
-    # -- passes -----------------------------------------------------------------------------------------------------
+    # -- passes
+    # -----------------------------------------------------------------------------------------------------
 
     def _run_pass(self, spec: PassSpec) -> None:
         record = PassRecord(spec.name, spec.stage.name, spec.origin, spec.kind, spec.vendor)
@@ -139,26 +160,40 @@ class Executor:
             for graph in list(self._model.graphs):
                 if graph.owner is not None and not graph.owner.in_graph:
                     continue
-                inside = "" if graph.owner is None else f' in graph "{graph.name}" of node "{graph.owner.label}"'
+                inside = (
+                    ""
+                    if graph.owner is None
+                    else f' in graph "{graph.name}" of node "{graph.owner.label}"'
+                )
                 with AuthorCode(context, f"Run{inside}"), _until_limit():
                     result: Any = instance.Run(graph, context)
                     if result is FAILED or result is False:
                         raise PassError(context.GetErrorMessage() or "it returned FAILED")
                     if result not in (None, True, SUCCESS, NOT_CHANGED):
-                        raise PassError(f"it returned {result!r}; wanted None, SUCCESS, NOT_CHANGED or FAILED")
+                        raise PassError(
+                            f"it returned {result!r}; wanted None, SUCCESS, NOT_CHANGED or FAILED"
+                        )
 
     def _check(self, what: str) -> None:
         try:
             self._model.check()
         except Exception as error:  # an index that somebody took apart may raise anything
-            failure = PassError(f"{what}: {error if isinstance(error, ModelError) else described(error)}")
+            failure = PassError(
+                f"{what}: {error if isinstance(error, ModelError) else described(error)}"
+            )
             failure.named = True
             raise failure from error
 
     def _sign(self, mark: int, author: Author) -> None:
-        """Note in the nodes that a pass added by hand that they are its own; from which others, nobody knows."""
+        """Note in the nodes that a pass added by hand that they are its own; from which others,
+        nobody knows.
+        """
         for undo, arguments in self._model.journal.since(mark):
-            if undo is undo_add_node and arguments[0].in_graph and PASS not in arguments[0].metadata:
+            if (
+                undo is undo_add_node
+                and arguments[0].in_graph
+                and PASS not in arguments[0].metadata
+            ):
                 node: Node = arguments[0]
                 for key, text in author.signature().items():
                     node.graph.set_metadata(node, key, text)
@@ -169,7 +204,8 @@ class Executor:
                 return False, answer or "a plugin says that the target cannot run it"
         return True, "nobody objects"
 
-    # -- hooks ------------------------------------------------------------------------------------------------------
+    # -- hooks
+    # ------------------------------------------------------------------------------------------------------
 
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()
@@ -181,7 +217,9 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
-            failure = PassError(str(error) if isinstance(error, PassError) and error.named else hook.told(error))
+            failure = PassError(
+                str(error) if isinstance(error, PassError) and error.named else hook.told(error)
+            )
             failure.__cause__ = error
             self._undo(mark, failure)
             self.look("gehost_pass_failed", spec=None, error=failure)
@@ -194,7 +232,9 @@ class Executor:
             self._model.check()
         except Exception as error:  # noqa: BLE001 - somebody called Model.flush, save or commit, or edited past the Graph's methods
             told = described(error)
-            raise PassError(f"{failure}; what it did cannot be undone, so that the compile cannot go on: {told}") from failure
+            raise PassError(
+                f"{failure}; what it did cannot be undone, so that the compile cannot go on: {told}"
+            ) from failure
 
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:
@@ -203,7 +243,9 @@ class Executor:
 
 
 class _Observer:
-    """Tells plugins of each rule, rewrite and refusal; a hook that fails, fails the pass, but is named itself."""
+    """Tells plugins of each rule, rewrite and refusal; a hook that fails, fails the pass, but is
+    named itself.
+    """
 
     def __init__(self, plugins: Plugins, model: Model) -> None:
         self._hooks = {name: list(plugins.each(name)) for name in _REWRITE_HOOKS}
@@ -231,11 +273,14 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
-                # The pass is contained as a whole; what that costs is too much for each of a thousand rewrites.
+                # The pass is contained as a whole; what that costs is too much for each of a
+                # thousand rewrites.
                 with nullcontext() if hook.own else contained(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:
-                    raise VendorError(f"plugin {hook.plugin}: {name} edited the graph; it may only look")
+                    raise VendorError(
+                        f"plugin {hook.plugin}: {name} edited the graph; it may only look"
+                    )
             except VendorError as error:
                 failure = PassError(str(error))
                 failure.named = True
@@ -244,7 +289,9 @@ class _Observer:
 
 @contextmanager
 def _until_limit() -> Generator[None]:
-    """A pass that asks for more rewrites than there may be has come to its end; that is no failure."""
+    """A pass that asks for more rewrites than there may be has come to its end; that is no
+    failure.
+    """
     try:
         yield
     except LimitReached:

@@ -13,7 +13,9 @@ from gehost.passes.mark import PassMark, mark_of
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the classes that this module, or a module of this package, marked; imported ones are somebody else's."""
+    """Register the classes that this module, or a module of this package, marked; imported ones
+    are somebody else's.
+    """
     for found in dict.fromkeys(value for value in vars(module).values() if isinstance(value, type)):
         mark = mark_of(found)
         if mark is not None and f"{mark.module}.".startswith(f"{module.__name__}."):
@@ -37,5 +39,6 @@ def pass_spec(cls: type[FusionBasePass], mark: PassMark) -> PassSpec:
         factory=cls,
         min_opset=mark.min_opset,
         max_opset=mark.max_opset,
-        trusted=issubclass(cls, PatternFusionPass | DecomposePass) and cls.Run in (PatternFusionPass.Run, DecomposePass.Run),
+        trusted=issubclass(cls, PatternFusionPass | DecomposePass)
+        and cls.Run in (PatternFusionPass.Run, DecomposePass.Run),
     )

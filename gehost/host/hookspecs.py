@@ -1,8 +1,9 @@
 """Every hook that a plugin or a vendor module may implement, and when it is called.
 
-Mark an implementation with ``gehost.hookimpl``. Arguments may be left out. Calls run in the order of loading: the host's own
-plugins, installed plugins by name, vendor modules in lexical order; ``tryfirst`` and ``trylast`` work, wrappers do not.
-An exception in a hook ends the compile and names the plugin; with ``keep_going`` it is reported and the compile goes on.
+Mark an implementation with ``gehost.hookimpl``. Arguments may be left out. Calls run in the order
+of loading: the host's own plugins, installed plugins by name, vendor modules in lexical order;
+``tryfirst`` and ``trylast`` work, wrappers do not. An exception in a hook ends the compile and
+names the plugin; with ``keep_going`` it is reported and the compile goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ hookimpl = pluggy.HookimplMarker("gehost")
 
 @hookspec
 def gehost_register_ops(registry: OpRegistry) -> None:
-    """Called once for each host, after vendor modules were loaded: add custom operators to ``registry``."""
+    """Called once for each host, after vendor modules were loaded: add custom operators to
+    ``registry``.
+    """
 
 
 @hookspec
@@ -40,12 +43,16 @@ def gehost_register_importers(registry: ImporterRegistry) -> None:
 
 @hookspec
 def gehost_register_commands(cli: click.Group) -> None:
-    """Called when the command line starts, of installed plugins: add commands to ``cli``. Import what is heavy inside them."""
+    """Called when the command line starts, of installed plugins: add commands to ``cli``. Import
+    what is heavy inside them.
+    """
 
 
 @hookspec
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Called for each vendor module after it was loaded, of plugins: add to ``registry`` what it marks in your style."""
+    """Called for each vendor module after it was loaded, of plugins: add to ``registry`` what it
+    marks in your style.
+    """
 
 
 @hookspec
@@ -55,27 +62,37 @@ def gehost_compile_started(graph: Graph, context: CompileContext) -> None:
 
 @hookspec
 def gehost_before_infershape(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kBeforeInferShape``: may edit; the edits are checked and undone like a pass's."""
+    """Called after the passes of ``kBeforeInferShape``: may edit; the edits are checked and
+    undone like a pass's.
+    """
 
 
 @hookspec
 def gehost_after_infershape(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kAfterInferShape``: may edit; the edits are checked and undone like a pass's."""
+    """Called after the passes of ``kAfterInferShape``: may edit; the edits are checked and
+    undone like a pass's.
+    """
 
 
 @hookspec
 def gehost_after_builtin_fusion_pass(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kAfterBuiltinFusionPass``: may edit; the edits are checked and undone like a pass's."""
+    """Called after the passes of ``kAfterBuiltinFusionPass``: may edit; the edits are checked
+    and undone like a pass's.
+    """
 
 
 @hookspec
 def gehost_after_origin_graph_optimize(graph: Graph, context: CompileContext) -> None:
-    """Called after the passes of ``kAfterOriginGraphOptimize``: may edit; the edits are checked and undone like a pass's."""
+    """Called after the passes of ``kAfterOriginGraphOptimize``: may edit; the edits are checked
+    and undone like a pass's.
+    """
 
 
 @hookspec
 def gehost_stage_finished(graph: Graph, context: CompileContext) -> None:
-    """Called after each stage, its passes and its hook (``context.stage`` says which): look only."""
+    """Called after each stage, its passes and its hook (``context.stage`` says which): look
+    only.
+    """
 
 
 @hookspec
@@ -95,12 +112,16 @@ def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
 
 @hookspec
 def gehost_pass_failed(spec: PassSpec | None, graph: Graph, error: GehostError) -> None:
-    """Called after a pass (``spec`` None: a stage hook) failed and was undone, before the compile ends or goes on: look only."""
+    """Called after a pass (``spec`` None: a stage hook) failed and was undone, before the
+    compile ends or goes on: look only.
+    """
 
 
 @hookspec
 def gehost_before_rule(record: PassRecord, source: SourcePattern, graph: Graph) -> None:
-    """Called before a rule of a pass is tried on a graph, its pattern lowered to the model's opset: look only."""
+    """Called before a rule of a pass is tried on a graph, its pattern lowered to the model's
+    opset: look only.
+    """
 
 
 @hookspec
@@ -120,7 +141,9 @@ def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
 
 @hookspec
 def gehost_check_node_support(node: Node) -> bool | str | None:
-    """Asked by ``GeUtils.CheckNodeSupport``: False or a reason says that the target cannot run ``node``; None and True do not."""
+    """Asked by ``GeUtils.CheckNodeSupport``: False or a reason says that the target cannot run
+    ``node``; None and True do not.
+    """
 
 
 HOOKS = tuple(name for name in globals() if name.startswith("gehost_"))

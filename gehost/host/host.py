@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 REGISTERS_NOTHING = (
-    "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or install the plugin that claims its style"
+    "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
+    "install the plugin that claims its style"
 )
 """Why a vendor file with nothing in it for a host is passed over."""
 
@@ -52,19 +53,24 @@ class Host:
     """
 
     def __init__(
-        self, options: HostOptions | None = None, plugins: Sequence[tuple[str, Any]] = (), *, own_process: bool = False
+        self,
+        options: HostOptions | None = None,
+        plugins: Sequence[tuple[str, Any]] = (),
+        *,
+        own_process: bool = False,
     ) -> None:
         """Load vendors and plugins.
 
         Args:
             options: all defaults when None.
             plugins: further plugins of the caller's, by name; their hooks are called first.
-            own_process: the process is there for this host alone. Then Python's cyclic collector is kept from what was imported
-                up to here, through which it walks more than once else: a tenth of the time of a small compile.
+            own_process: the process is there for this host alone. Then Python's cyclic
+                collector is kept from what was imported up to here, through which it walks more
+                than once else: a tenth of the time of a small compile.
 
         Raises:
-            UsageError: a directory of vendors that does not exist, a switch for a pass that does not exist, feeds that cannot
-                be read.
+            UsageError: a directory of vendors that does not exist, a switch for a pass that
+                does not exist, feeds that cannot be read.
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
@@ -76,7 +82,8 @@ class Host:
         self.problems: list[str] = []
         """Vendor files that could not be loaded, where the host keeps going."""
         self._own_process = own_process
-        if own_process and collector_is_free():  # else what another host's vendors left open would not be closed
+        # else what another host's vendors left open would not be closed
+        if own_process and collector_is_free():
             gc.freeze()
         self._modules = VendorModules()
         with self._modules.installed():
@@ -100,7 +107,12 @@ class Host:
         options = self.options
         found: list[tuple[str, Any]] = [("ge_style", ge_style)]
         if options.dump is not None:
-            dumper = Dumper(os.fspath(options.dump), options.dump_level, options.dump_format, each_pass=options.dump_passes)
+            dumper = Dumper(
+                os.fspath(options.dump),
+                options.dump_level,
+                options.dump_format,
+                each_pass=options.dump_passes,
+            )
             found.append(("dumper", dumper))
         return [*found, *installed_plugins()] if options.plugins else found
 
@@ -126,7 +138,8 @@ class Host:
             try:
                 with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
-                    hooks = may_have_hooks(plugin[1]) and Plugins([plugin])  # proves them, while the file can still be left out
+                    # proves them, while the file can still be left out
+                    hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
                     before = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
@@ -159,17 +172,21 @@ class Host:
 
     @contextmanager
     def vendor_code(self) -> Generator[None]:
-        """Where code of the vendors may be called as in a compile: their modules are there, what they print goes to stderr."""
+        """Where code of the vendors may be called as in a compile: their modules are there, what
+        they print goes to stderr.
+        """
         with self._modules.installed():
             yield
 
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
         """Compile a model file; the output is written whole or not at all.
 
-        What is to be verified is first run as it was: if that fails, nothing is written. Other numbers are only reported.
+        What is to be verified is first run as it was: if that fails, nothing is written. Other
+        numbers are only reported.
 
         Raises:
-            ModelError: the model cannot be read, is not valid, or does not run where it is to be verified.
+            ModelError: the model cannot be read, is not valid, or does not run where it is to
+                be verified.
             UsageError: the feeds do not fit the model, or its numbers cannot be compared.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
@@ -187,7 +204,9 @@ class Host:
 
     @contextmanager
     def compiled(self, path: str, report: Report) -> Generator[Model]:
-        """A model file after all stages, not saved; it can be used until the block ends. Raises as ``compile`` does."""
+        """A model file after all stages, not saved; it can be used until the block ends. Raises
+        as ``compile`` does.
+        """
         with self._compiled(lambda: self.importers.load(path), report) as model:
             yield model
 
@@ -223,7 +242,9 @@ class Host:
         """A model after all stages, until the block ends."""
         with ExitStack() as stack:
             with self._modules.installed():
-                spare = stack.enter_context(collector_spared(is_free=self._own_process or collector_is_free()))
+                spare = stack.enter_context(
+                    collector_spared(is_free=self._own_process or collector_is_free())
+                )
                 with self._timed(report, "load"):
                     model = load()
                 spare(model)
@@ -237,7 +258,9 @@ class Host:
                 self._compile(model, report)
             yield model
 
-    def _baseline(self, original: Callable[[], onnx.ModelProto | str], report: Report) -> Baseline | None:
+    def _baseline(
+        self, original: Callable[[], onnx.ModelProto | str], report: Report
+    ) -> Baseline | None:
         """What the model gives as it was, where it is to be verified."""
         if not self.options.verify:
             return None
@@ -302,7 +325,8 @@ class Host:
 
 
 def _inlined(model: Model, report: Report) -> Model:
-    """The model with the bodies of its functions in place of their calls, as far as ONNX's inliner does it.
+    """The model with the bodies of its functions in place of their calls, as far as ONNX's inliner
+    does it.
 
     Raises:
         ModelError: what comes out is not valid.
@@ -313,7 +337,9 @@ def _inlined(model: Model, report: Report) -> Model:
         admit(inlined)
     except (ModelError, RuntimeError) as error:
         told = str(error).removeprefix(f"{model}: ")
-        raise ModelError(f"{model}: its functions cannot be inlined: {told}; compile without inline_functions") from error
+        raise ModelError(
+            f"{model}: its functions cannot be inlined: {told}; compile without inline_functions"
+        ) from error
     if inlined.functions:
         left = ", ".join(inlined.functions)
         report.problems.append(f"not inlined, as they import another opset than the model: {left}")
@@ -328,10 +354,16 @@ def _final_check(model: Model, report: Report) -> None:
     """
     try:
         model.check()
-    except Exception as error:  # the input was proven when it was loaded: somebody edited past the Graph's methods
+    except (
+        Exception
+    ) as error:  # the input was proven when it was loaded: somebody edited past the Graph's methods
         ran = [record.name for record in report.passes if record.status in ("done", "not changed")]
-        raise PassError(f"the graph is not sound after {', '.join(ran) or 'hooks'}: {described(error)}") from error
+        raise PassError(
+            f"the graph is not sound after {', '.join(ran) or 'hooks'}: {described(error)}"
+        ) from error
     finding = checker_finding(model)
     if finding:
         changed = [record.name for record in report.passes if record.status == "done"]
-        raise PassError(f"the model is not valid after {', '.join(changed) or 'clean-up and hooks'}: {finding}")
+        raise PassError(
+            f"the model is not valid after {', '.join(changed) or 'clean-up and hooks'}: {finding}"
+        )

@@ -20,18 +20,23 @@ class ImporterRegistry:
         self._importers: dict[str, Importer] = {}
 
     def add(self, suffix: str, importer: Importer) -> None:
-        """Read files that end in ``suffix`` (with its dot) by ``importer``, which takes the path and gives a model.
+        """Read files that end in ``suffix`` (with its dot) by ``importer``, which takes the path
+        and gives a model.
 
         Raises:
             VendorError: this is no suffix, or it has an importer already.
         """
         if not suffix.startswith(".") or suffix == ".onnx":
             raise VendorError(
-                f'importer {_named(importer)}: "{suffix}" is no suffix that can be given to an importer, as in ".hlo"'
+                f'importer {_named(importer)}: "{suffix}" is no suffix that can be given '
+                'to an importer, as in ".hlo"'
             )
         known = self._importers.get(suffix)
         if known is not None:
-            raise VendorError(f'two importers for "{suffix}" files, {_named(known)} and {_named(importer)}; take one away')
+            raise VendorError(
+                f'two importers for "{suffix}" files, {_named(known)} and '
+                f"{_named(importer)}; take one away"
+            )
         self._importers[suffix] = importer
 
     def find(self, path: str) -> Importer | None:
@@ -58,9 +63,14 @@ class ImporterRegistry:
         except OSError as error:
             raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
         except BaseException as error:
-            where = deepest_line(error, importer.__code__.co_filename) if hasattr(importer, "__code__") else ""
+            where = (
+                deepest_line(error, importer.__code__.co_filename)
+                if hasattr(importer, "__code__")
+                else ""
+            )
             raise VendorError(
-                f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: {described(error)}"
+                f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: "
+                f"{described(error)}"
             ) from error
         return Model(proto, path=path)
 

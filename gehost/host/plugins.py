@@ -1,4 +1,6 @@
-"""The plugins of a host: its own features, installed ones by name, then vendor modules; and calls that name the one at fault."""
+"""The plugins of a host: its own features, installed ones by name, then vendor modules; and
+calls that name the one at fault.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,23 @@ class Hook:
 
     def __call__(self, **arguments: Any) -> Any:
         """Call it with those of ``arguments`` that it asks for; raises what the plugin raises."""
-        return self.implementation.function(*[arguments[name] for name in self.implementation.argnames])
+        return self.implementation.function(
+            *[arguments[name] for name in self.implementation.argnames]
+        )
 
     def told(self, error: BaseException) -> str:
         """What went wrong in a call, with plugin, file and line."""
         code = getattr(self.implementation.function, "__code__", None)
         where = deepest_line(error, code.co_filename) if code is not None else ""
-        return f"plugin {self.plugin}{f' ({where})' if where else ''}: {self.name}: {described(error)}"
+        return (
+            f"plugin {self.plugin}{f' ({where})' if where else ''}: {self.name}: {described(error)}"
+        )
 
     @contextmanager
     def blamed(self) -> Generator[None]:
-        """Turn whatever a call raises into a ``VendorError`` that names the plugin; gehost's own errors go through."""
+        """Turn whatever a call raises into a ``VendorError`` that names the plugin; gehost's own
+        errors go through.
+        """
         try:
             yield
         except (GehostError, KeyboardInterrupt):
@@ -60,7 +68,9 @@ class Hook:
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's, which looks closely at all that a plugin holds, but for what of a module is no marked function anyway."""
+    """pluggy's, which looks closely at all that a plugin holds, but for what of a module is no
+    marked function anyway.
+    """
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
         if isinstance(plugin, ModuleType) and not _is_marked(vars(plugin).get(name)):
@@ -73,7 +83,9 @@ def _is_marked(found: Any) -> bool:
 
 
 def may_have_hooks(module: ModuleType) -> bool:
-    """Whether a module holds something that is marked as a hook or has the name of one, or says itself what it holds."""
+    """Whether a module holds something that is marked as a hook or has the name of one, or says
+    itself what it holds.
+    """
     return any(name in _TELLING or _is_marked(found) for name, found in vars(module).items())
 
 
@@ -84,8 +96,8 @@ class Plugins:
         """Register plugins by name.
 
         Raises:
-            VendorError: two of one name; a hook that does not exist, that asks for what it is not given, that wraps others,
-                or that is not marked.
+            VendorError: two of one name; a hook that does not exist, that asks for what it is
+                not given, that wraps others, or that is not marked.
         """
         self._manager = _Manager(GROUP)
         self._manager.add_hookspecs(hookspecs)
@@ -94,26 +106,40 @@ class Plugins:
 
     def _register(self, name: str, plugin: Any) -> None:
         manager = self._manager
-        path: str | None = getattr(plugin, "__file__", None) if isinstance(plugin, ModuleType) else None
+        path: str | None = (
+            getattr(plugin, "__file__", None) if isinstance(plugin, ModuleType) else None
+        )
         what = f"{path}: plugin {name}" if path else f"plugin {name}"
         if manager.has_plugin(name) or manager.is_registered(plugin):
-            raise VendorError(f"{what}: two plugins have this name, or one was given twice; take one away")
+            raise VendorError(
+                f"{what}: two plugins have this name, or one was given twice; take one away"
+            )
         try:
             manager.register(plugin, name)
             manager.check_pending()
         except pluggy.PluginValidationError as error:
-            raise VendorError(f"{what}: {' '.join(str(error).split())}; gehost/host/hookspecs.py lists the hooks") from error
+            raise VendorError(
+                f"{what}: {' '.join(str(error).split())}; gehost/host/hookspecs.py lists the hooks"
+            ) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # pluggy looks at everything that the plugin holds
             raise VendorError(f"{what}: {described(error)}") from error
         for caller in manager.get_hookcallers(plugin) or ():
-            if any(found.wrapper or found.hookwrapper for found in caller.get_hookimpls() if found.plugin is plugin):
+            if any(
+                found.wrapper or found.hookwrapper
+                for found in caller.get_hookimpls()
+                if found.plugin is plugin
+            ):
                 raise VendorError(
-                    f"{what}: {caller.name} wraps other plugins' hooks; they are called one by one, write a plain one"
+                    f"{what}: {caller.name} wraps other plugins' hooks; they are called "
+                    "one by one, write a plain one"
                 )
         for hook in hookspecs.HOOKS:
-            if inspect.isroutine(getattr(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
+            if (
+                inspect.isroutine(getattr(plugin, hook, None))
+                and manager.parse_hookimpl_opts(plugin, hook) is None
+            ):
                 raise VendorError(f"{what}: {hook} is not marked; put @gehost.hookimpl above it")
 
     def __bool__(self) -> bool:
@@ -129,7 +155,8 @@ class Plugins:
         """Call every implementation; returns what is not None.
 
         Raises:
-            GehostError: what a plugin raised; a ``VendorError`` that names the plugin for whatever is none of gehost's.
+            GehostError: what a plugin raised; a ``VendorError`` that names the plugin for
+                whatever is none of gehost's.
         """
         answers: list[Any] = []
         for implementation in self.each(hook):
@@ -154,4 +181,6 @@ def _load(entry: EntryPoint) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise VendorError(f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}") from error
+        raise VendorError(
+            f"plugin {entry.name} ({entry.value}) cannot be loaded: {described(error)}"
+        ) from error

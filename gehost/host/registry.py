@@ -65,16 +65,22 @@ class PassRegistry:
         """Register a pass; one that names no vendor is that of the file being loaded.
 
         Raises:
-            VendorError: its name is taken (both files are named), or its stage is one at which graphs are fixed.
+            VendorError: its name is taken (both files are named), or its stage is one at which
+                graphs are fixed.
         """
         check_stage(spec.stage, spec.origin, spec.name)
         known = self._specs.get(spec.name)
         if known is not None:
-            raise VendorError(f"{spec.origin}: a pass called {spec.name} is registered already at {known.origin}; rename one")
+            raise VendorError(
+                f"{spec.origin}: a pass called {spec.name} is registered already at "
+                f"{known.origin}; rename one"
+            )
         self._specs[spec.name] = spec if spec.vendor else replace(spec, vendor=self._vendor)
 
     def arrange(self, batches: Sequence[Sequence[str]]) -> None:
-        """Bring what several styles added of one file into the file's order, by line; the order within a style stays."""
+        """Bring what several styles added of one file into the file's order, by line; the order
+        within a style stays.
+        """
         specs = [[self._specs.pop(name) for name in batch] for batch in batches]
         for spec in heapq.merge(*specs, key=_line):
             self._specs[spec.name] = spec

@@ -26,7 +26,9 @@ class Report:
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     cleanup: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
-    """What went wrong without ending the compile: skipped vendor files, failed passes, inference that gave up."""
+    """What went wrong without ending the compile: skipped vendor files, failed passes, inference
+    that gave up.
+    """
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])

@@ -17,10 +17,12 @@ _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
 def disabled_passes(options: HostOptions, known: Sequence[str]) -> set[str]:
     """The names of the passes that must not run.
 
-    ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``, which beats "on".
+    ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``,
+    which beats "on".
 
     Raises:
-        UsageError: a switch names no known pass, a pass is both enabled and disabled, or the file cannot be read.
+        UsageError: a switch names no known pass, a pass is both enabled and disabled, or the
+            file cannot be read.
     """
     check_names([*options.enable, *options.disable], known, "--enable/--disable")
     both = sorted(set(options.enable) & set(options.disable))
@@ -29,7 +31,9 @@ def disabled_passes(options: HostOptions, known: Sequence[str]) -> set[str]:
     switches: dict[str, bool] = {}
     if options.fusion_switch_file is not None:
         switches = read_switch_file(str(options.fusion_switch_file))
-        check_names((name for name in switches if name != "ALL"), known, str(options.fusion_switch_file))
+        check_names(
+            (name for name in switches if name != "ALL"), known, str(options.fusion_switch_file)
+        )
     everything = switches.get("ALL", True)
     chosen = {name: switches.get(name, everything) for name in known}
     chosen.update(dict.fromkeys(options.enable, True))
@@ -58,9 +62,13 @@ def read_switch_file(path: str) -> dict[str, bool]:
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
-    """Raise ``UsageError`` with the nearest names when one of ``names`` is not ``known``; ``source`` says who gave it."""
+    """Raise ``UsageError`` with the nearest names when one of ``names`` is not ``known``;
+    ``source`` says who gave it.
+    """
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `gehost passes` lists them"
+            hint = (
+                f"; did you mean {' or '.join(near)}?" if near else "; `gehost passes` lists them"
+            )
             raise UsageError(f"{source}: there is no pass {name}{hint}")

@@ -24,7 +24,9 @@ class VendorFile(NamedTuple):
     vendor: str
     path: Path
     module_name: str
-    """``gehost_vendors.<vendor>.<stem>``; ``gehost_vendors_2`` and so on where another root has a vendor of that name."""
+    """``gehost_vendors.<vendor>.<stem>``; ``gehost_vendors_2`` and so on where another root has
+    a vendor of that name.
+    """
     plugin_name: str
     """``<vendor>/<stem>``: what messages about its hooks call it."""
 
@@ -38,7 +40,9 @@ class VendorFile(NamedTuple):
         return self.path.parents[1 if self.is_package else 0]
 
 
-def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], list[str]]:
+def find_vendor_files(
+    roots: Sequence[str | os.PathLike[str]],
+) -> tuple[list[VendorFile], list[str]]:
     """Every vendor file below ``roots`` in load order, and what was passed over and why.
 
     Raises:
@@ -47,7 +51,9 @@ def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[Ven
     try:
         return _find(roots)
     except OSError as error:
-        raise UsageError(f"{error.filename}: cannot look for vendor files: {error.strerror}") from error
+        raise UsageError(
+            f"{error.filename}: cannot look for vendor files: {error.strerror}"
+        ) from error
 
 
 def _find(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], list[str]]:
@@ -80,10 +86,13 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
     if not root.is_dir():
         raise UsageError(f"{root}: no such directory of vendors")
     if (root / PASSES_DIR).is_dir():
-        raise UsageError(f"{root}: this is one vendor's directory; give the one that holds it: {root.parent}")
+        raise UsageError(
+            f"{root}: this is one vendor's directory; give the one that holds it: {root.parent}"
+        )
     if root.name == PASSES_DIR:
         raise UsageError(
-            f"{root}: this is one vendor's directory of passes; give the one that holds the vendor: {root.parent.parent}"
+            f"{root}: this is one vendor's directory of passes; give the one that holds "
+            f"the vendor: {root.parent.parent}"
         )
     vendors: list[str] = []
     for entry in sorted(os.listdir(root)):
@@ -99,7 +108,9 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
-    """The name of the package in which a vendor's files are imported, and how their names tell it from its namesakes."""
+    """The name of the package in which a vendor's files are imported, and how their names tell
+    it from its namesakes.
+    """
     stem, number = vendor.replace(".", "_"), 1
     while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
         number += 1
@@ -118,14 +129,18 @@ def _loadable(path: Path) -> tuple[Path, str]:
 
 
 class VendorModules:
-    """The loaded vendor modules of one host; in ``sys.modules`` only while the host works, so that hosts share nothing."""
+    """The loaded vendor modules of one host; in ``sys.modules`` only while the host works, so
+    that hosts share nothing.
+    """
 
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
 
     @contextmanager
     def installed(self) -> Generator[None]:
-        """Make relative imports of these modules work; what they print goes to stderr, what they change is put back."""
+        """Make relative imports of these modules work; what they print goes to stderr, what they
+        change is put back.
+        """
         before = _take_vendor_modules()
         sys.modules.update(self._modules)
         try:
@@ -144,7 +159,9 @@ class VendorModules:
         known = sys.modules.get(file.module_name)
         if known is not None:
             if known.__file__ != str(file.path):
-                raise VendorError(f"{file.path}: {known.__file__} is a module of the same name; rename one")
+                raise VendorError(
+                    f"{file.path}: {known.__file__} is a module of the same name; rename one"
+                )
             return known
         if file.path.exists() and not file.path.is_file():
             raise VendorError(f"{file.path}: not a regular file")
@@ -169,7 +186,9 @@ class VendorModules:
 
 def _import(file: VendorFile) -> ModuleType:
     search = [str(file.path.parent)] if file.is_package else None
-    spec = importlib.util.spec_from_file_location(file.module_name, file.path, submodule_search_locations=search)
+    spec = importlib.util.spec_from_file_location(
+        file.module_name, file.path, submodule_search_locations=search
+    )
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[file.module_name] = importlib.util.module_from_spec(spec)
@@ -178,7 +197,9 @@ def _import(file: VendorFile) -> ModuleType:
 
 
 def _make_packages(file: VendorFile) -> None:
-    """The packages that a vendor's files are in: they hold nothing but the place where siblings are found."""
+    """The packages that a vendor's files are in: they hold nothing but the place where siblings
+    are found.
+    """
     package = file.module_name.rpartition(".")[0]
     top = package.partition(".")[0]
     for name, path in ((top, []), (package, [str(file.directory)])):
@@ -195,7 +216,9 @@ def _take_vendor_modules() -> dict[str, ModuleType]:
 
 
 def _forget_strays(before: set[str], directory: Path) -> None:
-    """Drop modules that a vendor imported from its own directory by way of ``sys.path``: the next vendor has its own."""
+    """Drop modules that a vendor imported from its own directory by way of ``sys.path``: the
+    next vendor has its own.
+    """
     inside = os.path.join(directory, "")
     for name in set(sys.modules) - before:
         module: Any = sys.modules[name]  # a vendor may put there what it likes
@@ -215,7 +238,9 @@ def fault_of(error: BaseException, file: VendorFile) -> VendorError:
 
 
 def _fault(error: BaseException, file: VendorFile) -> str:
-    """File and line at fault: where a syntax error is, else the deepest line of the vendor's files."""
+    """File and line at fault: where a syntax error is, else the deepest line of the vendor's
+    files.
+    """
     if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
         return f"{error.filename}:{error.lineno or 1}"
     return deepest_line(error, str(file.directory)) or f"{file.path}:1"

@@ -1,7 +1,8 @@
-"""Nodes that ONNX's inference cannot hold: it writes every dimension out, and believes what a node says of itself.
+"""Nodes that ONNX's inference cannot hold: it writes every dimension out, and believes what a node
+says of itself.
 
-A rank that comes from the length of a vector, or from ``Gather`` of ``Gather``, may be beyond all memory; a ``Split`` with more
-outputs than it says ends the process. Nothing is asked of them.
+A rank that comes from the length of a vector, or from ``Gather`` of ``Gather``, may be beyond all
+memory; a ``Split`` with more outputs than it says ends the process. Nothing is asked of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _RANKS_ADDED = frozenset({"Gather", "GatherND"})
 
 
 def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Whether the result of a node would have more dimensions than anybody writes out, by the shapes of its inputs."""
+    """Whether the result of a node would have more dimensions than anybody writes out, by the
+    shapes of its inputs.
+    """
     slot = _RANK_OF.get(op)
     if slot is not None:
         shape = shapes[slot] if slot < len(shapes) else None
@@ -31,7 +34,10 @@ def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
 
 
 def miscounts_outputs(node: onnx.NodeProto) -> bool:
-    """Whether a ``Split`` says another number of outputs than it has, which ONNX's inference believes beyond all memory."""
+    """Whether a ``Split`` says another number of outputs than it has, which ONNX's inference
+    believes beyond all memory.
+    """
     return node.op_type == "Split" and any(
-        attribute.name == "num_outputs" and attribute.i != len(node.output) for attribute in node.attribute
+        attribute.name == "num_outputs" and attribute.i != len(node.output)
+        for attribute in node.attribute
     )

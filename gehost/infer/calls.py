@@ -14,11 +14,16 @@ from gehost.ir.attributes import attribute_value
 from gehost.ir.graph import GRAPH_KINDS
 from gehost.ir.types import ValueType, encode_type
 
-_PLAIN_NUMBERS = MappingProxyType({"value_int": "q", "value_ints": "q", "value_float": "f", "value_floats": "f"})
+_PLAIN_NUMBERS = MappingProxyType(
+    {"value_int": "q", "value_ints": "q", "value_float": "f", "value_floats": "f"}
+)
 
 
 def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in body.opset_import}
+    return {
+        "" if entry.domain == "ai.onnx" else entry.domain: entry.version
+        for entry in body.opset_import
+    }
 
 
 def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
@@ -37,7 +42,8 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 def _refers(proto: onnx.NodeProto) -> bool:
     """Whether a node, or one in its graphs, has an attribute of the function that it is in."""
     return any(
-        entry.ref_attr_name or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
+        entry.ref_attr_name
+        or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
         for entry in proto.attribute
     )
 
@@ -62,8 +68,14 @@ def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
 
 
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are no numbers."""
-    if proto.op_type != "Constant" or proto.domain not in ("", "ai.onnx") or len(proto.attribute) != 1:
+    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are
+    no numbers.
+    """
+    if (
+        proto.op_type != "Constant"
+        or proto.domain not in ("", "ai.onnx")
+        or len(proto.attribute) != 1
+    ):
         return None
     entry = proto.attribute[0]
     if entry.name == "value":

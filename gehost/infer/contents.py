@@ -1,7 +1,8 @@
-"""What is known of the elements of small integer tensors: shapes that a model computes, partly numbers, partly symbols.
+"""What is known of the elements of small integer tensors: shapes that a model computes, partly
+numbers, partly symbols.
 
-ONNX's own inference gives up on ``Reshape(x, Concat(Shape(x)[:2], [4, 8]))`` once a size has no name: not even the rank
-is left. Walking back from the shape keeps what is known.
+ONNX's own inference gives up on ``Reshape(x, Concat(Shape(x)[:2], [4, 8]))`` once a size has no
+name: not even the rank is left. Walking back from the shape keeps what is known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from gehost.ir.graph import Node, Value
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, closer
 
 Elements: TypeAlias = tuple[Dim, ...]
-"""Elements of a vector, or of a scalar as one; a symbol is the size of that name, None is unknown."""
+"""Elements of a vector, or of a scalar as one; a symbol is the size of that name, None is
+unknown.
+"""
 
 _Operation: TypeAlias = Callable[[Dim, Dim], Dim]
 
@@ -38,8 +41,14 @@ class Contents:
         """As of which edits of the model ``_known`` is."""
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
-        """The elements of an integer vector or scalar; None where not even their number is known."""
-        if value is None or depth == 0 or (value.dtype is not None and value.dtype not in _INTEGERS):
+        """The elements of an integer vector or scalar; None where not even their number is
+        known.
+        """
+        if (
+            value is None
+            or depth == 0
+            or (value.dtype is not None and value.dtype not in _INTEGERS)
+        ):
             return None
         if depth == _DEPTH:
             self._unknown.clear()
@@ -70,22 +79,35 @@ class Contents:
             return _shape(node)
         if node.op == "Size":
             source = node.input(0)
-            return (source.type.size,) if source is not None and isinstance(source.type, TensorType) else None
+            return (
+                (source.type.size,)
+                if source is not None and isinstance(source.type, TensorType)
+                else None
+            )
         if node.op in _ARITHMETIC:
-            return _computed(_ARITHMETIC[node.op], self.of(node.input(0), depth - 1), self.of(node.input(1), depth - 1))
+            return _computed(
+                _ARITHMETIC[node.op],
+                self.of(node.input(0), depth - 1),
+                self.of(node.input(1), depth - 1),
+            )
         first = self.of(node.input(0), depth - 1) if node.op != "Concat" else None
         if node.op in _PASSED_ON:
             if value.rank not in (0, 1) or first is None:
                 return None
             return (
-                first if value.dtype == DataType.INT64 else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
+                first
+                if value.dtype == DataType.INT64
+                else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
             )
         if node.op == "Concat":
             return self._joined(node, depth)
         if node.op == "Gather" and first is not None:
             return _gather(node, first, self.of(node.input(1), depth - 1))
         if node.op == "Slice" and first is not None:
-            bounds = [self.of(node.input(slot), depth - 1) if node.input(slot) is not None else None for slot in range(1, 5)]
+            bounds = [
+                self.of(node.input(slot), depth - 1) if node.input(slot) is not None else None
+                for slot in range(1, 5)
+            ]
             return _slice(node, first, bounds)
         if node.op == "Reshape":
             return first if value.rank in (0, 1) else None
@@ -101,12 +123,22 @@ class Contents:
         return tuple(joined)
 
 
-def _computed(operation: _Operation, left: Elements | None, right: Elements | None) -> Elements | None:
+def _computed(
+    operation: _Operation, left: Elements | None, right: Elements | None
+) -> Elements | None:
     """Numbers that a model computes from numbers; a name goes through what changes nothing."""
-    if left is None or right is None or (len(left) != len(right) and 1 not in (len(left), len(right))):
+    if (
+        left is None
+        or right is None
+        or (len(left) != len(right) and 1 not in (len(left), len(right)))
+    ):
         return None
     count = max(len(left), len(right)) if left and right else 0
-    pairs = zip(left * count if len(left) == 1 else left, right * count if len(right) == 1 else right, strict=False)
+    pairs = zip(
+        left * count if len(left) == 1 else left,
+        right * count if len(right) == 1 else right,
+        strict=False,
+    )
     return tuple([operation(one, other) for one, other in pairs])
 
 
@@ -139,7 +171,9 @@ def _whole(number: int) -> Dim:
     return number if -(1 << 31) <= number < 1 << 31 else None
 
 
-_ARITHMETIC: Mapping[str, _Operation] = MappingProxyType({"Add": _sum, "Div": _quotient, "Mul": _product, "Sub": _difference})
+_ARITHMETIC: Mapping[str, _Operation] = MappingProxyType(
+    {"Add": _sum, "Div": _quotient, "Mul": _product, "Sub": _difference}
+)
 
 
 def _unknown_elements(value: Value) -> Elements | None:
@@ -157,13 +191,20 @@ def _shape(node: Node) -> Elements | None:
     if shape is None:
         return None
     end = node.attrs.get("end")
-    return shape[node.attrs.get("start", 0) : end] if end is not None else shape[node.attrs.get("start", 0) :]
+    return (
+        shape[node.attrs.get("start", 0) : end]
+        if end is not None
+        else shape[node.attrs.get("start", 0) :]
+    )
 
 
 def _gather(node: Node, elements: Elements, indices: Elements | None) -> Elements | None:
     if node.attrs.get("axis", 0) != 0 or indices is None:
         return None
-    return tuple(elements[i] if isinstance(i, int) and -len(elements) <= i < len(elements) else None for i in indices)
+    return tuple(
+        elements[i] if isinstance(i, int) and -len(elements) <= i < len(elements) else None
+        for i in indices
+    )
 
 
 def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) -> Elements | None:
@@ -182,7 +223,9 @@ def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) ->
     return elements[start:end:step]
 
 
-def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents) -> ValueType | None:
+def refine(
+    node: Node, types: Sequence[ValueType | None], inferred: ValueType | None, contents: Contents
+) -> ValueType | None:
     """The type of output 0, where a computed shape tells more than inference did."""
     if node.op not in REFINED or is_complete(inferred):
         return inferred
@@ -194,7 +237,8 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
     if node.op == "Reshape":
         shape = _reshaped(wanted, source, allow_zero=bool(node.attrs.get("allowzero", 0)))
     else:
-        sizes = tuple([None if isinstance(dim, int) and dim < 0 else dim for dim in wanted])  # it will fail, or not run
+        # it will fail, or not run
+        sizes = tuple([None if isinstance(dim, int) and dim < 0 else dim for dim in wanted])
         shape = sizes if node.op == "ConstantOfShape" else _expanded(sizes, source)
     dtype = inferred.dtype if isinstance(inferred, TensorType) else _result_dtype(node, source)
     if shape is None or not dtype:
@@ -203,7 +247,9 @@ def refine(node: Node, types: Sequence[ValueType | None], inferred: ValueType | 
 
 
 def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType | None:
-    """What both say together; where they disagree ``first`` stands, but for a number beside a name."""
+    """What both say together; where they disagree ``first`` stands, but for a number beside a
+    name.
+    """
     if not isinstance(first, TensorType) or not isinstance(second, TensorType):
         return first if first is not None else second
     shape = first.shape
@@ -227,8 +273,13 @@ def _result_dtype(node: Node, source: ValueType | None) -> DataType:
 
 def _reshaped(wanted: Elements, source: ValueType | None, *, allow_zero: bool) -> Elements:
     shape = source.shape if isinstance(source, TensorType) else None
-    zeros: set[int] = set() if allow_zero else {place for place, dim in enumerate(wanted) if dim == 0}
-    dims, rest = list(wanted), [dim for place, dim in enumerate(wanted) if dim != -1 and place not in zeros]
+    zeros: set[int] = (
+        set() if allow_zero else {place for place, dim in enumerate(wanted) if dim == 0}
+    )
+    dims, rest = (
+        list(wanted),
+        [dim for place, dim in enumerate(wanted) if dim != -1 and place not in zeros],
+    )
     left = None if shape is None else list(shape)
     for place in sorted(zeros, reverse=True):
         if left is None or place >= len(left) or left[place] == 0:
@@ -240,7 +291,9 @@ def _reshaped(wanted: Elements, source: ValueType | None, *, allow_zero: bool) -
 
 
 def _left_over(shape: Sequence[Dim] | None, rest: list[Dim]) -> Dim:
-    """The size that -1 stands for: what is left of the source's dimensions when those of the others are taken away."""
+    """The size that -1 stands for: what is left of the source's dimensions when those of the
+    others are taken away.
+    """
     if shape is None or None in shape or None in rest:
         return None
     left = list(shape)
@@ -265,7 +318,9 @@ def _expanded(wanted: Elements, source: ValueType | None) -> Elements | None:
     if shape is None:
         return None
     rank = max(len(shape), len(wanted))
-    pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(wanted)) + wanted, strict=True)
+    pairs = zip(
+        (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(wanted)) + wanted, strict=True
+    )
     return tuple(_broadcast(a, b) for a, b in pairs)
 
 

@@ -1,4 +1,6 @@
-"""Inference of single nodes, by ONNX's own inference functions; results are kept by operator, attributes and types."""
+"""Inference of single nodes, by ONNX's own inference functions; results are kept by operator,
+attributes and types.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,31 @@ from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, dtype_from_number, encode_type
+from gehost.ir.types import (
+    DataType,
+    Dim,
+    TensorType,
+    ValueType,
+    decode_type,
+    dtype_from_number,
+    encode_type,
+)
 from gehost.ops import OpDef, OpRegistry
 
 _DATA_LIMIT = 1024
-"""Integer constants of at most this many bytes are shown to inference functions (shapes, axes, pads)."""
+"""Integer constants of at most this many bytes are shown to inference functions (shapes, axes,
+pads).
+"""
 _SCALES_LIMIT = 24
-"""The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would make every layer another case."""
+"""The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would
+make every layer another case.
+"""
 
 _SCAN_WITHOUT_BATCH = 9
 
-_WHOLE = frozenset(dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")) | {DataType.BOOL}
+_WHOLE = frozenset(
+    dtype for dtype in DataType if dtype.name.removeprefix("U").startswith("INT")
+) | {DataType.BOOL}
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
     [
@@ -64,7 +80,9 @@ class Inferrer:
         self.walk: Callable[[Graph, Inferrer], None] | None = None
         """Inference of a whole graph, once there is such: bodies may want it."""
 
-    def node(self, node: Node, types: Sequence[ValueType | None] | None = None) -> tuple[ValueType | None, ...]:
+    def node(
+        self, node: Node, types: Sequence[ValueType | None] | None = None
+    ) -> tuple[ValueType | None, ...]:
         """The output types of a node, from its inputs' types or from ``types`` in their place.
 
         Raises:
@@ -74,7 +92,9 @@ class Inferrer:
             types = [value.type if value is not None else None for value in node.inputs]
         return self.refined(node, types, self.inferred(node, types))
 
-    def inferred(self, node: Node, types: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+    def inferred(
+        self, node: Node, types: Sequence[ValueType | None]
+    ) -> tuple[ValueType | None, ...]:
         """What the node itself tells of its output types.
 
         Raises:
@@ -132,8 +152,13 @@ class Inferrer:
         body = self._model.function(op)
         if body is not None:
             self._bodies[id(body)] = body
-        attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute[:]))
-        data = tuple(None if array is None else (array.dtype, array.shape, array.tobytes()) for array in small)
+        attributes = tuple(
+            sorted(entry.SerializeToString(deterministic=True) for entry in proto.attribute[:])
+        )
+        data = tuple(
+            None if array is None else (array.dtype, array.shape, array.tobytes())
+            for array in small
+        )
         present = (tuple(map(bool, proto.input[:])), tuple(map(bool, proto.output[:])))
         key = (op, id(body), opsets.get(split_op(op)[0]), attributes, tuple(types), data, present)
         found = self._known.get(key)
@@ -177,7 +202,9 @@ class Inferrer:
             body = _function_of(schema, proto, types)
             if body is not None:
                 return self._through_body(op, body, proto, types, arrays)
-        imports = [onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()]
+        imports = [
+            onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()
+        ]
         said = _ask_onnx(schema, proto, types, arrays, imports)
 
         def ask(others: Sequence[ValueType | None]) -> tuple[ValueType | None, ...] | None:
@@ -199,13 +226,21 @@ class Inferrer:
         if op in self._inside:
             return (None,) * len(call.output)  # it calls itself, which ONNX forbids
         if len(call.output) > len(body.output):
-            raise InferenceFailed(f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}")
+            raise InferenceFailed(
+                f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
+            )
         known = self._step_by_step(op, body, call, types, arrays)
-        if self.walk is None or all(map(is_complete, known)) or not any(map(_is_beyond_steps, body.node)):
+        if (
+            self.walk is None
+            or all(map(is_complete, known))
+            or not any(map(_is_beyond_steps, body.node))
+        ):
             return known
         self._inside.add(op)
         try:
-            return tuple(map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk)))
+            return tuple(
+                map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk))
+            )
         except ModelError:  # of names that no model may have
             return known
         finally:
@@ -219,11 +254,17 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
         walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
-        """What inference of a whole model tells of a call: bodies of its nodes, and shapes that it computes."""
+        """What inference of a whole model tells of a call: bodies of its nodes, and shapes that
+        it computes.
+        """
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry)
-        inferrer._known, inferrer._bodies, inferrer._inside = self._known, self._bodies, self._inside
+        inferrer._known, inferrer._bodies, inferrer._inside = (
+            self._known,
+            self._bodies,
+            self._inside,
+        )
         inferrer.walk = walk
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
@@ -250,14 +291,18 @@ class Inferrer:
                 name = op_name(proto.domain, proto.op_type, proto.overload)
                 read = [scope.get(entry) if entry else None for entry in proto.input]
                 constants = [data.get(entry) if entry else None for entry in proto.input]
-                scope.update(zip(proto.output, self.proto(name, proto, read, constants, opsets), strict=True))
+                scope.update(
+                    zip(proto.output, self.proto(name, proto, read, constants, opsets), strict=True)
+                )
         finally:
             self._inside.discard(op)
         return tuple(scope.get(name) for name in body.output[: len(call.output)])
 
 
 def is_scan(op: str, version: int | None) -> bool:
-    """Whether this is a Scan without a batch of its own, of whose states ONNX's inference says that they keep their sizes."""
+    """Whether this is a Scan without a batch of its own, of whose states ONNX's inference says
+    that they keep their sizes.
+    """
     return op == "Scan" and (version or 0) >= _SCAN_WITHOUT_BATCH
 
 
@@ -282,11 +327,21 @@ def _ask_onnx(
                 given_data[name] = tensors.from_numpy(array, name)
     named = spelled_out(_with_all_outputs(proto))
     try:
-        inferred = onnx.shape_inference.infer_node_outputs(schema, named, given_types, given_data, opset_imports=imports)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        unknown = any(name and known is None for name, known in zip(proto.input, types, strict=True))
+        inferred = onnx.shape_inference.infer_node_outputs(
+            schema, named, given_types, given_data, opset_imports=imports
+        )
+    except (
+        onnx.shape_inference.InferenceError,
+        onnx.checker.ValidationError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        unknown = any(
+            name and known is None for name, known in zip(proto.input, types, strict=True)
+        )
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
-            return (None,) * len(proto.output)  # it may only miss an input's type, or what a body captures
+            # it may only miss an input's type, or what a body captures
+            return (None,) * len(proto.output)
         raise InferenceFailed(" ".join(str(error).split())) from error
     return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
 
@@ -300,13 +355,17 @@ def _function_of(
         body = onnx.FunctionProto()
         body.CopyFrom(schema.function_body)
         said = {entry.name for entry in body.attribute_proto}
-        defaults = [each.default_value for name, each in schema.attributes.items() if name not in said]
+        defaults = [
+            each.default_value for name, each in schema.attributes.items() if name not in said
+        ]
         body.attribute_proto.extend([default for default in defaults if default.type])
         return body
     if not functions.has_context_dependent_function or None in types:
         return None
     given = [encode_type(known).SerializeToString() for known in types if known is not None]
-    return onnx.FunctionProto.FromString(functions.get_context_dependent_function(proto.SerializeToString(), given))
+    return onnx.FunctionProto.FromString(
+        functions.get_context_dependent_function(proto.SerializeToString(), given)
+    )
 
 
 def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
@@ -314,7 +373,9 @@ def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
 
 
 def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """A node whose absent outputs have a name too; ONNX refuses a first output without, which files do have."""
+    """A node whose absent outputs have a name too; ONNX refuses a first output without, which
+    files do have.
+    """
     if "" not in proto.output:
         return proto
     copy = onnx.NodeProto()
@@ -326,11 +387,15 @@ def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
-    """The registered operator that a node stands for, also where its body needed a name of its own."""
+    """The registered operator that a node stands for, also where its body needed a name of its
+    own.
+    """
     return next((entry.value for entry in proto.metadata_props if entry.key == "gehost.op"), op)
 
 
-def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+def _ask_author(
+    definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueType | None]
+) -> tuple[ValueType | None, ...]:
     """What the shape function of a registered operator says."""
     assert definition.shape is not None
     attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
@@ -344,14 +409,18 @@ def _ask_author(definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueT
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
-    if any(known is not None and not isinstance(known, TensorType) for known in made):  # one TensorType is a tuple as well
-        raise VendorError(f"{where} gives {returned!r}; wanted a list, with a TensorType or None for each output")
+    # one TensorType is a tuple as well
+    if any(known is not None and not isinstance(known, TensorType) for known in made):
+        raise VendorError(
+            f"{where} gives {returned!r}; wanted a list, with a TensorType or None for each output"
+        )
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
     return made[: len(proto.output)]
 
 
-# -- constants ------------------------------------------------------------------------------------------------------
+# -- constants
+# ------------------------------------------------------------------------------------------------------
 
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
@@ -366,7 +435,8 @@ def _deciding_content(value: Value | None) -> Hashable:
     if found is None:
         return None
     kind, _, bits = cast("tuple[int, object, Sequence[object]]", found)
-    return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None  # the type that is stated may be none yet
+    # the type that is stated may be none yet
+    return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
@@ -387,4 +457,8 @@ def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
 def _small(array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
     if array is None or array.dtype == object:
         return None
-    return array if array.nbytes <= (_DATA_LIMIT if array.dtype.kind in "iub" else _SCALES_LIMIT) else None
+    return (
+        array
+        if array.nbytes <= (_DATA_LIMIT if array.dtype.kind in "iub" else _SCALES_LIMIT)
+        else None
+    )

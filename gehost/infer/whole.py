@@ -1,8 +1,9 @@
 """Inference of a whole model, node by node; the result goes into the index, never into the file.
 
-What one node makes of its inputs' types, ONNX's inference functions say (``local``), once for all nodes that are alike; what a
-model computes of shapes is walked back from where it is used (``contents``). So the cost is that of the different nodes,
-no weight is looked at, and nothing that ONNX would write out in full can blow up.
+What one node makes of its inputs' types, ONNX's inference functions say (``local``), once for all
+nodes that are alike; what a model computes of shapes is walked back from where it is used
+(``contents``). So the cost is that of the different nodes, no weight is looked at, and nothing that
+ONNX would write out in full can blow up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _DEEPEST_TRIED = 2
 
 
 def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
-    """Give every value the type that inference can tell, beside what the file states. Edits so far are committed.
+    """Give every value the type that inference can tell, beside what the file states. Edits so far
+    are committed.
 
     Args:
         model: its graph, with the bodies in it.
@@ -50,7 +52,10 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
-        except (InferenceFailed, ModelError):  # of what it cannot be, or whose constants cannot be read
+        except (
+            InferenceFailed,
+            ModelError,
+        ):  # of what it cannot be, or whose constants cannot be read
             continue
         for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
             if value is not None:
@@ -63,7 +68,8 @@ def _learn(value: Value, known: ValueType | None) -> None:
         value.stated = known if before is None else merge_types(before, known)
 
 
-# -- nodes with bodies ----------------------------------------------------------------------------------------------
+# -- nodes with bodies
+# ----------------------------------------------------------------------------------------------
 
 
 def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
@@ -103,21 +109,34 @@ def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
     length: Dim = None
     for _, found in slices:
         length = closer(length, found)
-    stacked = [_with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)]
+    stacked = [
+        _with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)
+    ]
     return [*map(_either, begin, end), *stacked]
 
 
 def _in_repeated(
-    body: Graph, skipped: int, inferrer: Inferrer, begin: _Types, *, before: _Types = (), behind: _Types = ()
+    body: Graph,
+    skipped: int,
+    inferrer: Inferrer,
+    begin: _Types,
+    *,
+    before: _Types = (),
+    behind: _Types = (),
 ) -> _Types:
-    """Infer a body that runs any number of times; returns the types of its outputs but for the first ``skipped``.
+    """Infer a body that runs any number of times; returns the types of its outputs but for the
+    first ``skipped``.
 
-    States have the types with which they ``begin``, as far as an iteration leaves them that; what it does not leave is tried
-    without, and at last nothing is held of their shapes.
+    States have the types with which they ``begin``, as far as an iteration leaves them that; what
+    it does not leave is tried without, and at last nothing is held of their shapes.
     """
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))
-    kept = [(value, value.stated) for graph in (body, *body.subgraphs()) for value in graph.values.values()]
+    kept = [
+        (value, value.stated)
+        for graph in (body, *body.subgraphs())
+        for value in graph.values.values()
+    ]
     for _ in range(_TRIALS if body.depth <= _DEEPEST_TRIED else 0):
         if states == vague:
             break
@@ -178,12 +197,19 @@ def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
         return None
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         return TensorType(one.dtype, None)
-    return TensorType(one.dtype, tuple([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]))
+    return TensorType(
+        one.dtype,
+        tuple([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)]),
+    )
 
 
 def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None, Dim]:
     """The type of a slice, and how many there are."""
-    if not isinstance(known, TensorType) or known.shape is None or not -len(known.shape) <= axis < len(known.shape):
+    if (
+        not isinstance(known, TensorType)
+        or known.shape is None
+        or not -len(known.shape) <= axis < len(known.shape)
+    ):
         return _of_any_shape(known), None
     axis %= len(known.shape)
     return TensorType(known.dtype, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
@@ -191,7 +217,11 @@ def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None,
 
 def _with_axis(known: ValueType | None, axis: int, length: Dim) -> ValueType | None:
     """The type of as many slices in one tensor."""
-    if not isinstance(known, TensorType) or known.shape is None or not -len(known.shape) <= axis + (axis < 0) <= len(known.shape):
+    if (
+        not isinstance(known, TensorType)
+        or known.shape is None
+        or not -len(known.shape) <= axis + (axis < 0) <= len(known.shape)
+    ):
         return _of_any_shape(known)
     axis %= len(known.shape) + 1
     return TensorType(known.dtype, (*known.shape[:axis], length, *known.shape[axis:]))

@@ -1,4 +1,6 @@
-"""What a model file must be before anything is done with it: whatever comes later may rely on that."""
+"""What a model file must be before anything is done with it: whatever comes later may rely on
+that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import onnx.checker
 
 from gehost.errors import ModelError
 from gehost.ir.calls import check_arity, check_calls
-from gehost.ir.external import all_tensors, check_external, element_bits, external_tensors, is_external
+from gehost.ir.external import (
+    all_tensors,
+    check_external,
+    element_bits,
+    external_tensors,
+    is_external,
+)
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.ir.skeleton import skeleton
@@ -17,17 +25,21 @@ from gehost.ir.tensors import check_data
 from gehost.ir.text import check_text
 from gehost.ir.types import DataType, TensorType, ValueType
 
-# The newest opset of each of ONNX's domains; what a later one means, the installed onnx cannot know.
+# The newest opset of each of ONNX's domains; what a later one means, the installed onnx cannot
+# know.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
 
 _SMALL = 1 << 26
-"""Bytes of a model that is checked as it is; of a larger one the weights are left out first, which costs more than they do."""
+"""Bytes of a model that is checked as it is; of a larger one the weights are left out first,
+which costs more than they do.
+"""
 
 
 def admit(model: Model) -> None:
     """Prove that a model is one that ONNX allows, whose tensors hold what they state.
 
-    Cost: that of the nodes, and of a look at the weights in the file; of external ones only the files' sizes are read.
+    Cost: that of the nodes, and of a look at the weights in the file; of external ones only the
+    files' sizes are read.
 
     Raises:
         ModelError: what is wrong, and where.
@@ -50,7 +62,9 @@ def admit(model: Model) -> None:
 
 
 def checker_finding(model: Model) -> str:
-    """What ``onnx.checker`` says of a model, "" when it is content; large weights are not looked at."""
+    """What ``onnx.checker`` says of a model, "" when it is content; large weights are not looked
+    at.
+    """
     proto = model.flush()
     return _finding(proto, _content(proto))
 
@@ -63,25 +77,34 @@ def _content(proto: onnx.ModelProto) -> bytes:
 def _check_versions(proto: onnx.ModelProto) -> None:
     if not 1 <= proto.ir_version <= onnx.IR_VERSION:
         raise ModelError(
-            f"it has IR version {proto.ir_version}, the installed onnx {onnx.__version__} knows 1 to {onnx.IR_VERSION}; "
+            f"it has IR version {proto.ir_version}, the installed onnx {onnx.__version__} "
+            f"knows 1 to {onnx.IR_VERSION}; "
             "export the model again, or upgrade onnx"
         )
     imported: dict[str, int] = {}
     for entry in proto.opset_import:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if imported.setdefault(domain, entry.version) != entry.version:
-            raise ModelError(f"it imports two opsets of domain {domain!r}, {imported[domain]} and {entry.version}; take one away")
+            raise ModelError(
+                f"it imports two opsets of domain {domain!r}, {imported[domain]} and "
+                f"{entry.version}; take one away"
+            )
         first, newest = _KNOWN_OPSETS.get(domain, (entry.version, entry.version))
         if not first <= entry.version <= newest:
             raise ModelError(
-                f"it imports opset {entry.version} of domain {domain!r}, of which the installed onnx {onnx.__version__} knows "
+                f"it imports opset {entry.version} of domain {domain!r}, of which the "
+                f"installed onnx {onnx.__version__} knows "
                 f"{first} to {newest}; convert the model, or upgrade onnx"
             )
 
 
 def _check_tensors(model: Model) -> None:
     external: list[onnx.TensorProto] = []
-    nodes = (node.proto for op in sorted(model.ops_with_tensors) for node in model.graph.by_op.get(op, ()))
+    nodes = (
+        node.proto
+        for op in sorted(model.ops_with_tensors)
+        for node in model.graph.by_op.get(op, ())
+    )
     for tensor in all_tensors(model.proto, nodes):
         check_data(tensor)
         if is_external(tensor):
@@ -96,7 +119,9 @@ def _check_padding(tensor: onnx.TensorProto) -> None:
     try:
         onnx.checker.check_tensor(tensor)
     except onnx.checker.ValidationError as error:
-        raise ModelError(f"onnx.checker says: {' '.join(str(error).split())}; export the model again") from error
+        raise ModelError(
+            f"onnx.checker says: {' '.join(str(error).split())}; export the model again"
+        ) from error
 
 
 def _check_functions(model: Model) -> None:
@@ -117,7 +142,8 @@ def _check_defaults(graph: Graph) -> None:
         tensor = value.initializer
         if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
             raise ModelError(
-                f'graph input "{value.name}" is {value.type}, but its initializer is of element type {tensor.data_type} '
+                f'graph input "{value.name}" is {value.type}, but its initializer is of '
+                f"element type {tensor.data_type} "
                 f"and shape {list(tensor.dims)}; export the model again"
             )
 
@@ -125,19 +151,27 @@ def _check_defaults(graph: Graph) -> None:
 def _fits(stated: ValueType | None, tensor: onnx.TensorProto) -> bool:
     if stated is None:
         return True
-    if not isinstance(stated, TensorType) or stated.dtype not in (DataType.UNDEFINED, tensor.data_type):
+    if not isinstance(stated, TensorType) or stated.dtype not in (
+        DataType.UNDEFINED,
+        tensor.data_type,
+    ):
         return False
     dims = list(tensor.dims)
     return stated.shape is None or (
         len(stated.shape) == len(dims)
-        and all(not isinstance(known, int) or known == dim for known, dim in zip(stated.shape, dims, strict=True))
+        and all(
+            not isinstance(known, int) or known == dim
+            for known, dim in zip(stated.shape, dims, strict=True)
+        )
     )
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return skeleton(proto, lambda _: False)
-    except UnicodeDecodeError:  # it sets each field of the model and of the graph, which takes only UTF-8
+    except (
+        UnicodeDecodeError
+    ):  # it sets each field of the model and of the graph, which takes only UTF-8
         check_text(proto)
         raise
 
@@ -146,17 +180,21 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
     if proto.ir_version >= 4:
         return
     stated = {info.name for info in proto.graph.input}
-    missing = next((tensor.name for tensor in proto.graph.initializer if tensor.name not in stated), None)
+    missing = next(
+        (tensor.name for tensor in proto.graph.initializer if tensor.name not in stated), None
+    )
     if missing is not None:
         raise ModelError(
-            f'initializer "{missing}" is not among the graph\'s inputs, where IR version {proto.ir_version} wants it; '
+            f'initializer "{missing}" is not among the graph\'s inputs, where IR version '
+            f"{proto.ir_version} wants it; "
             "set ir_version to 4"
         )
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
     """What ``onnx.checker`` says of a model with these bytes, if it is small."""
-    if content and b"location" not in content and not _ask_checker(content):  # it looks for external data in the wrong directory
+    # it looks for external data in the wrong directory
+    if content and b"location" not in content and not _ask_checker(content):
         return ""
     return _finding_without_weights(_without_weights(proto))
 
@@ -166,11 +204,15 @@ def _finding_without_weights(copy: onnx.ModelProto) -> str:
     stated = {info.name for info in copy.graph.input}
     for tensor in copy.graph.initializer:  # the checker would miss the weights
         if tensor.name not in stated:
-            copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+            copy.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
     del copy.graph.initializer[:]
-    for tensor in list(external_tensors(copy)):  # it looks for external data in the working directory
+    # it looks for external data in the working directory
+    for tensor in list(external_tensors(copy)):
         tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
-    # A rank that is not stated is unknown, which does no harm; the checker wants one of what enters and leaves.
+    # A rank that is not stated is unknown, which does no harm; the checker wants one of what enters
+    # and leaves.
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
@@ -189,7 +231,9 @@ def _ask_checker(model: onnx.ModelProto | bytes) -> str:
 
 
 def _spell_domains_out(graph: onnx.GraphProto) -> bool:
-    """Write "" for "ai.onnx", which means the same, but not to the checker; returns whether there was one."""
+    """Write "" for "ai.onnx", which means the same, but not to the checker; returns whether
+    there was one.
+    """
     found = False
     for node in graph.node:
         if node.domain == "ai.onnx":

@@ -20,7 +20,9 @@ _NUMBER: tuple[type[Any], ...] = (*_INTEGER, float, np.floating)
 
 
 class Attributes(Mapping[str, Any]):
-    """Read-only mapping: numbers, ``str``, lists, numpy arrays for tensors, ``Graph`` for bodies."""
+    """Read-only mapping: numbers, ``str``, lists, numpy arrays for tensors, ``Graph`` for
+    bodies.
+    """
 
     __slots__ = ("_node", "_protos")
 
@@ -41,8 +43,15 @@ class Attributes(Mapping[str, Any]):
         return repr(dict(self))
 
     def serialized(self) -> tuple[tuple[str, bytes], ...]:
-        """Every attribute's name and bytes, sorted by name: a key under which equal attributes are equal."""
-        return tuple(sorted((name, proto.SerializeToString(deterministic=True)) for name, proto in self._protos.items()))
+        """Every attribute's name and bytes, sorted by name: a key under which equal attributes
+        are equal.
+        """
+        return tuple(
+            sorted(
+                (name, proto.SerializeToString(deterministic=True))
+                for name, proto in self._protos.items()
+            )
+        )
 
     def _decode(self, proto: onnx.AttributeProto) -> Any:
         assert self._node is not None
@@ -109,7 +118,8 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """An ``AttributeProto`` of a Python value; numpy arrays become tensors, an ``AttributeProto`` is copied.
+    """An ``AttributeProto`` of a Python value; numpy arrays become tensors, an ``AttributeProto``
+    is copied.
 
     Raises:
         TypeError: the value is of no kind that ONNX has.
@@ -156,7 +166,9 @@ def _encode_list(proto: onnx.AttributeProto, items: list[Any]) -> None:
         proto.type = _KIND.STRINGS
         proto.strings.extend(_raw(item) for item in items)
     else:
-        raise TypeError(f'attribute "{proto.name}": a list of mixed kinds is of no kind that ONNX has')
+        raise TypeError(
+            f'attribute "{proto.name}": a list of mixed kinds is of no kind that ONNX has'
+        )
 
 
 def _raw(text: str | bytes) -> bytes:

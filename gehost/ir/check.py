@@ -42,7 +42,9 @@ def _check_node(node: Node, where: str) -> None:
         if value.producer is not node or value.index != slot:
             raise ModelError(f'{where}: tensor "{value.name}" has two producers')
         if graph.values.get(value.name) is not value:
-            raise ModelError(f'{where}: output "{value.name}" of {node!r} is not among the graph\'s values')
+            raise ModelError(
+                f'{where}: output "{value.name}" of {node!r} is not among the graph\'s values'
+            )
 
 
 def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
@@ -50,7 +52,9 @@ def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
     if reader not in value.readers:
         raise ModelError(f'{where}: {reader!r} is missing among the readers of "{value.name}"')
     if graph.find(value.name) is not value:
-        raise ModelError(f'{where}: {reader!r} reads "{value.name}", which is not defined here (any more)')
+        raise ModelError(
+            f'{where}: {reader!r} reads "{value.name}", which is not defined here (any more)'
+        )
     reading = value.graph.reading_node(reader)
     if reading is not None and value.producer is not None and value.producer.order >= reading.order:
         raise ModelError(f'{where}: {reader!r} reads "{value.name}" before it is made')

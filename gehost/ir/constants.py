@@ -1,4 +1,6 @@
-"""Constants: their size without reading them, their elements, and a key under which equal ones are equal."""
+"""Constants: their size without reading them, their elements, and a key under which equal ones
+are equal.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ _AS_STORED = frozenset(
         DataType.INT64, DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64,
     ] if sys.byteorder == "little" else []
 )  # fmt: skip
-"""Element types whose arrays hold the bytes that raw data has: no array need be made to compare them."""
+"""Element types whose arrays hold the bytes that raw data has: no array need be made to compare
+them.
+"""
 
 
 def tensor_of(value: Value) -> onnx.TensorProto | None:
-    """The tensor that holds a constant; None where this is no constant, a sparse one or a ``Constant`` of plain numbers."""
+    """The tensor that holds a constant; None where this is no constant, a sparse one or a
+    ``Constant`` of plain numbers.
+    """
     if not value.is_constant:
         return None
     if value.initializer is not None:
@@ -43,7 +49,9 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
 
 
 def stored_bytes(value: Value) -> int | None:
-    """Bytes of data that a constant holds, from its dimensions; None where this is no constant that can be read."""
+    """Bytes of data that a constant holds, from its dimensions; None where this is no constant
+    that can be read.
+    """
     tensor = tensor_of(value)
     if tensor is None:
         array = elements(value) if value.is_constant and value.initializer is None else None
@@ -61,7 +69,9 @@ def external_bytes(value: Value) -> int:
 
 
 def elements(value: Value) -> Array | None:
-    """The constant's elements; None where this is no constant, or one that this host cannot read."""
+    """The constant's elements; None where this is no constant, or one that this host cannot
+    read.
+    """
     try:
         return value.array
     except ModelError:
@@ -70,7 +80,11 @@ def elements(value: Value) -> Array | None:
 
 def bytes_of(array: Array) -> int:
     """Bytes of data, as ``stored_bytes`` counts them."""
-    return sum(map(_length, array.flat)) if array.dtype == object else bytes_for(array.size, array.dtype)
+    return (
+        sum(map(_length, array.flat))
+        if array.dtype == object
+        else bytes_for(array.size, array.dtype)
+    )
 
 
 def bytes_for(count: int, dtype: np.dtype[Any]) -> int:
@@ -90,9 +104,16 @@ def _length(text: str | bytes) -> int:
 
 
 def content(value: Value, most: int = SMALL) -> Hashable:
-    """A key that two constants share only if element type, shape and every bit are equal; None beyond so many bytes."""
+    """A key that two constants share only if element type, shape and every bit are equal; None
+    beyond so many bytes.
+    """
     tensor = tensor_of(value)
-    if tensor is not None and tensor.data_type in _AS_STORED and tensor.HasField("raw_data") and tensor.ByteSize() <= 2 * SMALL:
+    if (
+        tensor is not None
+        and tensor.data_type in _AS_STORED
+        and tensor.HasField("raw_data")
+        and tensor.ByteSize() <= 2 * SMALL
+    ):
         raw = tensor.raw_data
         return (tensor.data_type, tuple(tensor.dims[:]), raw) if len(raw) <= most else None
     size = stored_bytes(value)

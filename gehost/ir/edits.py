@@ -1,4 +1,5 @@
-"""The single steps of an edit, each writing protobuf and index together; ``Graph`` journals and composes them.
+"""The single steps of an edit, each writing protobuf and index together; ``Graph`` journals and
+composes them.
 
 What takes an edit back does so from any point that the edit came to; see ``Journal``.
 """
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph
 
 
-def connect(node: Node, proto: onnx.NodeProto, inputs: Sequence[Value | None], outputs: Sequence[Value | None]) -> None:
+def connect(
+    node: Node,
+    proto: onnx.NodeProto,
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value | None],
+) -> None:
     """Make a new node read ``inputs`` and define ``outputs``; it is not among the readers yet."""
     proto.input.extend([value.name if value is not None else "" for value in inputs])
     proto.output.extend([value.name if value is not None else "" for value in outputs])
@@ -33,7 +39,8 @@ def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> 
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
     node.inputs = (*node.inputs[:slot], value, *node.inputs[slot + 1 :])
     node.proto.input[slot] = "" if value is None else value.name
-    if isinstance(old, Value) and old not in node.inputs:  # by an undo it may be whatever a caller gave
+    # by an undo it may be whatever a caller gave
+    if isinstance(old, Value) and old not in node.inputs:
         old.drop_reader(node)
     if value is not None:
         value.add_reader(node)
@@ -52,7 +59,9 @@ def put_producer(value: Value, producer: Node | None, index: int) -> None:
     value.producer, value.index = producer, index
 
 
-def put_attribute(node: Node, name: str, attribute: onnx.AttributeProto | None, position: int | None = None) -> None:
+def put_attribute(
+    node: Node, name: str, attribute: onnx.AttributeProto | None, position: int | None = None
+) -> None:
     """Set, add (at ``position``, else last) or remove an attribute."""
     entries = node.proto.attribute
     present = find_entry([entry.name for entry in entries], name)
@@ -170,7 +179,9 @@ def find_entry(names: Sequence[str], name: str) -> int | None:
 
 
 def arrange(entries: Any, wanted: Sequence[Any]) -> None:
-    """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries, in that order."""
+    """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries,
+    in that order.
+    """
     find = {id(message): place for place, message in enumerate(wanted)}.get
     held = list(entries)  # keeps the Python objects, and so their identities, alive
     end = len(wanted)
@@ -186,7 +197,8 @@ def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     wanted = [node.proto for node in graph.nodes]
     listing, stood = Listing(graph.protos), list(graph.protos)
-    graph.listing.protos, graph.listing = stood, listing  # for nodes that were removed, or that an interrupt leaves out below
+    # for nodes that were removed, or that an interrupt leaves out below
+    graph.listing.protos, graph.listing = stood, listing
     arrange(graph.protos, wanted)
     for place, node in enumerate(graph.nodes):
         before, stood_at = node.listing, node.place

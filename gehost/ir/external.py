@@ -1,4 +1,6 @@
-"""Data that tensors keep outside the model file: how large it must be, where it lies, its memory map."""
+"""Data that tensors keep outside the model file: how large it must be, where it lies, its memory
+map.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,18 @@ import onnx
 
 from gehost.errors import ModelError
 
-# UINT4, INT4, FLOAT4E2M1, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2: by number, as an older onnx lacks the last names.
+# UINT4, INT4, FLOAT4E2M1, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2: by number, as an older onnx lacks
+# the last names.
 _PACKED_BITS = MappingProxyType({21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6})
 # Times 16 bytes, the largest element, a number of elements below this stays below 2**63.
 _TOO_MANY_ELEMENTS = 2**59
 _READ_KEYS = frozenset({"location", "offset", "length", "checksum"})
-PLAIN_KINDS = frozenset(map(onnx.AttributeProto.AttributeType.Value, ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]))
+PLAIN_KINDS = frozenset(
+    map(
+        onnx.AttributeProto.AttributeType.Value,
+        ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"],
+    )
+)
 """Types of attributes that hold neither a tensor nor a graph."""
 
 
@@ -39,7 +47,11 @@ class ExternalLocation:
 def label(tensor: onnx.TensorProto) -> str:
     """How messages name a tensor: on one line, and of bounded length."""
     name = _text(cast("Any", tensor).name)
-    return f"tensor {name if len(name) <= 100 else name[:97] + '...'!r}" if name else "a tensor without a name"
+    return (
+        f"tensor {name if len(name) <= 100 else name[:97] + '...'!r}"
+        if name
+        else "a tensor without a name"
+    )
 
 
 def numpy_dtype(elem_type: int) -> np.dtype[Any]:
@@ -51,12 +63,16 @@ def numpy_dtype(elem_type: int) -> np.dtype[Any]:
     try:
         return onnx.helper.tensor_dtype_to_np_dtype(elem_type)
     except KeyError as error:
-        raise ModelError(f"element type {elem_type} is none that this version of onnx defines") from error
+        raise ModelError(
+            f"element type {elem_type} is none that this version of onnx defines"
+        ) from error
 
 
 @cache
 def element_bits(elem_type: int) -> int:
-    """Bits that an element takes in ``raw_data`` and in external files, where sub-byte types are packed."""
+    """Bits that an element takes in ``raw_data`` and in external files, where sub-byte types are
+    packed.
+    """
     return _PACKED_BITS.get(elem_type) or numpy_dtype(elem_type).itemsize * 8
 
 
@@ -69,17 +85,23 @@ def element_count(tensor: onnx.TensorProto) -> int:
     count = extent = 1
     for dim in tensor.dims[:]:
         if dim < 0:
-            raise ModelError(f"{label(tensor)}: dimension {dim} is negative; export the model again")
+            raise ModelError(
+                f"{label(tensor)}: dimension {dim} is negative; export the model again"
+            )
         count *= dim
         # A zero elsewhere does not make an absurd dimension harmless: numpy multiplies the others.
         extent *= dim or 1
         if extent >= _TOO_MANY_ELEMENTS:
-            raise ModelError(f"{label(tensor)}: its dimensions overflow, no machine holds it; export the model again")
+            raise ModelError(
+                f"{label(tensor)}: its dimensions overflow, no machine holds it; export "
+                "the model again"
+            )
     return count
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:
-    """Bytes of data that a tensor stands for, from its dimensions and element type; of strings, the characters' bytes.
+    """Bytes of data that a tensor stands for, from its dimensions and element type; of strings, the
+    characters' bytes.
 
     Raises:
         ModelError: unknown element type, a negative dimension, or dimensions that overflow.
@@ -98,7 +120,9 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def location_problem(location: str) -> str | None:
-    """What makes a text unfit as a ``location``, which is a relative POSIX path below the model's directory."""
+    """What makes a text unfit as a ``location``, which is a relative POSIX path below the
+    model's directory.
+    """
     if not location.strip():
         return "is empty"
     if "\0" in location:
@@ -123,24 +147,33 @@ def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) ->
         locate(tensor, base_dir, seen)
 
 
-def locate(tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple[str, int]] | None = None) -> ExternalLocation:
+def locate(
+    tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple[str, int]] | None = None
+) -> ExternalLocation:
     """Where the data of an external tensor lies; nothing is opened.
 
-    Of the entries, ``location``, ``offset`` and ``length`` are used; ``checksum`` is not verified, as that would
-    read the whole file. Other keys are harmless metadata (ONNX Runtime writes some) and are ignored, as onnx does.
+    Of the entries, ``location``, ``offset`` and ``length`` are used; ``checksum`` is not verified,
+    as that would read the whole file. Other keys are harmless metadata (ONNX Runtime writes some)
+    and are ignored, as onnx does.
 
     Args:
         tensor: one for which ``is_external`` holds.
-        base_dir: the model's directory; "" is the working directory, None a model that came without a file.
-        seen: absolute path and size of files by location, which are not looked at again; more are added.
+        base_dir: the model's directory; "" is the working directory, None a model that came
+            without a file.
+        seen: absolute path and size of files by location, which are not looked at again; more
+            are added.
 
     Raises:
-        ModelError: the entries are malformed, the region does not fit dimensions and element type or is not within
-            the file, or the file is missing, outside of ``base_dir``, a link, or not a regular file.
+        ModelError: the entries are malformed, the region does not fit dimensions and element
+            type or is not within the file, or the file is missing, outside of ``base_dir``, a link,
+            or not a regular file.
     """
     who = label(tensor)
     if base_dir is None:
-        raise ModelError(f"{who}: its data is in another file, but the model has no directory; load it from its file")
+        raise ModelError(
+            f"{who}: its data is in another file, but the model has no directory; load it "
+            "from its file"
+        )
     if tensor.data_type == onnx.TensorProto.STRING:
         raise ModelError(f"{who}: strings cannot be external data; export the model again")
     entries = _entries(tensor, who)
@@ -149,7 +182,8 @@ def locate(tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple
     length = _number(entries, "length", size, who)
     if length != size:
         raise ModelError(
-            f"{who}: its external data has length {length}, but its type and shape take {size} bytes; export the model again"
+            f"{who}: its external data has length {length}, but its type and shape take "
+            f"{size} bytes; export the model again"
         )
     location = entries.get("location", "")
     found = None if seen is None else seen.get(location)
@@ -158,14 +192,17 @@ def locate(tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple
         seen[location] = path, file_size
     if offset + length > file_size:
         raise ModelError(
-            f"{who}: bytes {offset} to {offset + length} are not within {_show(path)}, which has {file_size}; "
+            f"{who}: bytes {offset} to {offset + length} are not within {_show(path)}, "
+            f"which has {file_size}; "
             "the file is cut short or belongs to another model"
         )
     return ExternalLocation(path, offset, length)
 
 
 def _text(value: object) -> str:
-    """A protobuf string, which the runtime gives as bytes where it is not UTF-8, whatever its stub says."""
+    """A protobuf string, which the runtime gives as bytes where it is not UTF-8, whatever its
+    stub says.
+    """
     return value if isinstance(value, str) else repr(value)
 
 
@@ -179,7 +216,9 @@ def _entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
         if entry.key not in _READ_KEYS:
             continue
         if entry.key in entries:
-            raise ModelError(f"{who}: its external data has two entries {entry.key!r}; export the model again")
+            raise ModelError(
+                f"{who}: its external data has two entries {entry.key!r}; export the model again"
+            )
         entries[entry.key] = _text(cast("Any", entry).value)
     return entries
 
@@ -191,7 +230,8 @@ def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
     # Not int(): that takes signs, blanks, underscores and digits of other scripts, and any length.
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= 2**63:
         raise ModelError(
-            f"{who}: external data {key} {_show(text)} is not a whole number from 0 to 2**63 - 1; export the model again"
+            f"{who}: external data {key} {_show(text)} is not a whole number from 0 to "
+            "2**63 - 1; export the model again"
         )
     return int(text)
 
@@ -213,14 +253,23 @@ def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ModelError(
-                f"{who}: cannot find its external data {_show(path)}: {reason}; put the file beside the model"
+                f"{who}: cannot find its external data {_show(path)}: {reason}; put the "
+                "file beside the model"
             ) from error
         if stat.S_ISLNK(status.st_mode):
-            raise ModelError(f"{who}: external data {_show(path)} is a symbolic link; put a copy of the file there")
+            raise ModelError(
+                f"{who}: external data {_show(path)} is a symbolic link; put a copy of the "
+                "file there"
+            )
     if status is None or not stat.S_ISREG(status.st_mode):
-        raise ModelError(f"{who}: external data {_show(path)} is not a regular file; name the file with the weights")
+        raise ModelError(
+            f"{who}: external data {_show(path)} is not a regular file; name the file with "
+            "the weights"
+        )
     if status.st_nlink > 1:
-        raise ModelError(f"{who}: external data {_show(path)} is a hard link; put a copy of the file there")
+        raise ModelError(
+            f"{who}: external data {_show(path)} is a hard link; put a copy of the file there"
+        )
     return path, status.st_size
 
 
@@ -230,23 +279,29 @@ def open_data(location: ExternalLocation) -> int:
     Raises:
         ModelError: the file cannot be opened, or is no longer the one that ``locate`` saw.
     """
-    # O_NOFOLLOW and O_NONBLOCK: a link or FIFO that was put there after ``locate`` neither leads away nor blocks.
+    # O_NOFOLLOW and O_NONBLOCK: a link or FIFO that was put there after ``locate`` neither leads
+    # away nor blocks.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
     try:
         descriptor = os.open(location.path, flags)
     except OSError as error:
-        raise ModelError(f"cannot read external data {_show(location.path)}: {error.strerror}") from error
+        raise ModelError(
+            f"cannot read external data {_show(location.path)}: {error.strerror}"
+        ) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or location.offset + location.length > status.st_size:
         os.close(descriptor)
-        raise ModelError(f"external data {_show(location.path)} changed while the model was read; run again")
+        raise ModelError(
+            f"external data {_show(location.path)} changed while the model was read; run again"
+        )
     return descriptor
 
 
 def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
-    """The bytes of a region as a read-only memory map; whoever cuts the file short meanwhile ends the process.
+    """The bytes of a region as a read-only memory map; whoever cuts the file short meanwhile ends
+    the process.
 
     Raises:
         ModelError: the file cannot be mapped, or is no longer the one that ``locate`` saw.
@@ -257,22 +312,33 @@ def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
         return empty
     try:
         with os.fdopen(open_data(location), "rb") as file:
-            return np.memmap(file, np.uint8, "r", location.offset, (location.length,)).view(np.ndarray)
+            return np.memmap(file, np.uint8, "r", location.offset, (location.length,)).view(
+                np.ndarray
+            )
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot map external data {_show(location.path)}: {error}") from error
 
 
 def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
     """The ``location`` entries of external tensors, as they are written in the model."""
-    return {_text(cast("Any", entry).value) for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return {
+        _text(cast("Any", entry).value)
+        for tensor in tensors
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
 
 
 def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor with external data: initializers and attributes, in bodies, functions and training graphs too."""
+    """Every tensor with external data: initializers and attributes, in bodies, functions and
+    training graphs too.
+    """
     return filter(is_external, all_tensors(proto))
 
 
-def all_tensors(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None) -> Iterator[onnx.TensorProto]:
+def all_tensors(
+    proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None
+) -> Iterator[onnx.TensorProto]:
     """Every tensor that a model holds; of a sparse one its values and its indices.
 
     Args:
@@ -304,7 +370,9 @@ def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto
         yield from node.attribute[:]
 
 
-def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
+def _attribute_tensors(
+    attributes: Iterable[onnx.AttributeProto], graphs: deque[onnx.GraphProto]
+) -> Iterator[onnx.TensorProto]:
     """The tensors of attributes; their graphs are appended to ``graphs``."""
     for attribute in attributes:
         kind = attribute.type
@@ -323,9 +391,12 @@ def _attribute_tensors(attributes: Iterable[onnx.AttributeProto], graphs: deque[
                 graphs.append(attribute.g)
             case onnx.AttributeProto.GRAPHS:
                 graphs.extend(attribute.graphs)
-            case onnx.AttributeProto.UNDEFINED:  # written before IR version 2: the field that is set tells
+            # written before IR version 2: the field that is set tells
+            case onnx.AttributeProto.UNDEFINED:
                 yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
-                graphs.extend((*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs))
+                graphs.extend(
+                    (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+                )
             case _:
                 pass
 

@@ -1,4 +1,6 @@
-"""GE's accessor names on nodes: thin aliases, so that the documentation's examples read the same here."""
+"""GE's accessor names on nodes: thin aliases, so that the documentation's examples read the same
+here.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class TensorDesc:
 
 
 class NodeIo:
-    """One input or output of a node: an output where a tensor is meant, an input where a reader is meant."""
+    """One input or output of a node: an output where a tensor is meant, an input where a reader
+    is meant.
+    """
 
     __slots__ = ("index", "node", "tensor")
 
@@ -72,7 +76,9 @@ class NodeIo:
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:
-        """Where a tensor comes from; ``node`` is None for graph inputs and initializers, which no node makes."""
+        """Where a tensor comes from; ``node`` is None for graph inputs and initializers, which
+        no node makes.
+        """
         return cls(value.producer, 0 if value.is_input else value.index, value)
 
     @property
@@ -132,11 +138,15 @@ class GNodeAccessors:
         return TensorDesc(_present(self.outputs, index, f"output {index} of {self!r}"))
 
     def GetInDataNodesAndPortIndexs(self: _Described, index: int) -> NodeIo:
-        """The node and output that feed input ``index``; the node is None for graph inputs and initializers."""
+        """The node and output that feed input ``index``; the node is None for graph inputs and
+        initializers.
+        """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
     def GetOutDataNodesAndPortIndexs(self: _Described, index: int) -> list[NodeIo]:
-        """The readers of output ``index`` with the input at which they read it, in topological order."""
+        """The readers of output ``index`` with the input at which they read it, in topological
+        order.
+        """
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 

@@ -1,11 +1,14 @@
-"""The index over the protobuf: a graph's nodes, values and uses, and the only methods that edit them.
+"""The index over the protobuf: a graph's nodes, values and uses, and the only methods that edit
+them.
 
-The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node that nobody edits keeps the bytes
-it was loaded with. Every edit goes through a ``Graph`` method, which writes the protobuf and the index together and
-leaves an entry in the model's journal, so that it can be undone.
+The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node that nobody
+edits keeps the bytes it was loaded with. Every edit goes through a ``Graph`` method, which writes
+the protobuf and the index together and leaves an entry in the model's journal, so that it can be
+undone.
 
-Nodes stand in topological order in a doubly linked list and carry an integer ``order``: ``a.order < b.order`` whenever
-``b`` reads what ``a`` makes. A node that reads a value inside one of its bodies counts as reading it itself.
+Nodes stand in topological order in a doubly linked list and carry an integer ``order``: ``a.order <
+b.order`` whenever ``b`` reads what ``a`` makes. A node that reads a value inside one of its bodies
+counts as reading it itself.
 """
 
 from __future__ import annotations
@@ -40,7 +43,17 @@ from gehost.ir.edits import (
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
 from gehost.ir.listing import Listing
-from gehost.ir.node import GRAPH_KINDS, Node, NodeTemplate, Value, by_order, in_order, op_name, spelled, split_op
+from gehost.ir.node import (
+    GRAPH_KINDS,
+    Node,
+    NodeTemplate,
+    Value,
+    by_order,
+    in_order,
+    op_name,
+    spelled,
+    split_op,
+)
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 
 if TYPE_CHECKING:
@@ -102,12 +115,15 @@ class Graph:
         self.dirty = False
         self.dropped: list[onnx.TensorProto | onnx.SparseTensorProto] = []
         self.remade: set[str] = set()
-        """Names of values that are not those of the file; what the file says of such a name is of no account."""
+        """Names of values that are not those of the file; what the file says of such a name is
+        of no account.
+        """
 
     def __repr__(self) -> str:
         return f"<Graph {self.proto.name}>"
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- looking
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -135,7 +151,9 @@ class Graph:
         return found
 
     def find(self, name: str) -> Value | None:
-        """The value that ``name`` means here: this graph's own, else the nearest enclosing graph's."""
+        """The value that ``name`` means here: this graph's own, else the nearest enclosing
+        graph's.
+        """
         graph: Graph | None = self
         while graph is not None:
             if (value := graph.values.get(name)) is not None:
@@ -153,7 +171,9 @@ class Graph:
         return node
 
     def reading_node(self, reader: Node | Graph) -> Node | None:
-        """The node of this graph that ``reader`` is or that holds it; None when it is this graph, reading for its outputs."""
+        """The node of this graph that ``reader`` is or that holds it; None when it is this
+        graph, reading for its outputs.
+        """
         if isinstance(reader, Node):
             return self.level_of(reader)
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
@@ -168,16 +188,25 @@ class Graph:
         return found
 
     def captured(self) -> list[tuple[Node | Graph, int, Value]]:
-        """Every read, in this body and the bodies in it, of a value that is defined outside of them."""
+        """Every read, in this body and the bodies in it, of a value that is defined outside of
+        them.
+        """
         inside = dict.fromkeys([self, *self.subgraphs()])
         found: list[tuple[Node | Graph, int, Value]] = []
         for graph in inside:
             for node in graph.nodes:
-                found.extend((node, slot, v) for slot, v in enumerate(node.inputs) if v is not None and v.graph not in inside)
-            found.extend((graph, slot, v) for slot, v in enumerate(graph.outputs) if v.graph not in inside)
+                found.extend(
+                    (node, slot, v)
+                    for slot, v in enumerate(node.inputs)
+                    if v is not None and v.graph not in inside
+                )
+            found.extend(
+                (graph, slot, v) for slot, v in enumerate(graph.outputs) if v.graph not in inside
+            )
         return found
 
-    # -- editing: each writes protobuf, index and journal -----------------------------------------------------------
+    # -- editing: each writes protobuf, index and journal
+    # -----------------------------------------------------------
 
     def add_node(
         self,
@@ -195,20 +224,25 @@ class Graph:
         Args:
             op: the operator's name, ``domain::Type`` outside ONNX's own domain.
             inputs: None leaves an input absent.
-            outputs: a name makes a new value; a value is taken over from whoever made it; None leaves the output absent.
-            attributes: Python values by name, or encoded ones; they are copied, and graphs become the node's bodies.
+            outputs: a name makes a new value; a value is taken over from whoever made it; None
+                leaves the output absent.
+            attributes: Python values by name, or encoded ones; they are copied, and graphs
+                become the node's bodies.
             name: the node's name.
             after: the node behind which it goes; None puts it first. Its readers must stand later.
             metadata: its ``metadata_props``.
 
         Raises:
-            GehostError: an output has the name of another tensor, or ``after`` is not in this graph.
+            GehostError: an output has the name of another tensor, or ``after`` is not in this
+                graph.
             TypeError: an attribute is of no kind that ONNX has.
         """
         encoded = attributes
         if isinstance(encoded, Mapping):
             encoded = [encode_attribute(key, value) for key, value in encoded.items()]
-        return self.add_like(NodeTemplate.of(op, encoded, metadata or {}), inputs, outputs, name=name, after=after)
+        return self.add_like(
+            NodeTemplate.of(op, encoded, metadata or {}), inputs, outputs, name=name, after=after
+        )
 
     def add_like(
         self,
@@ -220,7 +254,9 @@ class Graph:
         after: Node | None = None,
         text: str = "",
     ) -> Node:
-        """The same with operator, attributes and metadata from a template; ``text`` is for the metadata that it leaves open."""
+        """The same with operator, attributes and metadata from a template; ``text`` is for the
+        metadata that it leaves open.
+        """
         self._own([] if after is None else [after])
         journal = self.model.journal
         mark = journal.mark()
@@ -279,9 +315,12 @@ class Graph:
                 if value is not None and value.producer is node:
                     if value.read_by is not None:
                         journal.undo(mark)
-                        raise GehostError(f'{node!r} cannot be removed: tensor "{value.name}" is still read')
+                        raise GehostError(
+                            f'{node!r} cannot be removed: tensor "{value.name}" is still read'
+                        )
                     del values[value.name]
-                    value.producer = None  # each would keep the other alive until Python's collector comes
+                    # each would keep the other alive until Python's collector comes
+                    value.producer = None
         unlink(self, nodes)
 
     def new_value(self, name: str) -> Value:
@@ -291,7 +330,9 @@ class Graph:
             GehostError: the name means another tensor here.
         """
         if self.find(name) is not None:
-            raise GehostError(f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name')
+            raise GehostError(
+                f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name'
+            )
         self.model.names.use(name)
         value = Value(self, name)
         self._journal(forget_value, value, name in self.remade)
@@ -314,7 +355,9 @@ class Graph:
                 self.set_input(reader, slot, new)
 
     def release(self, value: Value) -> Value:
-        """Take ``value`` from its producer, so that another node can define it; returns the unread value in its place."""
+        """Take ``value`` from its producer, so that another node can define it; returns the
+        unread value in its place.
+        """
         node, slot = value.producer, value.index
         assert node is not None
         spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
@@ -339,7 +382,10 @@ class Graph:
         if value is not None:
             new = encode_attribute(name, value)
         if any(attribute is not None and attribute.type in GRAPH_KINDS for attribute in (old, new)):
-            raise GehostError(f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add a new node')
+            raise GehostError(
+                f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add '
+                "a new node"
+            )
         self._journal(put_attribute, node, name, old, position)
         put_attribute(node, name, new)
 
@@ -350,11 +396,19 @@ class Graph:
         put_metadata(node, key, text)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
-        """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old opset has it for floats only."""
-        return self.model.ir_version >= 4 or (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES or dtype.kind == "f"
+        """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old
+        opset has it for floats only.
+        """
+        return (
+            self.model.ir_version >= 4
+            or (self.model.opset() or 0) >= CONSTANTS_OF_ALL_TYPES
+            or dtype.kind == "f"
+        )
 
     def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
-        """Add a constant. Below IR version 4 it is a ``Constant`` node, as initializers would have to be inputs there."""
+        """Add a constant. Below IR version 4 it is a ``Constant`` node, as initializers would
+        have to be inputs there.
+        """
         tensor = tensors.from_numpy(array, name)
         if self.model.ir_version < 4:
             value = self.add_node("Constant", [], [name], {"value": tensor}, name=name).outputs[0]
@@ -374,7 +428,9 @@ class Graph:
             GehostError: it is one of these.
         """
         if value.initializer is None or value.is_input or value.readers:
-            raise GehostError(f'initializer "{value.name}" cannot be removed: it is read, or a graph input')
+            raise GehostError(
+                f'initializer "{value.name}" cannot be removed: it is read, or a graph input'
+            )
         self._journal(undo_remove_initializer, value)
         del self.values[value.name]
         self.dropped.append(value.initializer)
@@ -387,7 +443,8 @@ class Graph:
             put_type(value, known)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
-        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order topological.
+        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order
+        topological.
 
         Raises:
             GehostError: one of them is not in this graph.

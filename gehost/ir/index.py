@@ -1,4 +1,6 @@
-"""Building the index: graphs, nodes and values over a parsed protobuf, in topological order whatever the file's."""
+"""Building the index: graphs, nodes and values over a parsed protobuf, in topological order
+whatever the file's.
+"""
 
 from __future__ import annotations
 
@@ -64,16 +66,23 @@ def _bodies_of(node: Node) -> list[Graph]:
     for attribute in node.proto.attribute[:]:
         if attribute.type in GRAPH_KINDS:
             node.graph.model.body_ops.add(node.op)
-            bodies = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)
+            bodies = (
+                [attribute.g]
+                if attribute.type == onnx.AttributeProto.GRAPH
+                else list(attribute.graphs)
+            )
             found.extend(Graph(node.graph.model, body, node) for body in bodies)
     return found
 
 
-# -- one graph ------------------------------------------------------------------------------------------------------
+# -- one graph
+# ------------------------------------------------------------------------------------------------------
 
 
 def _index_level(graph: Graph, waiting: list[Graph]) -> tuple[list[Value], bool]:
-    """Index one graph without its bodies; returns the values that nothing here defines, and whether it was in order."""
+    """Index one graph without its bodies; returns the values that nothing here defines, and
+    whether it was in order.
+    """
     _index_inputs(graph)
     pending: dict[str, Value] = {}
     in_order = _index_nodes(graph, pending, waiting)
@@ -105,7 +114,8 @@ def _index_inputs(graph: Graph) -> None:
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:
-    """Returns whether every node stands behind those that it reads; ``pending`` gets what none of them defines.
+    """Returns whether every node stands behind those that it reads; ``pending`` gets what none of
+    them defines.
 
     This loop is most of what loading costs; it calls nothing that it need not.
     """
@@ -198,17 +208,26 @@ def _defined_twice(graph: Graph, name: str) -> ModelError:
     return ModelError(f'{graph.model}: tensor "{name}" is defined twice in graph "{graph.name}"')
 
 
-# -- across graphs --------------------------------------------------------------------------------------------------
+# -- across graphs
+# --------------------------------------------------------------------------------------------------
 
 
 def _resolve_outside(graph: Graph, placeholder: Value) -> None:
-    """Give the readers of a name that ``graph`` does not define the value that an enclosing graph defines."""
+    """Give the readers of a name that ``graph`` does not define the value that an enclosing
+    graph defines.
+    """
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:
         reader, slot = placeholder.uses[0]
-        what = f'node "{reader.label}" ({reader.op})' if isinstance(reader, Node) else f"output {slot} of the graph"
-        raise ModelError(f'{graph.model}: {what} reads tensor "{placeholder.name}", which nothing defines')
+        what = (
+            f'node "{reader.label}" ({reader.op})'
+            if isinstance(reader, Node)
+            else f"output {slot} of the graph"
+        )
+        raise ModelError(
+            f'{graph.model}: {what} reads tensor "{placeholder.name}", which nothing defines'
+        )
     for reader, slot in placeholder.uses:
         if isinstance(reader, Node):
             reader.inputs = (*reader.inputs[:slot], value, *reader.inputs[slot + 1 :])
@@ -218,10 +237,16 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
 
 
 def _levels_read_early(body: Graph) -> Iterator[Graph]:
-    """The enclosing graphs in which a value that ``body`` captures is defined after the node that holds the reader."""
+    """The enclosing graphs in which a value that ``body`` captures is defined after the node
+    that holds the reader.
+    """
     for reader, _, value in body.captured():
         reading = value.graph.reading_node(reader)
-        if value.producer is not None and reading is not None and reading.order <= value.producer.order:
+        if (
+            value.producer is not None
+            and reading is not None
+            and reading.order <= value.producer.order
+        ):
             yield value.graph
 
 
@@ -260,7 +285,9 @@ def _sort(graph: Graph) -> None:
 
 
 def _cycle(graph: Graph, nodes: list[Node], missing: dict[Node, int]) -> ModelError:
-    """Names a node of a cycle: what one reaches by going from reader to producer among the nodes that wait."""
+    """Names a node of a cycle: what one reaches by going from reader to producer among the nodes
+    that wait.
+    """
     node = next(node for node in nodes if missing[node])
     seen: set[Node] = set()
     while node not in seen:
@@ -268,5 +295,9 @@ def _cycle(graph: Graph, nodes: list[Node], missing: dict[Node, int]) -> ModelEr
         read = [value for value in node.inputs if value is not None]
         for body in node.bodies:
             read.extend(value for _, _, value in body.captured())
-        node = next(p for value in read if (p := value.producer) is not None and p.graph is graph and missing[p])
+        node = next(
+            p
+            for value in read
+            if (p := value.producer) is not None and p.graph is graph and missing[p]
+        )
     return ModelError(f'{graph.model}: node "{node.label}" ({node.op}) is part of a cycle')

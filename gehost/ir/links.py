@@ -1,4 +1,6 @@
-"""The list of a graph's nodes: doubly linked, with growing order numbers. Not journaled; ``Graph`` does that."""
+"""The list of a graph's nodes: doubly linked, with growing order numbers. Not journaled;
+``Graph`` does that.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    """Give the nodes numbers behind all that there are, the last node first: they grow along the list at any time."""
+    """Give the nodes numbers behind all that there are, the last node first: they grow along the
+    list at any time.
+    """
     node = graph.tail
     assert node is not None
     order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP

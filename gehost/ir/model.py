@@ -22,16 +22,22 @@ from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
 
 _LARGE = 10_000
-"""Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is a matter of nodes."""
+"""Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is
+a matter of nodes.
+"""
 
 _SELDOM = 100
 """Collections of the middle generation to one of all, while a large model is there."""
 
 
 class Model:
-    """An ONNX model with an index over its graphs; owns names, functions and the journal of edits."""
+    """An ONNX model with an index over its graphs; owns names, functions and the journal of
+    edits.
+    """
 
-    def __init__(self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True) -> None:
+    def __init__(
+        self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True
+    ) -> None:
         """Index ``proto``, which this object then owns and edits in place.
 
         Args:
@@ -54,8 +60,14 @@ class Model:
 
     def _read(self, proto: onnx.ModelProto) -> None:
         self.ir_version = proto.ir_version
-        self.opsets = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in proto.opset_import}
-        self.functions = {op_name(function.domain, function.name, function.overload): function for function in proto.functions}
+        self.opsets = {
+            entry.domain if entry.domain != "ai.onnx" else "": entry.version
+            for entry in proto.opset_import
+        }
+        self.functions = {
+            op_name(function.domain, function.name, function.overload): function
+            for function in proto.functions
+        }
         self._original_functions = len(proto.functions)
         self.new_functions: dict[str, onnx.FunctionProto] = {}
         """Bodies that were offered since; those that a node calls are written to the protobuf."""
@@ -65,7 +77,9 @@ class Model:
         self.body_ops: set[str] = set()
         """Operators of which a node has had a body."""
         self.ops_with_tensors: set[str] = set()
-        """Operators of which a node of the file holds an attribute that is no number or text: a tensor, a graph, a type."""
+        """Operators of which a node of the file holds an attribute that is no number or text: a
+        tensor, a graph, a type.
+        """
         if not proto.HasField("graph"):
             raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
         with collector_off():
@@ -90,7 +104,9 @@ class Model:
         except OSError as error:
             raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
         except ValueError as error:
-            raise ModelError(f"{path}: cannot read the model: its name holds a NUL character") from error
+            raise ModelError(
+                f"{path}: cannot read the model: its name holds a NUL character"
+            ) from error
         if not content:
             raise ModelError(f"{path}: the file is empty; give an ONNX model")
         proto = onnx.ModelProto()
@@ -108,7 +124,9 @@ class Model:
         return iter_graphs([self.graph])
 
     def opset(self, domain: str = "") -> int | None:
-        """The version of a domain's operators that the model imports; None where it imports none."""
+        """The version of a domain's operators that the model imports; None where it imports
+        none.
+        """
         return self.opsets.get("" if domain == "ai.onnx" else domain)
 
     def import_domain(self, domain: str, version: int) -> None:
@@ -123,7 +141,9 @@ class Model:
         del self.proto.opset_import[count:]
 
     def fresh_name(self, stem: str) -> str:
-        """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested bodies included."""
+        """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested
+        bodies included.
+        """
         return self.names.fresh(stem)
 
     def index_bodies(self, node: Node) -> None:
@@ -132,7 +152,8 @@ class Model:
             for name in (*body.values, *(inner.name for inner in body.nodes)):
                 self.names.use(name)
 
-    # -- functions --------------------------------------------------------------------------------------------------
+    # -- functions
+    # --------------------------------------------------------------------------------------------------
 
     def function(self, op: str) -> onnx.FunctionProto | None:
         """The body of an operator: one that came with the model, or one that was offered since."""
@@ -140,7 +161,9 @@ class Model:
         return self.new_functions.get(op) if came is None else came
 
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
-        """Offer a body for an operator that has none; it is written when a node of the model calls it."""
+        """Offer a body for an operator that has none; it is written when a node of the model
+        calls it.
+        """
         if self.function(op) is None:
             self.journal.record(self._withdraw_function, op)
             self.new_functions[op] = function
@@ -155,14 +178,16 @@ class Model:
         for node in function.node:
             self._collect_function(op_name(node.domain, node.op_type, node.overload), used)
 
-    # -- transactions -----------------------------------------------------------------------------------------------
+    # -- transactions
+    # -----------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
         """The present point of the journal, for ``undo``."""
         return self.journal.mark()
 
     def undo(self, mark: int) -> None:
-        """Take back every edit since ``mark``, last first; the index and the bytes are as they were.
+        """Take back every edit since ``mark``, last first; the index and the bytes are as they
+        were.
 
         Raises:
             GehostError: an edit since ``mark`` was committed, or written by ``flush``.
@@ -173,10 +198,13 @@ class Model:
         """Keep every edit so far: they can no longer be undone."""
         self.journal.commit()
 
-    # -- writing ----------------------------------------------------------------------------------------------------
+    # -- writing
+    # ----------------------------------------------------------------------------------------------------
 
     def flush(self) -> onnx.ModelProto:
-        """Commit, and bring the protobuf in line with the index. The protobuf stays this object's."""
+        """Commit, and bring the protobuf in line with the index. The protobuf stays this
+        object's.
+        """
         with collector_off():  # it makes an object for each node
             self.graph.flush()
         self._flush_all_but_nodes()
@@ -207,18 +235,21 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model atomically; see ``save_model`` for what happens to external data."""
-        if self.graph.dirty and len(self.graph.protos) >= _LARGE:  # it takes memory to put that many in order
+        # it takes memory to put that many in order
+        if self.graph.dirty and len(self.graph.protos) >= _LARGE:
             from gehost.ir.pieces import pieces_with_nodes  # a whole compile does without
 
             self._flush_all_but_nodes()
             pieces = pieces_with_nodes(self.proto, (node.proto for node in self.graph.nodes))
-            if pieces is not None and not any(b"location" in piece for piece in pieces):  # else there may be external data
+            # else there may be external data
+            if pieces is not None and not any(b"location" in piece for piece in pieces):
                 write_pieces_atomic(path, pieces)
                 return
         save_model(self.flush(), path, self.base_dir)
 
     def check(self) -> None:
-        """Prove the index: topological order, single definitions, uses in step, interface as loaded.
+        """Prove the index: topological order, single definitions, uses in step, interface as
+        loaded.
 
         Raises:
             ModelError: what is wrong, and where.
@@ -247,7 +278,8 @@ class Model:
 
 
 def _check_text(model: Model, error: TypeError) -> None:
-    """A text that is not UTF-8 comes as bytes, which the index may stumble on; where it does not, ``admit`` finds it.
+    """A text that is not UTF-8 comes as bytes, which the index may stumble on; where it does not,
+    ``admit`` finds it.
 
     Raises:
         ModelError: there is such a text; says where.
@@ -271,18 +303,22 @@ def collector_off() -> Generator[None]:
 
 
 def collector_is_free() -> bool:
-    """Nobody keeps what there is from Python's collector (``gc.freeze``), Python 3.12 aside: it begins with some hundred."""
+    """Nobody keeps what there is from Python's collector (``gc.freeze``), Python 3.12 aside: it
+    begins with some hundred.
+    """
     return gc.get_freeze_count() < 1000
 
 
 @contextmanager
 def collector_spared(*, is_free: bool) -> Generator[Callable[[Model], None]]:
-    """Keep Python's cyclic collector from walking over and over through large models, which stay alive until the end.
+    """Keep Python's cyclic collector from walking over and over through large models, which stay
+    alive until the end.
 
     Gives the function that says of a model that it is one.
 
     Args:
-        is_free: nobody else has a plan for what is kept from it (``gc.freeze``), which is taken back at the end.
+        is_free: nobody else has a plan for what is kept from it (``gc.freeze``), which is taken
+            back at the end.
     """
     thresholds = gc.get_threshold()
     is_frozen = False
@@ -292,7 +328,8 @@ def collector_spared(*, is_free: bool) -> Generator[Callable[[Model], None]]:
         if is_free and len(model.graph) >= _LARGE:
             gc.freeze()
             is_frozen = True
-            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))  # what is made of it grows with it
+            # what is made of it grows with it
+            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))
 
     try:
         yield spare

@@ -22,9 +22,13 @@ class Names:
         self._model = model
         self._journal = journal
         self._used: set[str] | None = None
-        """Those of tensors, and those given since, that end in a digit: no other name can be one that is asked for."""
+        """Those of tensors, and those given since, that end in a digit: no other name can be one
+        that is asked for.
+        """
         self._texts: list[str] = []
-        """Names of nodes, each between two line feeds: a fraction of what they take one by one, and hardly one is asked for."""
+        """Names of nodes, each between two line feeds: a fraction of what they take one by one,
+        and hardly one is asked for.
+        """
         self._of_nodes: frozenset[str] = frozenset()
         """The same, taken apart once one of them may have been asked for."""
         self._next: dict[str, int] = {}
@@ -32,7 +36,11 @@ class Names:
     def fresh(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that is free; it is used from now on."""
         used = self._known()
-        if self._texts and stem not in self._next and (len(self._next) >= _MOST_STEMS or self._is_in_texts(f"\n{stem}_")):
+        if (
+            self._texts
+            and stem not in self._next
+            and (len(self._next) >= _MOST_STEMS or self._is_in_texts(f"\n{stem}_"))
+        ):
             self._of_nodes = frozenset([name for text in self._texts for name in text.split("\n")])
             self._texts.clear()
         count = first = self._next.get(stem, 0)
@@ -62,9 +70,13 @@ class Names:
             for graph in self._model.graphs:
                 used.update([name for name in graph.values if name[-1:].isdigit()])
                 # a leftover entry would give its type to a new tensor of that name
-                used.update([info.name for info in graph.proto.value_info if info.name[-1:].isdigit()])
+                used.update(
+                    [info.name for info in graph.proto.value_info if info.name[-1:].isdigit()]
+                )
                 # names of nodes that were removed are free
-                listing = Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
+                listing = (
+                    Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
+                )
                 texts.extend(listing.names())
                 used.update(listing.folded)
             self._texts, self._used = texts, used

@@ -32,26 +32,33 @@ _SHORT: Final = 256
 INPUT: Final = -1
 
 _FEW: Final = 4
-"""Readers of a value that are as fast found in a tuple, which takes a third of the memory of a dict."""
+"""Readers of a value that are as fast found in a tuple, which takes a third of the memory of a
+dict.
+"""
 
 
 class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
-    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a tuple or dict of them
-    where there are a few or many, None where there is none. A graph reads its outputs; readers in nested bodies are
-    among them. What asks for readers takes ``readers`` or ``uses``.
+    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a
+    tuple or dict of them where there are a few or many, None where there is none. A graph reads its
+    outputs; readers in nested bodies are among them. What asks for readers takes ``readers`` or
+    ``uses``.
     """
 
     __slots__ = ("_array", "graph", "index", "initializer", "name", "producer", "read_by", "stated")
 
-    def __init__(self, graph: Graph, name: str, producer: Node | None = None, index: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, name: str, producer: Node | None = None, index: int = 0
+    ) -> None:
         self.graph = graph
         self.name = name
         self.producer = producer
         self.index = index
         """Which output of its producer this is; ``INPUT`` of what enters the graph."""
-        self.read_by: Node | Graph | tuple[Node | Graph, ...] | dict[Node | Graph, None] | None = None
+        self.read_by: Node | Graph | tuple[Node | Graph, ...] | dict[Node | Graph, None] | None = (
+            None
+        )
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
         self.stated: ValueType | onnx.TypeProto | None = None
         self._array: tuple[object, np.ndarray[Any, Any]] | None = None
@@ -67,7 +74,11 @@ class Value:
             return known
         tensor = self.initializer
         if isinstance(known, onnx.TypeProto):
-            known = self.stated = None if isinstance(tensor, onnx.TensorProto) and self.index != INPUT else decode_type(known)
+            known = self.stated = (
+                None
+                if isinstance(tensor, onnx.TensorProto) and self.index != INPUT
+                else decode_type(known)
+            )
         if known is None and isinstance(tensor, onnx.TensorProto):
             known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
@@ -85,7 +96,9 @@ class Value:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """Dimensions (number, symbol, or None where unknown); None where even the rank is unknown."""
+        """Dimensions (number, symbol, or None where unknown); None where even the rank is
+        unknown.
+        """
         known = self.stated
         if type(known) is TensorType:
             return known.shape
@@ -125,14 +138,17 @@ class Value:
             array = None
         if array is not None and array.nbytes <= _KEPT_BYTES:
             if isinstance(source, onnx.TensorProto) and source.external_data:
-                array = array.copy()  # a kept view would keep a mapping of the file, one for each tensor
+                # a kept view would keep a mapping of the file, one for each tensor
+                array = array.copy()
                 array.flags.writeable = False
             self._array = (source, array)
         return array
 
     @property
     def readers(self) -> Collection[Node | Graph]:
-        """Who reads this value, each once: nodes, also in nested bodies, and graphs of which it is an output."""
+        """Who reads this value, each once: nodes, also in nested bodies, and graphs of which it
+        is an output.
+        """
         found = self.read_by
         if found is None:
             return ()
@@ -158,7 +174,9 @@ class Value:
             found[reader] = None
         elif isinstance(found, tuple):
             if reader not in found:
-                self.read_by = (*found, reader) if len(found) < _FEW else dict.fromkeys((*found, reader))
+                self.read_by = (
+                    (*found, reader) if len(found) < _FEW else dict.fromkeys((*found, reader))
+                )
         elif found is not reader:
             self.read_by = (found, reader)
 
@@ -170,7 +188,9 @@ class Value:
         elif isinstance(found, tuple):
             if reader in found:
                 place = found.index(reader)
-                self.read_by = found[:place] + found[place + 1 :] if len(found) > 2 else found[1 - place]
+                self.read_by = (
+                    found[:place] + found[place + 1 :] if len(found) > 2 else found[1 - place]
+                )
         elif isinstance(found, dict):
             found.pop(reader, None)
             if len(found) <= _FEW:
@@ -181,7 +201,9 @@ class Value:
         return any(not isinstance(reader, Node) for reader in self.readers)
 
     def consumers(self) -> list[tuple[Node, int]]:
-        """The reading nodes with their input slots, in topological order; graph outputs are not among them."""
+        """The reading nodes with their input slots, in topological order; graph outputs are not
+        among them.
+        """
         found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
         if len(found) > 1:
             found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
@@ -196,7 +218,8 @@ class Value:
 
 
 class Node(GNodeAccessors):
-    """One operator application: a ``NodeProto`` with its inputs and outputs resolved to values (None where absent).
+    """One operator application: a ``NodeProto`` with its inputs and outputs resolved to values
+    (None where absent).
 
     ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default domain.
     """
@@ -241,7 +264,9 @@ class Node(GNodeAccessors):
 
     @property
     def proto(self) -> onnx.NodeProto:
-        """The node's protobuf; looked up, as Python's view of one takes more memory than the node itself."""
+        """The node's protobuf; looked up, as Python's view of one takes more memory than the
+        node itself.
+        """
         found: onnx.NodeProto = self.listing.protos[self.place]
         return found
 
@@ -260,8 +285,12 @@ class Node(GNodeAccessors):
 
     @property
     def label(self) -> str:
-        """The node's name, else the name of its first output: what messages and provenance call it."""
-        return self.name or next((value.name for value in self.outputs if value is not None), self.op)
+        """The node's name, else the name of its first output: what messages and provenance call
+        it.
+        """
+        return self.name or next(
+            (value.name for value in self.outputs if value is not None), self.op
+        )
 
     @property
     def attrs(self) -> Attributes:
@@ -273,9 +302,11 @@ class Node(GNodeAccessors):
 
     @property
     def encoded_attrs(self) -> tuple[bytes, ...]:
-        """The attributes as they are serialized, in the file's order: a key for all that depends on them.
+        """The attributes as they are serialized, in the file's order: a key for all that depends on
+        them.
 
-        Short ones, which few nodes have for themselves alone, are kept, but for bodies, which are edited where they are.
+        Short ones, which few nodes have for themselves alone, are kept, but for bodies, which are
+        edited where they are.
         """
         found = self._encoded
         if found is None:
@@ -307,7 +338,9 @@ class Node(GNodeAccessors):
         return self.inputs[index] if index < len(self.inputs) else None
 
     def path_from(self, graph: Graph) -> tuple[int, ...]:
-        """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which nodes run."""
+        """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which
+        nodes run.
+        """
         path = [self.order]
         node = self
         while node.graph is not graph:
@@ -384,7 +417,11 @@ class NodeTemplate(NamedTuple):
 
     @classmethod
     def of(
-        cls, op: str, attributes: Sequence[onnx.AttributeProto], metadata: Mapping[str, str], blank: str | None = None
+        cls,
+        op: str,
+        attributes: Sequence[onnx.AttributeProto],
+        metadata: Mapping[str, str],
+        blank: str | None = None,
     ) -> NodeTemplate:
         """From encoded attributes and metadata, of which the entry ``blank`` is left open."""
         spelling = spelled(op)
@@ -396,4 +433,9 @@ class NodeTemplate(NamedTuple):
         for key, text in metadata.items():
             proto.metadata_props.add(key=key, value=text)
         place = None if blank is None else list(metadata).index(blank)
-        return cls(spelling.op, proto.SerializeToString(), place, any(entry.type in GRAPH_KINDS for entry in attributes))
+        return cls(
+            spelling.op,
+            proto.SerializeToString(),
+            place,
+            any(entry.type in GRAPH_KINDS for entry in attributes),
+        )

@@ -1,4 +1,6 @@
-"""A model's bytes with nodes in an order that its protobuf does not have, so that it need not be rearranged to be written."""
+"""A model's bytes with nodes in an order that its protobuf does not have, so that it need not be
+rearranged to be written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import onnx
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 
-def pieces_with_nodes(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> list[bytes] | None:
+def pieces_with_nodes(
+    proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]
+) -> list[bytes] | None:
     """What ``proto`` would be serialized to if its graph had these nodes, piece by piece.
 
     None where the model or its graph has fields that the installed onnx does not know.

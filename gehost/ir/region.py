@@ -1,4 +1,6 @@
-"""A part of a graph with ordered inputs and outputs: what a match covers, or what a pass marks out by hand."""
+"""A part of a graph with ordered inputs and outputs: what a match covers, or what a pass marks
+out by hand.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,19 @@ _Entry = TypeVar("_Entry")
 
 
 class Region:
-    """Nodes of one graph, the values that they take from outside (None: an absent one) and those that they give."""
+    """Nodes of one graph, the values that they take from outside (None: an absent one) and those
+    that they give.
+    """
 
     __slots__ = ("closed", "graph", "inputs", "nodes", "outputs")
 
     def __init__(
-        self, graph: Graph, inputs: Sequence[Value | None], outputs: list[Value], nodes: list[Node], closed: bool = False
+        self,
+        graph: Graph,
+        inputs: Sequence[Value | None],
+        outputs: list[Value],
+        nodes: list[Node],
+        closed: bool = False,
     ) -> None:
         self.graph = graph
         self.inputs = inputs
@@ -26,7 +35,9 @@ class Region:
         self.nodes = nodes
         """In topological order."""
         self.closed = closed
-        """Whether it is known that nobody outside reads a tensor that is made here, except for the outputs."""
+        """Whether it is known that nobody outside reads a tensor that is made here, except for
+        the outputs.
+        """
 
     @property
     def last(self) -> Node:
@@ -34,12 +45,15 @@ class Region:
         return self.nodes[-1]
 
     def outside_readers(self, value: Value) -> list[Node]:
-        """The nodes of this region's graph, not of the region, that read ``value`` themselves or in a body."""
+        """The nodes of this region's graph, not of the region, that read ``value`` themselves or
+        in a body.
+        """
         readers = [self.graph.reading_node(reader) for reader in value.readers]
         return [reader for reader in readers if reader is not None and reader not in self.nodes]
 
     def readers_before(self, order: int) -> list[Node]:
-        """The nodes outside that depend on an output and stand before ``order``, in topological order.
+        """The nodes outside that depend on an output and stand before ``order``, in topological
+        order.
 
         Where such a node feeds the region, the region's nodes that it feeds are among them.
         """
@@ -57,14 +71,18 @@ class Region:
         return sorted(found, key=by_order)
 
     def closes_cycle(self) -> bool:
-        """Whether an output feeds an input, itself or through nodes outside: joined into one node it would be a cycle."""
+        """Whether an output feeds an input, itself or through nodes outside: joined into one
+        node it would be a cycle.
+        """
         if any(value in self.outputs for value in self.inputs):
             return True
         return any(node in self.nodes for node in self.readers_before(self.last.order + 1))
 
 
 class SubgraphInput:
-    """The readers, inside a boundary, of one tensor that enters it: ``NodeIo(node, input index)`` each."""
+    """The readers, inside a boundary, of one tensor that enters it: ``NodeIo(node, input
+    index)`` each.
+    """
 
     def __init__(self, node_inputs: Sequence[NodeIo] = ()) -> None:
         self._inputs = list(node_inputs)
@@ -125,7 +143,12 @@ class SubgraphBoundary:
         """The boundary of a region."""
         boundary = cls()
         for index, value in enumerate(region.inputs):
-            readers = [NodeIo(node, slot) for node in region.nodes for slot, read in enumerate(node.inputs) if read is value]
+            readers = [
+                NodeIo(node, slot)
+                for node in region.nodes
+                for slot, read in enumerate(node.inputs)
+                if read is value
+            ]
             boundary.AddInput(index, SubgraphInput(readers))
         for index, value in enumerate(region.outputs):
             boundary.AddOutput(index, SubgraphOutput(NodeIo(value.producer, value.index)))
@@ -135,9 +158,9 @@ class SubgraphBoundary:
         """What lies between the inputs and the outputs.
 
         Raises:
-            PassError: indices with gaps, a node that was removed since, readers of one input that read different tensors,
-                outputs of two graphs, an inner tensor that is read outside, or a tensor that enters without being an input
-                (constants may).
+            PassError: indices with gaps, a node that was removed since, readers of one input
+                that read different tensors, outputs of two graphs, an inner tensor that is read
+                outside, or a tensor that enters without being an input (constants may).
         """
         inputs, outputs = _in_order(self._inputs, "input"), _in_order(self._outputs, "output")
         if not outputs:
@@ -148,7 +171,10 @@ class SubgraphBoundary:
             readers = [(_present(io), io.index) for io in entry.GetAllInputs()]
             read = {_read(node, slot) for node, slot in readers}
             if len(read) != 1:
-                raise PassError(f"SubgraphBoundary: the readers of input {index} read {len(read)} tensors; wanted one")
+                raise PassError(
+                    f"SubgraphBoundary: the readers of input {index} read {len(read)} "
+                    "tensors; wanted one"
+                )
             values.append(read.pop())
             entries.update(readers)
         made = [_made(output.GetOutput()) for output in outputs]
@@ -162,7 +188,9 @@ class SubgraphBoundary:
 
 def _in_order(entries: dict[int, _Entry], what: str) -> list[_Entry]:
     if sorted(entries) != list(range(len(entries))):
-        raise PassError(f"SubgraphBoundary: {what}s {sorted(entries)} leave a gap; number them from 0")
+        raise PassError(
+            f"SubgraphBoundary: {what}s {sorted(entries)} leave a gap; number them from 0"
+        )
     return [entries[index] for index in range(len(entries))]
 
 
@@ -188,7 +216,9 @@ def _made(io: NodeIo) -> Value:
     return value
 
 
-def _between(graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]) -> list[Node]:
+def _between(
+    graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]
+) -> list[Node]:
     found: dict[Node, None] = {}
     stack = [value.producer for value in outputs]
     while stack:
@@ -196,20 +226,28 @@ def _between(graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], 
         if node is None or node in found:
             continue
         found[node] = None
-        read = [value for slot, value in enumerate(node.inputs) if value is not None and (node, slot) not in entries]
+        read = [
+            value
+            for slot, value in enumerate(node.inputs)
+            if value is not None and (node, slot) not in entries
+        ]
         for body in node.bodies:
             read.extend(value for _, _, value in body.captured() if value not in inputs)
         for value in read:
             if value.is_constant:
                 continue
             if value.producer is None or value.producer.graph is not graph:
-                raise PassError(f'SubgraphBoundary: tensor "{value.name}" enters at {node!r} but is no input')
+                raise PassError(
+                    f'SubgraphBoundary: tensor "{value.name}" enters at {node!r} but is no input'
+                )
             stack.append(value.producer)
     return sorted(found, key=by_order)
 
 
 def _check_closed(region: Region) -> None:
-    """What is read inside must not be read outside too, unless it is an output; a tensor that only others read may."""
+    """What is read inside must not be read outside too, unless it is an output; a tensor that
+    only others read may.
+    """
     for node in region.nodes:
         for value in node.outputs:
             if value is None or value in region.outputs:
@@ -217,4 +255,7 @@ def _check_closed(region: Region) -> None:
             readers = [region.graph.reading_node(reader) for reader in value.readers]
             inside = [reader is not None and reader in region.nodes for reader in readers]
             if any(inside) and not all(inside):
-                raise PassError(f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; make it an output')
+                raise PassError(
+                    f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; '
+                    "make it an output"
+                )

@@ -29,20 +29,27 @@ _CHUNK = 8 << 20
 _PIECES = 1000
 _PROTOBUF_LIMIT = 2**31 - 1
 _FICLONE = 0x40049409  # linux/fs.h
-# What copy_file_range answers where the file system or the kernel cannot do it; copying through memory still can.
-_NO_KERNEL_COPY = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+# What copy_file_range answers where the file system or the kernel cannot do it; copying through
+# memory still can.
+_NO_KERNEL_COPY = frozenset(
+    {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
+)
 
 
-def save_model(proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir: str | None) -> None:
+def save_model(
+    proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir: str | None
+) -> None:
     """Write a model atomically; after an error the old output, and its weights, are as they were.
 
-    External data stays where it is if the output goes to the directory that the model came from. Else it is copied to
-    ``<output>.data`` beside the output, each tensor at a multiple of 4096 bytes (or, where the file system can share
-    blocks, the one source file as it is), and the entries in the saved model say so; ``checksum`` and unknown keys,
-    which describe the old file, are left out. ``proto`` is the same afterwards.
+    External data stays where it is if the output goes to the directory that the model came from.
+    Else it is copied to ``<output>.data`` beside the output, each tensor at a multiple of 4096
+    bytes (or, where the file system can share blocks, the one source file as it is), and the
+    entries in the saved model say so; ``checksum`` and unknown keys, which describe the old file,
+    are left out. ``proto`` is the same afterwards.
 
     Raises:
-        OutputError: the file cannot be written, or would overwrite the weights that the model is made of.
+        OutputError: the file cannot be written, or would overwrite the weights that the model
+            is made of.
         ModelError: the external data cannot be used, or the model is larger than protobuf allows.
     """
     with _reporting(path):
@@ -53,7 +60,8 @@ def save_model(proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir:
         _refuse_weights(target, files, source_dir)
         if tensors and directory != os.path.realpath(os.path.dirname(os.path.abspath(path))):
             raise OutputError(
-                f"{os.fspath(path)!r} is a symbolic link into another directory, where its weights would not be found; "
+                f"{os.fspath(path)!r} is a symbolic link into another directory, where its "
+                "weights would not be found; "
                 f"name the file itself, {target!r}"
             )
         if not tensors or _is_directory(directory, source_dir):
@@ -100,14 +108,19 @@ def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot write {os.fspath(path)!r}: {error.strerror or error}; what was there is unchanged") from error
+        raise OutputError(
+            f"cannot write {os.fspath(path)!r}: {error.strerror or error}; what was there "
+            "is unchanged"
+        ) from error
 
 
 def _target(path: str | os.PathLike[str]) -> str:
     """The real file behind an output path, after links; one that can be replaced."""
     text = os.fspath(path)
     if "\0" in text:
-        raise OutputError(f"cannot write {text!r}: the name holds a NUL character; name another file")
+        raise OutputError(
+            f"cannot write {text!r}: the name holds a NUL character; name another file"
+        )
     real = os.path.realpath(text)
     try:
         mode = os.stat(real).st_mode
@@ -116,11 +129,18 @@ def _target(path: str | os.PathLike[str]) -> str:
     if not os.path.basename(text) or (mode is not None and stat.S_ISDIR(mode)):
         raise OutputError(f"cannot write {text!r}: it names a directory; name a file in it")
     if mode is not None and not stat.S_ISREG(mode):
-        raise OutputError(f"cannot write {text!r}: it is a device, a pipe or a socket; name a regular file")
+        raise OutputError(
+            f"cannot write {text!r}: it is a device, a pipe or a socket; name a regular file"
+        )
     if mode is not None and not os.access(real, os.W_OK):
-        raise OutputError(f"cannot write {text!r}: it is write-protected; make it writable or name another file")
+        raise OutputError(
+            f"cannot write {text!r}: it is write-protected; make it writable or name another file"
+        )
     if not os.path.isdir(os.path.dirname(real)):
-        raise OutputError(f"cannot write {text!r}: there is no directory {os.path.dirname(real)!r}; create it first")
+        raise OutputError(
+            f"cannot write {text!r}: there is no directory {os.path.dirname(real)!r}; "
+            "create it first"
+        )
     return real
 
 
@@ -128,15 +148,25 @@ def _data_target(target: str) -> str:
     path = f"{target}.data"
     name = os.path.basename(path)
     if not name.isprintable() or location_problem(name):
-        raise OutputError(f"cannot write weights to {path!r}: models cannot refer to such a name; rename the output")
+        raise OutputError(
+            f"cannot write weights to {path!r}: models cannot refer to such a name; rename "
+            "the output"
+        )
     if os.path.islink(path):
-        raise OutputError(f"cannot write weights to {path!r}: it is a symbolic link; remove it or rename the output")
+        raise OutputError(
+            f"cannot write weights to {path!r}: it is a symbolic link; remove it or rename "
+            "the output"
+        )
     return _target(path)
 
 
 def _is_directory(directory: str, source_dir: str | None) -> bool:
     source_dir = None if source_dir is None else os.path.abspath(source_dir)
-    return source_dir is not None and os.path.isdir(source_dir) and os.path.samefile(directory, source_dir)
+    return (
+        source_dir is not None
+        and os.path.isdir(source_dir)
+        and os.path.samefile(directory, source_dir)
+    )
 
 
 def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:
@@ -145,7 +175,10 @@ def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -
         # A file that is missing, or a name that cannot be one, is not the output.
         with suppress(OSError, ValueError):
             if os.path.samefile(os.path.join(os.path.abspath(source_dir or ""), name), target):
-                raise OutputError(f"cannot write {target!r}: the model reads its weights from it; name another output")
+                raise OutputError(
+                    f"cannot write {target!r}: the model reads its weights from it; name "
+                    "another output"
+                )
 
 
 def _serialize(proto: onnx.ModelProto) -> bytes:
@@ -159,10 +192,14 @@ def _serialize(proto: onnx.ModelProto) -> bytes:
 
 
 def _too_large() -> ModelError:
-    return ModelError("the model cannot be written as one protobuf, which holds 2 GiB at most; keep its weights as external data")
+    return ModelError(
+        "the model cannot be written as one protobuf, which holds 2 GiB at most; keep its "
+        "weights as external data"
+    )
 
 
-# -- files that are complete before they have their name -------------------------------------------------------------
+# -- files that are complete before they have their name
+# -------------------------------------------------------------
 
 
 class _Staged(Struct, frozen=True):
@@ -188,7 +225,9 @@ def _staged(target: str) -> Generator[_Staged]:
 
 
 def _remove(path: str) -> None:
-    """Remove a file that may be gone, also where an interrupt comes; if it cannot be, the error that led here says more."""
+    """Remove a file that may be gone, also where an interrupt comes; if it cannot be, the error
+    that led here says more.
+    """
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -245,7 +284,8 @@ def _restore(data: _Staged, backup: str | None) -> None:
             os.replace(backup, data.target)
         except OSError as error:
             raise OutputError(
-                f"cannot put the old {data.target!r} back: {error.strerror}; it is now {backup!r}, rename it"
+                f"cannot put the old {data.target!r} back: {error.strerror}; it is now "
+                f"{backup!r}, rename it"
             ) from error
 
 
@@ -255,12 +295,16 @@ def _write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-# -- copying external data -------------------------------------------------------------------------------------------
+# -- copying external data
+# -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _relocated(
-    tensors: list[onnx.TensorProto], locations: list[ExternalLocation], offsets: list[int], name: str
+    tensors: list[onnx.TensorProto],
+    locations: list[ExternalLocation],
+    offsets: list[int],
+    name: str,
 ) -> Generator[None]:
     """Within this context the tensors refer to their places in the new file."""
     # Copying a large proto costs more than restoring a few strings in it.
@@ -268,7 +312,11 @@ def _relocated(
     try:
         for tensor, location, offset in zip(tensors, locations, offsets, strict=True):
             del tensor.external_data[:]
-            for key, value in (("location", name), ("offset", str(offset)), ("length", str(location.length))):
+            for key, value in (
+                ("location", name),
+                ("offset", str(offset)),
+                ("length", str(location.length)),
+            ):
                 tensor.external_data.add(key=key, value=value)
         yield
     finally:
@@ -278,7 +326,9 @@ def _relocated(
 
 
 def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]:
-    """Copy regions into a new file, a region that is named twice once; returns where each one is."""
+    """Copy regions into a new file, a region that is named twice once; returns where each one
+    is.
+    """
     by_path: dict[str, list[ExternalLocation]] = {}
     for region in dict.fromkeys(location for location in locations if location.length):
         by_path.setdefault(region.path, []).append(region)
@@ -289,7 +339,11 @@ def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]
         source = open_data(max(regions, key=lambda region: region.offset + region.length))
         try:
             wanted = sum(region.length for region in regions)
-            if len(by_path) == 1 and wanted * 2 >= os.fstat(source).st_size and _clone(source, destination):
+            if (
+                len(by_path) == 1
+                and wanted * 2 >= os.fstat(source).st_size
+                and _clone(source, destination)
+            ):
                 return [location.offset if location.length else 0 for location in locations]
             for region in regions:
                 placed[region] = end
@@ -318,7 +372,9 @@ def _copy(source: int, destination: int, region: ExternalLocation, position: int
     start, left = region.offset, region.length
     if sys.platform == "linux":
         try:
-            while left and (count := os.copy_file_range(source, destination, left, start, position)):
+            while left and (
+                count := os.copy_file_range(source, destination, left, start, position)
+            ):
                 start, position, left = start + count, position + count, left - count
         except OSError as error:
             if error.errno not in _NO_KERNEL_COPY:
@@ -328,6 +384,8 @@ def _copy(source: int, destination: int, region: ExternalLocation, position: int
         os.lseek(source, start, os.SEEK_SET)
         chunk = os.read(source, min(left, _CHUNK))
         if not chunk:
-            raise ModelError(f"external data {region.path!r} was cut short while it was copied; run again")
+            raise ModelError(
+                f"external data {region.path!r} was cut short while it was copied; run again"
+            )
         _write_all(destination, chunk)
         start, left = start + len(chunk), left - len(chunk)

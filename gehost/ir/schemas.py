@@ -7,7 +7,16 @@ from functools import cache
 
 import onnx
 
-RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+RANDOM = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
 """Operators that draw random numbers; ``Dropout`` does in training mode."""
 
 _NEWEST = 2**31 - 1
@@ -17,7 +26,8 @@ _NEWEST = 2**31 - 1
 def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
     """Every schema that an operator ever had, oldest first; none where ONNX has no such operator.
 
-    Asked for by operator: all that ONNX has together cost more than everything else that a small compile looks up.
+    Asked for by operator: all that ONNX has together cost more than everything else that a small
+    compile looks up.
     """
     found: list[onnx.defs.OpSchema] = []
     version = _NEWEST
@@ -33,7 +43,9 @@ def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
 
 @cache
 def operator_names(domain: str = "") -> frozenset[str]:
-    return frozenset(schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain)
+    return frozenset(
+        schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
+    )
 
 
 @cache

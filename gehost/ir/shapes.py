@@ -8,7 +8,8 @@ from gehost.ir.graph import Value
 from gehost.ir.types import Dim
 
 
-def same_dim(left: Dim | Any, right: Dim | Any) -> bool:  # Any: a number of numpy's is as good, also to machine code
+# Any: a number of numpy's is as good, also to machine code
+def same_dim(left: Dim | Any, right: Dim | Any) -> bool:
     """Equal numbers, or one and the same symbol."""
     return left is not None and bool(left == right)
 
@@ -22,12 +23,15 @@ def same_shape(left: Value, right: Value) -> bool:
 def broadcasts_into(addend: Value, target: Value) -> bool:
     """Proven that ``addend`` broadcasts to the shape of ``target`` without widening it.
 
-    Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend has no more dimensions.
+    Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend
+    has no more dimensions.
     """
     a, t = addend.shape, target.shape
     if a is None or t is None or len(a) > len(t):
         return False
-    return all(dim == 1 or same_dim(dim, wide) for dim, wide in zip(reversed(a), reversed(t), strict=False))
+    return all(
+        dim == 1 or same_dim(dim, wide) for dim, wide in zip(reversed(a), reversed(t), strict=False)
+    )
 
 
 def is_static(value: Value) -> bool:

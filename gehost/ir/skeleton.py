@@ -1,4 +1,6 @@
-"""Copies of a model without the data of its weights: for checks and dumps, at the cost of the nodes alone."""
+"""Copies of a model without the data of its weights: for checks and dumps, at the cost of the
+nodes alone.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ import onnx
 
 
 def skeleton(proto: onnx.ModelProto, keep: Callable[[onnx.TensorProto], bool]) -> onnx.ModelProto:
-    """A copy in which an initializer has data only where ``keep`` says so; the others keep name, dtype and shape.
+    """A copy in which an initializer has data only where ``keep`` says so; the others keep name,
+    dtype and shape.
 
-    External data stays named either way. Initializers of nested bodies are small and copied as they are.
+    External data stays named either way. Initializers of nested bodies are small and copied as they
+    are.
     """
     copy = onnx.ModelProto()
     for field, value in proto.ListFields():

@@ -24,22 +24,35 @@ from gehost.ir.external import (
 
 __all__ = ["check_data", "elem_type", "from_numpy", "nbytes", "numpy_dtype", "to_numpy"]
 
-_DATA_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data")
-_BY_NUMBER = {onnx.TensorProto.DESCRIPTOR.fields_by_name[name].number: name for name in _DATA_FIELDS}
+_DATA_FIELDS = (
+    "float_data",
+    "int32_data",
+    "string_data",
+    "int64_data",
+    "double_data",
+    "uint64_data",
+    "raw_data",
+)
+_BY_NUMBER = {
+    onnx.TensorProto.DESCRIPTOR.fields_by_name[name].number: name for name in _DATA_FIELDS
+}
 
 
 def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]:
     """The elements of a tensor as a read-only array.
 
-    External data is memory-mapped. Sub-byte types are unpacked, one element a byte. Strings are ``str``, or all of
-    them ``bytes`` if one is not UTF-8. Booleans are 0 or 1 whatever non-zero byte the file has.
+    External data is memory-mapped. Sub-byte types are unpacked, one element a byte. Strings are
+    ``str``, or all of them ``bytes`` if one is not UTF-8. Booleans are 0 or 1 whatever non-zero
+    byte the file has.
 
     Args:
         tensor: dense; its data is embedded or external.
-        base_dir: the model's directory, for external data; None for a model that came without a file.
+        base_dir: the model's directory, for external data; None for a model that came without a
+            file.
 
     Raises:
-        ModelError: the data does not fit dimensions and element type, or the external data cannot be used.
+        ModelError: the data does not fit dimensions and element type, or the external data
+            cannot be used.
     """
     raw = _checked_raw(tensor)
     if is_external(tensor):
@@ -59,7 +72,8 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
 
 
 def check_data(tensor: onnx.TensorProto) -> None:
-    """Prove that embedded data fits dimensions and element type; of external data, that nothing is embedded too.
+    """Prove that embedded data fits dimensions and element type; of external data, that nothing is
+    embedded too.
 
     Raises:
         ModelError: it does not, or nobody can tell what the element type or the dimensions mean.
@@ -68,12 +82,18 @@ def check_data(tensor: onnx.TensorProto) -> None:
 
 
 def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
-    """The embedded raw data, of which every look is a copy; None where the data is elsewhere. Raises as ``check_data``."""
+    """The embedded raw data, of which every look is a copy; None where the data is elsewhere.
+    Raises as ``check_data``.
+    """
     if tensor.HasField("segment"):
-        raise ModelError(f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; export it whole")
+        raise ModelError(
+            f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; "
+            "export it whole"
+        )
     size = nbytes(tensor)
     filled: dict[str, Any] = {}
-    for field, data in tensor.ListFields():  # Python's view of a tensor grows with each empty field that it is asked for
+    # Python's view of a tensor grows with each empty field that it is asked for
+    for field, data in tensor.ListFields():
         name = _BY_NUMBER.get(field.number)
         if name is not None:
             filled[name] = data
@@ -85,7 +105,8 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
         raw: bytes = filled["raw_data"]
         if len(raw) != size:
             raise ModelError(
-                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and shape take {size}; export the model again"
+                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and "
+                f"shape take {size}; export the model again"
             )
         return raw
     field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
@@ -93,7 +114,8 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     wanted, entries = _entries(tensor.data_type, element_count(tensor)), len(filled.get(field, ()))
     if entries != wanted:
         raise ModelError(
-            f"{label(tensor)}: its {field} has {entries} entries, but its type and shape take {wanted}; export the model again"
+            f"{label(tensor)}: its {field} has {entries} entries, but its type and shape "
+            f"take {wanted}; export the model again"
         )
     return None
 
@@ -121,7 +143,9 @@ def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDAr
 
 
 def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
-    """One element a byte, from elements packed lowest bits first; of 6-bit elements four share three bytes."""
+    """One element a byte, from elements packed lowest bits first; of 6-bit elements four share
+    three bytes.
+    """
     words: npt.NDArray[Any]
     shifts: npt.NDArray[Any]
     if bits == 6:
@@ -131,7 +155,11 @@ def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray
         shifts = np.arange(0, 24, 6, dtype=np.uint32)
     else:
         words, shifts = packed, np.arange(0, 8, bits, dtype=np.uint8)
-    return ((words[:, None] >> shifts) & (2**bits - 1)).astype(np.uint8, copy=False).reshape(-1)[:count]
+    return (
+        ((words[:, None] >> shifts) & (2**bits - 1))
+        .astype(np.uint8, copy=False)
+        .reshape(-1)[:count]
+    )
 
 
 def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
@@ -148,7 +176,9 @@ def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
 
 
 def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Flat elements of the field that belongs to the element type, such as ``int32_data`` for FLOAT16."""
+    """Flat elements of the field that belongs to the element type, such as ``int32_data`` for
+    FLOAT16.
+    """
     dtype = numpy_dtype(tensor.data_type)
     if dtype == np.bool_:
         return np.array(tensor.int32_data, np.int32) != 0
@@ -161,12 +191,14 @@ def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], fiel
     if len(filled) > (field in filled):
         others = [name for name in _DATA_FIELDS if name in filled and name != field]
         raise ModelError(
-            f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} belongs; export the model again"
+            f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} "
+            "belongs; export the model again"
         )
 
 
 def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
-    """A tensor with the elements of an array: little-endian ``raw_data``, of strings ``string_data``.
+    """A tensor with the elements of an array: little-endian ``raw_data``, of strings
+    ``string_data``.
 
     Arrays of ``object`` hold ``str`` or ``bytes``.
 
@@ -176,7 +208,9 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
     array = np.asarray(array)
     if elem_type(array.dtype) != onnx.TensorProto.STRING:
         # In native order: onnx looks the dtype up, and writes little-endian itself.
-        return numpy_helper.from_array(array.astype(array.dtype.newbyteorder("="), copy=False), name)
+        return numpy_helper.from_array(
+            array.astype(array.dtype.newbyteorder("="), copy=False), name
+        )
     tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.STRING, dims=array.shape)
     for element in array.astype(object).ravel():
         if isinstance(element, str):
@@ -184,7 +218,10 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
         elif isinstance(element, bytes):
             tensor.string_data.append(element)
         else:
-            raise TypeError(f"cannot make tensor {name!r}: an array of objects holds {type(element).__name__}, not str")
+            raise TypeError(
+                f"cannot make tensor {name!r}: an array of objects holds "
+                f"{type(element).__name__}, not str"
+            )
     return tensor
 
 
@@ -199,4 +236,6 @@ def elem_type(dtype: np.dtype[Any]) -> int:
     try:
         return int(onnx.helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("=")))
     except ValueError as error:
-        raise TypeError(f"ONNX has no element type for numpy's {dtype}; convert the array with astype()") from error
+        raise TypeError(
+            f"ONNX has no element type for numpy's {dtype}; convert the array with astype()"
+        ) from error

@@ -1,4 +1,6 @@
-"""Texts of a model must be UTF-8, which the protobuf runtime does not see to: it gives those that are not as bytes."""
+"""Texts of a model must be UTF-8, which the protobuf runtime does not see to: it gives those
+that are not as bytes.
+"""
 
 from __future__ import annotations
 

@@ -10,16 +10,28 @@ import numpy as np
 import onnx
 
 Dim: TypeAlias = int | str | None
-"""A known size, a name that stands for one size throughout the model, or unknown (equal to nothing)."""
+"""A known size, a name that stands for one size throughout the model, or unknown (equal to
+nothing).
+"""
 
 
 def closer(first: Dim, second: Dim) -> Dim:
-    """Which of two statements about one dimension says more: a number, else a name, else neither; the first of two alike."""
-    return first if isinstance(first, int) or second is None or (first is not None and isinstance(second, str)) else second
+    """Which of two statements about one dimension says more: a number, else a name, else
+    neither; the first of two alike.
+    """
+    return (
+        first
+        if isinstance(first, int)
+        or second is None
+        or (first is not None and isinstance(second, str))
+        else second
+    )
 
 
 class DataType(IntEnum):
-    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of the same members."""
+    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of the same
+    members.
+    """
 
     UNDEFINED = 0
     FLOAT = 1
@@ -73,7 +85,9 @@ class DataType(IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """True for the IEEE and brain floats in which arithmetic is done (not for float8 and float4 storage types)."""
+        """True for the IEEE and brain floats in which arithmetic is done (not for float8 and
+        float4 storage types).
+        """
         return self in _FLOATS
 
     @property
@@ -87,7 +101,9 @@ _DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
 
 
 def dtype_from_number(number: int) -> DataType:
-    """The element type of an ONNX number; UNDEFINED for a number that this version does not know."""
+    """The element type of an ONNX number; UNDEFINED for a number that this version does not
+    know.
+    """
     try:
         return DataType(number)
     except ValueError:
@@ -125,7 +141,9 @@ class TensorType(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
-    """The type of a constant of an ONNX element type; the same object for equal ones, which are many."""
+    """The type of a constant of an ONNX element type; the same object for equal ones, which are
+    many.
+    """
     return TensorType(dtype_from_number(number), shape)
 
 
@@ -142,7 +160,9 @@ ValueType: TypeAlias = TensorType | OtherType
 
 
 def decode_type(proto: onnx.TypeProto) -> ValueType | None:
-    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become unknown."""
+    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become
+    unknown.
+    """
     return _decoded(proto.SerializeToString())
 
 

@@ -30,13 +30,17 @@ SUCCESS, FAILED, NOT_CHANGED = Status.SUCCESS, Status.FAILED, Status.NOT_CHANGED
 
 
 class FusionBasePass:
-    """A pass that looks at the whole graph and changes it by ``SubgraphRewriter`` or ``Graph`` methods."""
+    """A pass that looks at the whole graph and changes it by ``SubgraphRewriter`` or ``Graph``
+    methods.
+    """
 
     kind: ClassVar[str] = "fusion"
     hooks: ClassVar[tuple[str, ...]] = ("Run",)
     """What a subclass must define."""
     shape_proven: ClassVar[bool] = False
-    """The construction proves output sizes that the host cannot compare; rewrites are not refused for these."""
+    """The construction proves output sizes that the host cannot compare; rewrites are not
+    refused for these.
+    """
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Called for the root graph and then for every nested body."""
@@ -44,7 +48,8 @@ class FusionBasePass:
 
     @classmethod
     def Stage(cls, stage: CustomPassStage) -> type[Self]:
-        """Set the stage of a registered class: ``REG_FUSION_PASS(Cls).Stage(CustomPassStage.kAfterInferShape)``.
+        """Set the stage of a registered class:
+        ``REG_FUSION_PASS(Cls).Stage(CustomPassStage.kAfterInferShape)``.
 
         Raises:
             VendorError: the class was not marked, or fusion passes cannot run at the stage.
@@ -52,7 +57,10 @@ class FusionBasePass:
         origin = str(author_origin())
         mark = mark_of(cls)
         if mark is None:
-            raise VendorError(f"{origin}: {cls.__name__}.Stage() wants a class that REG_FUSION_PASS or REG_DECOMPOSE_PASS marked")
+            raise VendorError(
+                f"{origin}: {cls.__name__}.Stage() wants a class that REG_FUSION_PASS or "
+                "REG_DECOMPOSE_PASS marked"
+            )
         check_stage(stage, origin, mark.name)
         mark.stage = stage
         return cls
@@ -61,25 +69,32 @@ class FusionBasePass:
 class PatternFusionPass(FusionBasePass):
     """Replaces each match of its patterns by a graph.
 
-    A subclass gives ``Patterns`` and ``Replacement`` and, where structure alone does not prove the rewrite right,
-    ``MeetRequirements``. ``shape_proven = True`` on the class says that ``MeetRequirements`` or the construction proves
-    output sizes that the host cannot compare.
+    A subclass gives ``Patterns`` and ``Replacement`` and, where structure alone does not prove the
+    rewrite right, ``MeetRequirements``. ``shape_proven = True`` on the class says that
+    ``MeetRequirements`` or the construction proves output sizes that the host cannot compare.
     """
 
     kind: ClassVar[str] = "pattern"
     hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
     bottom_up: ClassVar[bool] = False
-    """Matches are taken from outputs to inputs, as they are when ``Run`` begins; for who runs a pass until it changes nothing."""
+    """Matches are taken from outputs to inputs, as they are when ``Run`` begins; for who runs a
+    pass until it changes nothing.
+    """
     _config: PatternMatcherConfig = PatternMatcherConfig()
     _rules: engine.PatternRules | None = None
 
     def __init__(self, config: PatternMatcherConfig | None = None) -> None:
-        """Raises ``PatternError`` for what is no configuration, as its builder without ``Build()``."""
+        """Raises ``PatternError`` for what is no configuration, as its builder without
+        ``Build()``.
+        """
         if config is None:
             return
         if not isinstance(config, PatternMatcherConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PatternError(f"wanted what PatternMatcherConfigBuilder().Build() returns, got {type(config).__name__}")
+            raise PatternError(
+                "wanted what PatternMatcherConfigBuilder().Build() returns, got "
+                f"{type(config).__name__}"
+            )
         self._config = config
 
     @property
@@ -113,7 +128,9 @@ class DecomposePass(FusionBasePass):
     hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = False
     op_types: Sequence[str] = ()
-    """Operators to be replaced; those that the registration names unless the class or its constructor says otherwise."""
+    """Operators to be replaced; those that the registration names unless the class or its
+    constructor says otherwise.
+    """
 
     def __init__(self, op_types: Sequence[str] = ()) -> None:
         if op_types:

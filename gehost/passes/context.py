@@ -43,7 +43,9 @@ class PassRecord:
     message: str = ""
     """Why the pass failed, or which of its patterns do not apply and why."""
     rewrites: list[RewriteGroup] = field(default_factory=list)
-    """What was replaced by what, also where the pass then failed and was undone. Recorded for a report, else empty."""
+    """What was replaced by what, also where the pass then failed and was undone. Recorded for a
+    report, else empty.
+    """
     refusals: list[Refusals] = field(default_factory=list)
     """The whole reasons behind ``rejected``, with the nodes. Recorded for a report, else empty."""
 
@@ -68,7 +70,9 @@ class RewriteLimit:
 
 
 class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
-    """Ends a pass that asks for one more rewrite than the compile may do; what it did so far stays."""
+    """Ends a pass that asks for one more rewrite than the compile may do; what it did so far
+    stays.
+    """
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,9 @@ class Rewrite:
     """Of those of this compile, from 1."""
     record: PassRecord
     region: Region
-    """The matched nodes in topological order, what they take and what they give, as they are before the rewrite."""
+    """The matched nodes in topological order, what they take and what they give, as they are
+    before the rewrite.
+    """
     made: Sequence[Node] = ()
     """The new nodes; none before it, or where an input was forwarded."""
 
@@ -102,7 +108,9 @@ def _nobody_objects(node: Node) -> tuple[bool, str]:
 
 
 class CustomPassContext:
-    """Given to ``Run``: the pass's name, options and the way to report an error, under GE's names."""
+    """Given to ``Run``: the pass's name, options and the way to report an error, under GE's
+    names.
+    """
 
     def __init__(
         self,
@@ -154,7 +162,9 @@ class CustomPassContext:
             self.observer.match_refused(self.record, node, reason)
 
     def forget_generations(self) -> None:
-        """Rewrites of the next pass start anew: only those that feed each other in one pass may go on without end."""
+        """Rewrites of the next pass start anew: only those that feed each other in one pass may
+        go on without end.
+        """
         for node in self._made:
             node.generation = 0
         self._made.clear()
@@ -193,13 +203,17 @@ class SubgraphRewriter:
         """Replace what lies inside ``boundary``; returns the new nodes.
 
         Raises:
-            PassError: no pass is running, the boundary is not closed, or the rewrite may not be done (types that
-                disagree or cannot be proven, a cycle); the graph is as it was.
-            LimitReached: the compile has done as many rewrites as it may; not to be caught by a pass.
+            PassError: no pass is running, the boundary is not closed, or the rewrite may not be
+                done (types that disagree or cannot be proven, a cycle); the graph is as it was.
+            LimitReached: the compile has done as many rewrites as it may; not to be caught by a
+                pass.
         """
         context = current_context()
         if context is None:
-            raise PassError("SubgraphRewriter.Replace works inside a pass; elsewhere use gehost.rewrite.Rewriter(model, …)")
+            raise PassError(
+                "SubgraphRewriter.Replace works inside a pass; elsewhere use "
+                "gehost.rewrite.Rewriter(model, …)"
+            )
         if context.limit.reached:
             raise LimitReached
         made = context.rewriter.replace_boundary(boundary, replacement, context.replace)

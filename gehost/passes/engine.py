@@ -1,4 +1,6 @@
-"""Runs rules on the live graph: candidates in topological order, one match each, refusals counted, cost bounded."""
+"""Runs rules on the live graph: candidates in topological order, one match each, refusals
+counted, cost bounded.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,32 @@ _MOST_PATTERNS = 10_000
 class PatternRules:
     """A ``PatternFusionPass`` as rules at one model's opset."""
 
-    def __init__(self, owner: PatternFusionPass, config: PatternMatcherConfig, context: CustomPassContext) -> None:
+    def __init__(
+        self, owner: PatternFusionPass, config: PatternMatcherConfig, context: CustomPassContext
+    ) -> None:
         """Raises ``PassError`` when ``Patterns`` fails or returns nonsense."""
         self._context = context
         self._runners: list[_RuleRunner] = []
         with AuthorCode(context, "Patterns", edits=False):
             reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
         told = "; ".join(reasons)
-        context.record.message = f"some of its patterns are not applicable: {told}" if told and self._runners else told
+        context.record.message = (
+            f"some of its patterns are not applicable: {told}" if told and self._runners else told
+        )
         if not self._runners:
             context.record.status = "not applicable"
 
-    def _build(self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig) -> list[str]:
+    def _build(
+        self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig
+    ) -> list[str]:
         """Make the rules that the opset can express; returns why it cannot express the others."""
         context = self._context
         reasons: dict[str, None] = {}
         for pattern in patterns:
             try:
-                lowered = LoweredPattern(pattern.graph, pattern.captures, config, context.model, context.registry)
+                lowered = LoweredPattern(
+                    pattern.graph, pattern.captures, config, context.model, context.registry
+                )
             except NotApplicable as error:
                 reasons[str(error)] = None
                 continue
@@ -73,7 +83,8 @@ class PatternRules:
         """Apply the rules in order to one graph; returns the number of rewrites.
 
         Raises:
-            PassError: an author's hook failed, or more than 10 rewrites a node (and 1000) were done.
+            PassError: an author's hook failed, or more than 10 rewrites a node (and 1000) were
+                done.
         """
         bound = _Bound(10 * len(graph) + 1000)
         return sum(runner.apply(graph, bound) for runner in self._runners)
@@ -82,7 +93,11 @@ class PatternRules:
 def _as_patterns(returned: Any) -> list[Pattern]:
     if isinstance(returned, Pattern):
         return [returned]
-    listed = list(islice(cast("Iterable[Any]", returned), _MOST_PATTERNS + 1)) if isinstance(returned, Iterable) else []
+    listed = (
+        list(islice(cast("Iterable[Any]", returned), _MOST_PATTERNS + 1))
+        if isinstance(returned, Iterable)
+        else []
+    )
     if len(listed) > _MOST_PATTERNS:
         raise PatternError(f"it returned more than {_MOST_PATTERNS} patterns")
     if not listed or not all(isinstance(pattern, Pattern) for pattern in listed):
@@ -100,7 +115,10 @@ class _Bound:
     def count(self, node: Node) -> None:
         self._done += 1
         if self._done > self._most:
-            raise PassError(f"stopped after {self._most} rewrites at {node.label} ({node.op}): they feed each other without end")
+            raise PassError(
+                f"stopped after {self._most} rewrites at {node.label} ({node.op}): they "
+                "feed each other without end"
+            )
 
 
 class _RuleRunner:
@@ -114,7 +132,9 @@ class _RuleRunner:
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         if self._context.observer is not None:
-            self._context.observer.before_rule(self._context.record, self._rule.lowered.source, graph)
+            self._context.observer.before_rule(
+                self._context.record, self._rule.lowered.source, graph
+            )
         if not self._rule.lowered.has_its_operators(graph):
             return 0
         if self._compiled is None:
@@ -135,7 +155,12 @@ class _RuleRunner:
             match = MatchResult(binding, self._pattern)
             read: set[Value] = set()
             if blocked:
-                read.update(value for matched in match.GetMatchedNodes() for value in matched.inputs if value is not None)
+                read.update(
+                    value
+                    for matched in match.GetMatchedNodes()
+                    for value in matched.inputs
+                    if value is not None
+                )
             made = self._replace(match, node)
             if made is None:
                 continue
@@ -157,8 +182,11 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
     return match.region(), replacement
 
 
-def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext) -> int:
-    """Replace the nodes of some operators, as they are at the start; returns the number of rewrites.
+def decompose(
+    owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext
+) -> int:
+    """Replace the nodes of some operators, as they are at the start; returns the number of
+    rewrites.
 
     Raises:
         PassError: an author's hook failed, or the operators are none or not known.
@@ -168,7 +196,10 @@ def decompose(owner: DecomposePass, op_types: Sequence[str], graph: Graph, conte
     for node in graph.nodes_of(*_full_names(op_types, context)):
         if context.limit.reached:
             break
-        if _rewrite(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node) is not None:
+        if (
+            _rewrite(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node)
+            is not None
+        ):
             count += 1
     return count
 
@@ -178,27 +209,43 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
     with AuthorCode(context, "op_types"):
         if not listed:
             raise PassError(
-                'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the constructor'
+                'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or '
+                "give them to the constructor"
             )
-        return [resolve_op(op_name(*split_op(op)), context.model, context.registry, context.record.origin) for op in listed]
+        return [
+            resolve_op(
+                op_name(*split_op(op)), context.model, context.registry, context.record.origin
+            )
+            for op in listed
+        ]
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     """The node as a region, and the replacement without the outputs that are absent on the node.
 
-    Inputs and outputs past the node's last are absent ones, so that the replacement may declare them.
+    Inputs and outputs past the node's last are absent ones, so that the replacement may declare
+    them.
     """
-    inputs: list[Value | None] = [*node.inputs, *[None] * (len(replacement.inputs) - len(node.inputs))]
+    inputs: list[Value | None] = [
+        *node.inputs,
+        *[None] * (len(replacement.inputs) - len(node.inputs)),
+    ]
     outputs = [value for value in node.outputs if value is not None]
     known = schemas.operator(node.domain, node.op_type)
     most = len(node.outputs) if known is None else known.max_outputs
-    if len(outputs) < len(replacement.outputs) and len(node.outputs) <= len(replacement.outputs) <= most:
+    if (
+        len(outputs) < len(replacement.outputs)
+        and len(node.outputs) <= len(replacement.outputs) <= most
+    ):
         delivered = zip(replacement.outputs, node.outputs, strict=False)
-        replacement = replacement.delivering([tensor for tensor, value in delivered if value is not None])
+        replacement = replacement.delivering(
+            [tensor for tensor, value in delivered if value is not None]
+        )
     return Region(node.graph, inputs, outputs, [node]), replacement
 
 
-# -- asking authors -------------------------------------------------------------------------------------------------
+# -- asking authors
+# -------------------------------------------------------------------------------------------------
 
 
 def _rewrite(
@@ -253,21 +300,30 @@ def _refusal(answer: Any) -> str:
 
 
 def as_graph(made: Any) -> EsGraph:
-    """What ``Replacement`` returned as a graph; tensors are taken as the outputs of the graph that they are in.
+    """What ``Replacement`` returned as a graph; tensors are taken as the outputs of the graph that
+    they are in.
 
     Raises:
         PatternError: it returned something else.
     """
     if isinstance(made, EsGraph):
         return made
-    listed = [made] if isinstance(made, EsTensor) else list(cast("Iterable[Any]", made)) if isinstance(made, Iterable) else []
+    listed = (
+        [made]
+        if isinstance(made, EsTensor)
+        else list(cast("Iterable[Any]", made))
+        if isinstance(made, Iterable)
+        else []
+    )
     tensors = [tensor for tensor in listed if isinstance(tensor, EsTensor)]
     if (
         not tensors
         or len(tensors) < len(listed)
         or any(tensor.producer.draft is not tensors[0].producer.draft for tensor in tensors)
     ):
-        raise PatternError(f"it must return what BuildAndReset gives, or tensors of one builder; got {made!r}")
+        raise PatternError(
+            f"it must return what BuildAndReset gives, or tensors of one builder; got {made!r}"
+        )
     graph = tensors[0].graph
     graph.outputs = tensors
     return graph
@@ -276,8 +332,8 @@ def as_graph(made: Any) -> EsGraph:
 class AuthorCode:
     """Turns whatever an author's hook raises into one ``PassError`` with pass, file and line.
 
-    Interrupts go through. Without ``edits`` the hook may change the graph by what it returns alone: the rest of a rule
-    pass is not checked.
+    Interrupts go through. Without ``edits`` the hook may change the graph by what it returns alone:
+    the rest of a rule pass is not checked.
     """
 
     __slots__ = ("_context", "_hook", "_mark")
@@ -290,7 +346,12 @@ class AuthorCode:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None:
             if self._mark is None or self._mark == self._context.model.mark():
                 return
@@ -304,8 +365,12 @@ def _edited() -> PassError:
     return PassError("it edited the graph; only what Replacement returns may change it")
 
 
-def _blamed(context: CustomPassContext, hook: str, node: Node | None, error: BaseException) -> BaseException:
-    """What an author's hook raised as one ``PassError`` that names pass, file, line and node; interrupts as they are."""
+def _blamed(
+    context: CustomPassContext, hook: str, node: Node | None, error: BaseException
+) -> BaseException:
+    """What an author's hook raised as one ``PassError`` that names pass, file, line and node;
+    interrupts as they are.
+    """
     if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
         return error
     at = f' at node "{node.label}" ({node.op})' if node is not None else ""
@@ -323,11 +388,14 @@ def _split_origin(origin: str) -> tuple[str, int]:
     return path, int(line) if line.isdigit() else 0
 
 
-# -- candidates -----------------------------------------------------------------------------------------------------
+# -- candidates
+# -----------------------------------------------------------------------------------------------------
 
 
 class _Worklist:
-    """Candidates in topological order; new ones may join while it is walked, removed ones are passed over."""
+    """Candidates in topological order; new ones may join while it is walked, removed ones are
+    passed over.
+    """
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._graph = graph
@@ -345,10 +413,16 @@ class _Worklist:
         heapq.heappush(self._added, (node.order, self._serial, node))
 
     def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
-        """Add what may match now that a rewrite at ``at`` has ``made`` nodes, or has ``rewired`` old ones."""
+        """Add what may match now that a rewrite at ``at`` has ``made`` nodes, or has ``rewired``
+        old ones.
+        """
         if rewired and not self._complete:
             self._complete = True
-            found = [node for node in self._graph.nodes_of(*self._compiled.anchor_ops) if node.order > at.order]
+            found = [
+                node
+                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
+                if node.order > at.order
+            ]
         elif self._complete:
             found = [node for node in made if node.op in self._compiled.anchor_ops]
         else:
@@ -373,7 +447,9 @@ class _Worklist:
 
 
 class _BottomUp:
-    """Candidates in reverse topological order, as they are at the start: what rewrites bring is for another run."""
+    """Candidates in reverse topological order, as they are at the start: what rewrites bring is
+    for another run.
+    """
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._found, _ = compiled.candidates(graph)

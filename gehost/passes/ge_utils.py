@@ -37,7 +37,9 @@ class GeUtils:
     """Inference by hand and target support, inside a running pass."""
 
     @staticmethod
-    def InferShape(graph: EsGraph, source: MatchResult | Node | Sequence[Value | None]) -> list[ValueType | None]:
+    def InferShape(
+        graph: EsGraph, source: MatchResult | Node | Sequence[Value | None]
+    ) -> list[ValueType | None]:
         """The output types of a replacement, from the tensors that its inputs will be given.
 
         Args:
@@ -45,7 +47,8 @@ class GeUtils:
             source: a match (its inputs), a node (its inputs), or the tensors themselves.
 
         Raises:
-            PassError: no pass is running, the opset lacks an operator, or one does not take what it is given.
+            PassError: no pass is running, the opset lacks an operator, or one does not take
+                what it is given.
         """
         context = _running("InferShape")
         if isinstance(source, MatchResult):
@@ -67,7 +70,9 @@ def _running(what: str) -> CustomPassContext:
     return context
 
 
-def _infer(graph: EsGraph, values: Sequence[Value | None], context: CustomPassContext) -> list[ValueType | None]:
+def _infer(
+    graph: EsGraph, values: Sequence[Value | None], context: CustomPassContext
+) -> list[ValueType | None]:
     known: dict[_Key, ValueType | None] = {}
     constants: dict[_Key, np.ndarray[Any, Any] | None] = {}
     for tensor, value in zip(graph.inputs, values, strict=False):
@@ -85,14 +90,29 @@ def _infer(graph: EsGraph, values: Sequence[Value | None], context: CustomPassCo
         try:
             lowered = lower_node(node, context.model, context.registry, type_of)
             types = [_operand_type(operand, type_of) for operand in lowered.inputs]
-            arrays = [constants.get(_key(read)) if isinstance(read, EsTensor) else read for read in lowered.inputs]
+            arrays = [
+                constants.get(_key(read)) if isinstance(read, EsTensor) else read
+                for read in lowered.inputs
+            ]
             present = [operand is not None for operand in lowered.inputs]
             inferrer = context.rewriter.inferrer
-            named = op_with_body(lowered.op, types, lowered.attributes, context.model, context.registry, inferrer, present)
-            made = inferrer.proto(named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays)
+            named = op_with_body(
+                lowered.op,
+                types,
+                lowered.attributes,
+                context.model,
+                context.registry,
+                inferrer,
+                present,
+            )
+            made = inferrer.proto(
+                named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays
+            )
         except (Refused, InferenceFailed) as error:
             raise PassError(f"{node.origin}: {'|'.join(node.ops)}: {error}") from error
-        known.update({_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)})
+        known.update(
+            {_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)}
+        )
     context.model.undo(mark)  # bodies were offered to infer through them; only a rewrite keeps one
     return [type_of(tensor) for tensor in graph.outputs]
 
@@ -112,7 +132,9 @@ def _as_proto(lowered: LoweredNode, outputs: int) -> onnx.NodeProto:
     return onnx.NodeProto(
         op_type=op_type,
         domain=domain,
-        input=["" if operand is None else f"input{slot}" for slot, operand in enumerate(lowered.inputs)],
+        input=[
+            "" if operand is None else f"input{slot}" for slot, operand in enumerate(lowered.inputs)
+        ],
         output=[f"output{slot}" for slot in range(outputs)],
         attribute=[encode_attribute(name, value) for name, value in lowered.attributes.items()],
     )

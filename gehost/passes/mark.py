@@ -42,4 +42,6 @@ def check_stage(stage: object, origin: str, name: str) -> None:
     if stage not in RUN_STAGES:
         named = stage.name if isinstance(stage, CustomPassStage) else repr(stage)
         wanted = ", ".join(stage.name for stage in RUN_STAGES)
-        raise VendorError(f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}")
+        raise VendorError(
+            f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}"
+        )

@@ -1,6 +1,8 @@
-"""What rewrites looked like: the matched part of a graph and what took its place, kept as plain data.
+"""What rewrites looked like: the matched part of a graph and what took its place, kept as plain
+data.
 
-``gehost.diagnose.recorder`` fills them in. They hold names and types, nothing of the graph, so that they outlive it.
+``gehost.diagnose.recorder`` fills them in. They hold names and types, nothing of the graph, so that
+they outlive it.
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Role = Literal["matched", "new", "kept", "around"]
-"""``kept``: matched, but it stays, as somebody else reads it. ``around``: outside, one step away."""
+"""``kept``: matched, but it stays, as somebody else reads it. ``around``: outside, one step
+away.
+"""
 
 Source = Literal["node", "input", "constant", "outer"]
-"""What makes a tensor: a node, the graph's caller, nothing (it is constant), or a graph around this one."""
+"""What makes a tensor: a node, the graph's caller, nothing (it is constant), or a graph around
+this one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class PictureNode:
     op: str
     role: Role
     inputs: tuple[int | None, ...]
-    """By position, None where absent, then what its bodies capture; of a node around, what it reads of the picture."""
+    """By position, None where absent, then what its bodies capture; of a node around, what it
+    reads of the picture.
+    """
     outputs: tuple[int | None, ...]
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     more_inputs: int = 0
@@ -48,7 +56,9 @@ class PictureNode:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A neighbourhood in a graph: some nodes in topological order, those one step around, the tensors between them."""
+    """A neighbourhood in a graph: some nodes in topological order, those one step around, the
+    tensors between them.
+    """
 
     nodes: tuple[PictureNode, ...]
     tensors: tuple[PictureTensor, ...]
@@ -67,7 +77,9 @@ class RewriteNames:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Rewrites of one pass that look alike: same operators, same wiring. The pictures are those of the first."""
+    """Rewrites of one pass that look alike: same operators, same wiring. The pictures are those
+    of the first.
+    """
 
     before: Picture
     after: Picture

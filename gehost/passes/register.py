@@ -1,4 +1,6 @@
-"""``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``: marks on classes, read by the host that loads the file."""
+"""``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``: marks on classes, read by the host that loads
+the file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ _Decompose = TypeVar("_Decompose", bound=type[DecomposePass])
 def REG_FUSION_PASS(cls: _Pass) -> _Pass: ...
 @overload
 def REG_FUSION_PASS(
-    *, stage: CustomPassStage = ..., name: str | None = ..., min_opset: int | None = ..., max_opset: int | None = ...
+    *,
+    stage: CustomPassStage = ...,
+    name: str | None = ...,
+    min_opset: int | None = ...,
+    max_opset: int | None = ...,
 ) -> Callable[[_Pass], _Pass]: ...
 def REG_FUSION_PASS(
     cls: Any = None,
@@ -30,7 +36,8 @@ def REG_FUSION_PASS(
     min_opset: int | None = None,
     max_opset: int | None = None,
 ) -> Any:
-    """Mark a pass for registration: ``@REG_FUSION_PASS``, ``@REG_FUSION_PASS(stage=…)`` or ``REG_FUSION_PASS(Cls).Stage(…)``.
+    """Mark a pass for registration: ``@REG_FUSION_PASS``, ``@REG_FUSION_PASS(stage=…)`` or
+    ``REG_FUSION_PASS(Cls).Stage(…)``.
 
     Args:
         cls: the class, when it is not given by decoration.
@@ -75,7 +82,8 @@ def REG_DECOMPOSE_PASS(
     min_opset: int | None = None,
     max_opset: int | None = None,
 ) -> Any:
-    """Mark a decompose pass: ``@REG_DECOMPOSE_PASS(["Conv"], stage=…)`` or ``REG_DECOMPOSE_PASS(Cls, ["Conv"]).Stage(…)``.
+    """Mark a decompose pass: ``@REG_DECOMPOSE_PASS(["Conv"], stage=…)`` or
+    ``REG_DECOMPOSE_PASS(Cls, ["Conv"]).Stage(…)``.
 
     Args:
         cls: the class when it is not given by decoration; or, as the only argument, the operators.
@@ -108,8 +116,15 @@ def _marker(mark: PassMark, wanted: type[FusionBasePass]) -> Callable[[Any], Any
     def marked(cls: Any) -> Any:
         name = mark.name or getattr(cls, "__name__", None) or repr(cls)
         if not isinstance(cls, type) or not issubclass(cls, wanted):
-            others = "PatternFusionPass, DecomposePass or FusionBasePass" if wanted is FusionBasePass else wanted.__name__
-            raise VendorError(f"{mark.origin}: {name} is no pass that can be registered so; derive it from {others}")
+            others = (
+                "PatternFusionPass, DecomposePass or FusionBasePass"
+                if wanted is FusionBasePass
+                else wanted.__name__
+            )
+            raise VendorError(
+                f"{mark.origin}: {name} is no pass that can be registered so; derive it "
+                f"from {others}"
+            )
         check_stage(mark.stage, mark.origin, name)
         setattr(cls, MARK, replace(mark, name=name))
         return cls

@@ -1,4 +1,6 @@
-"""How one operator of a pattern is bound to a node: the node itself, its outputs, its inputs and its parameters."""
+"""How one operator of a pattern is bound to a node: the node itself, its outputs, its inputs and
+its parameters.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from gehost.pattern.rule import ANY, Constraint, Kind, OpPattern, SourcePattern,
 
 
 class Binding:
-    """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute variables."""
+    """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute
+    variables.
+    """
 
     __slots__ = ("attributes", "graph", "nodes", "source", "values")
 
@@ -29,7 +33,12 @@ Step: TypeAlias = Callable[[Binding], bool]
 
 def bound_by(ops: Iterable[OpPattern]) -> set[int]:
     """The tensors that these operators bind."""
-    return {tensor.index for op in ops for tensor in (*op.inputs, *op.outputs) if tensor is not None and tensor is not ANY}
+    return {
+        tensor.index
+        for op in ops
+        for tensor in (*op.inputs, *op.outputs)
+        if tensor is not None and tensor is not ANY
+    }
 
 
 class Bind:
@@ -42,7 +51,14 @@ class Bind:
         binds_attributes: whether the pattern has variables for attributes.
     """
 
-    def __init__(self, op: OpPattern, earlier: Sequence[OpPattern], needed: frozenset[int], *, binds_attributes: bool) -> None:
+    def __init__(
+        self,
+        op: OpPattern,
+        earlier: Sequence[OpPattern],
+        needed: frozenset[int],
+        *,
+        binds_attributes: bool,
+    ) -> None:
         known = bound_by(earlier)
         self.op = op
         self._claim = _claim(op, earlier, known, needed)
@@ -118,18 +134,29 @@ class Bind:
 def _claim(
     op: OpPattern, earlier: Sequence[OpPattern], known: set[int], needed: frozenset[int]
 ) -> Callable[[Binding, Node], bool]:
-    """The closure that binds a node itself and its outputs, where no other operator has it and its parameters are right."""
+    """The closure that binds a node itself and its outputs, where no other operator has it and
+    its parameters are right.
+    """
     index, parameters_hold = op.index, _parameters(op)
     rivals = tuple(other.index for other in earlier if not other.ops.keys().isdisjoint(op.ops))
-    outputs = [(tensor.slot, tensor.index, tensor.index in known, tensor.index in needed) for tensor in op.outputs]
+    outputs = [
+        (tensor.slot, tensor.index, tensor.index in known, tensor.index in needed)
+        for tensor in op.outputs
+    ]
     count = len(op.outputs)
-    counted = frozenset(name for name, signature in op.ops.items() if signature is not None and signature.variadic_outputs)
+    counted = frozenset(
+        name
+        for name, signature in op.ops.items()
+        if signature is not None and signature.variadic_outputs
+    )
     if [bound for _, _, bound, _ in outputs] == [True] and not rivals and not counted:
 
         def claim_its_maker(binding: Binding, node: Node) -> bool:
             """The only output is bound, and led here."""
             binding.nodes[index] = node
-            return node.graph is binding.graph and (parameters_hold is None or parameters_hold(binding, node))
+            return node.graph is binding.graph and (
+                parameters_hold is None or parameters_hold(binding, node)
+            )
 
         return claim_its_maker
 
@@ -156,27 +183,37 @@ def _claim(
 
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
-    """The closure that tells whether a node's parameters are right; None where nothing is asked of them."""
+    """The closure that tells whether a node's parameters are right; None where nothing is asked
+    of them.
+    """
     signatures, exact = op.ops, op.exact_attributes
-    of_attributes = [constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)]
+    of_attributes = [
+        constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)
+    ]
     others = [constraint for constraint in op.constraints if constraint not in of_attributes]
     known: dict[Hashable, bool] = {}
 
     def attributes_hold(node: Node) -> bool:
-        """The answer depends on the attributes, and the rank from which axes are counted: most nodes are like others."""
+        """The answer depends on the attributes, and the rank from which axes are counted: most
+        nodes are like others.
+        """
         first = node.inputs[0] if node.inputs else None
         rank = None if first is None else first.rank
         key = node.op, rank, node.encoded_attrs
         answer = known.get(key)
         if answer is None:
             signature = signatures[node.op]
-            answer = known[key] = all(parameter_holds(constraint, node, signature, {}) for constraint in of_attributes)
+            answer = known[key] = all(
+                parameter_holds(constraint, node, signature, {}) for constraint in of_attributes
+            )
         return answer
 
     def hold(binding: Binding, node: Node) -> bool:
-        if (exact is not None and not exact.issuperset(node.attrs)) or (of_attributes and not attributes_hold(node)):
+        if (exact is not None and not exact.issuperset(node.attrs)) or (
+            of_attributes and not attributes_hold(node)
+        ):
             return False
-        for constraint in others:  # noqa: SIM110 - a generator costs more than what it asks for
+        for constraint in others:
             if not parameter_holds(constraint, node, signatures[node.op], binding.attributes):
                 return False
         return True
@@ -187,7 +224,8 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
 def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
     """Whether a constraint is for a value, and on what is an attribute at this opset."""
     return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
-        signature is not None and signature.attribute_of(constraint.name) is not None for signature in op.ops.values()
+        signature is not None and signature.attribute_of(constraint.name) is not None
+        for signature in op.ops.values()
     )
 
 
@@ -195,7 +233,9 @@ _ABSENT: Final = -1
 _ANYTHING: Final = -2
 
 _Operand: TypeAlias = tuple[int, bool, TensorPattern | None]
-"""The place of an input among the values (or one of the two above), whether that is bound before, and who asks more of it."""
+"""The place of an input among the values (or one of the two above), whether that is bound
+before, and who asks more of it.
+"""
 
 
 def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
@@ -204,7 +244,9 @@ def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
         if tensor is None or tensor is ANY:
             operands.append((_ABSENT if tensor is None else _ANYTHING, False, None))
             continue
-        asks = any(part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape))
+        asks = any(
+            part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape)
+        )
         operands.append((tensor.index, tensor.index in known, tensor if asks else None))
         known.add(tensor.index)
     return operands
@@ -215,7 +257,11 @@ def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -
     index, bound, asked = operand
     if index < 0:
         return index == _ANYTHING or value is None
-    if value is None or (bound and values[index] is not value) or (asked is not None and not tensor_holds(asked, value)):
+    if (
+        value is None
+        or (bound and values[index] is not value)
+        or (asked is not None and not tensor_holds(asked, value))
+    ):
         return False
     values[index] = value
     return True
@@ -230,7 +276,7 @@ def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
 
     def check(node: Node) -> bool:
         inputs, open_slots = node.inputs, allowed[node.op]
-        for slot in range(count, len(inputs)):  # noqa: SIM110 - as above
+        for slot in range(count, len(inputs)):
             if inputs[slot] is not None and slot not in open_slots:
                 return False
         return True
@@ -241,4 +287,8 @@ def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
 def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
     if signature is None:
         return frozenset()
-    return frozenset(p.slot for name, p in signature.parameters.items() if p.slot >= count and name in signature.migrating)
+    return frozenset(
+        p.slot
+        for name, p in signature.parameters.items()
+        if p.slot >= count and name in signature.migrating
+    )

@@ -17,7 +17,15 @@ from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.rule import ANY, ConstantPattern, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.rule import (
+    ANY,
+    ConstantPattern,
+    Constraint,
+    Kind,
+    OpPattern,
+    SourcePattern,
+    TensorPattern,
+)
 from gehost.pattern.variants import Chosen, resolve, variants_of
 
 __all__ = ["LoweredPattern", "NotApplicable", "build_source", "check_pattern", "resolve_op"]
@@ -29,18 +37,23 @@ def check_pattern(graph: EsGraph) -> None:
     """Check what can be checked without a model.
 
     Raises:
-        PatternError: no operator, one that reaches no output or reads what is made later, an input that none reads, an output
-            that is no operator's, in any variant of its alternatives; or too many variants.
+        PatternError: no operator, one that reaches no output or reads what is made later, an
+            input that none reads, an output that is no operator's, in any variant of its
+            alternatives; or too many variants.
     """
     if not graph.nodes:
         raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
     wanted = set(graph.reachable())
     for node in graph.nodes:
         if node not in wanted:
-            raise PatternError(f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output")
+            raise PatternError(
+                f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output"
+            )
         for name in node.ops:
             if split_op(name)[1] in _CONTROL_FLOW:
-                raise PatternError(f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern")
+                raise PatternError(
+                    f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern"
+                )
     _check_order(graph)
     for chosen in variants_of(graph):
         _check_variant(graph, chosen)
@@ -55,21 +68,33 @@ def _check_order(graph: EsGraph) -> None:
             if isinstance(tensor.producer, EsChoice):
                 waiting.extend(tensor.producer.options)
             elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
-                raise PatternError(f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is made after it")
+                raise PatternError(
+                    f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is "
+                    "made after it"
+                )
         built.add(node)
 
 
 def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
     nodes = graph.reachable(chosen)
-    read = {id(resolve(tensor, chosen).producer) for node in nodes for tensor in node.inputs if tensor is not None}
+    read = {
+        id(resolve(tensor, chosen).producer)
+        for node in nodes
+        for tensor in node.inputs
+        if tensor is not None
+    }
     where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
     for tensor in graph.inputs:
         if id(tensor.producer) not in read:
-            raise PatternError(f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}")
+            raise PatternError(
+                f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}"
+            )
     seen: set[tuple[int, int]] = set()
     for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
         if not isinstance(tensor.producer, EsNode):
-            raise PatternError(f"{graph.origin}: output {position} of {where} is not made by an operator")
+            raise PatternError(
+                f"{graph.origin}: output {position} of {where} is not made by an operator"
+            )
         key = (id(tensor.producer), tensor.index)
         if key in seen:
             raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
@@ -83,9 +108,15 @@ def resolve_op(name: str, model: Model, registry: OpRegistry, where: object) -> 
 
 
 def build_source(
-    graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
+    graph: EsGraph,
+    captures: Sequence[EsTensor],
+    config: PatternMatcherConfig,
+    model: Model,
+    registry: OpRegistry,
 ) -> SourcePattern:
-    """Lower a pattern to the model's opset; its variants come with it. Raises as ``LoweredPattern``."""
+    """Lower a pattern to the model's opset; its variants come with it. Raises as
+    ``LoweredPattern``.
+    """
     return LoweredPattern(graph, captures, config, model, registry).source
 
 
@@ -96,7 +127,12 @@ class LoweredPattern:
     """
 
     def __init__(
-        self, graph: EsGraph, captures: Sequence[EsTensor], config: PatternMatcherConfig, model: Model, registry: OpRegistry
+        self,
+        graph: EsGraph,
+        captures: Sequence[EsTensor],
+        config: PatternMatcherConfig,
+        model: Model,
+        registry: OpRegistry,
     ) -> None:
         """Choose the operators of each variant.
 
@@ -122,14 +158,23 @@ class LoweredPattern:
         return replace(first, variants=tuple(others))
 
     def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has a node of each operator of a variant; mostly it has not, and nothing more need be done."""
+        """Whether a graph has a node of each operator of a variant; mostly it has not, and
+        nothing more need be done.
+        """
         return any(variant.has_its_operators(graph) for variant in self._variants)
 
 
 class _Builder:
     """One variant of a pattern."""
 
-    def __init__(self, graph: EsGraph, config: PatternMatcherConfig, model: Model, registry: OpRegistry, chosen: Chosen) -> None:
+    def __init__(
+        self,
+        graph: EsGraph,
+        config: PatternMatcherConfig,
+        model: Model,
+        registry: OpRegistry,
+        chosen: Chosen,
+    ) -> None:
         self._graph = graph
         self._config = config
         self._model = model
@@ -170,7 +215,9 @@ class _Builder:
         key = (id(tensor.producer), tensor.index)
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = _tensor(tensor, len(self._tensors), node_index, self._config)
+            found = self._by_key[key] = _tensor(
+                tensor, len(self._tensors), node_index, self._config
+            )
             self._tensors.append(found)
         return found
 
@@ -182,15 +229,28 @@ class _Builder:
             if tensor is not None:
                 inputs.append(self._tensor(tensor))
             else:
-                inputs.append(ANY if slot in node.open_slots and all(fit.holds_parameter(slot) for fit in fits) else None)
+                inputs.append(
+                    ANY
+                    if slot in node.open_slots and all(fit.holds_parameter(slot) for fit in fits)
+                    else None
+                )
         constraints = [_constraint(name, wanted) for name, wanted in node.constraints.items()]
-        # A number given by position is matched by value, also where the opset has it in an attribute.
-        constraints.extend(Constraint(name, Kind.EQUALS, params[name]) for name in params if name not in node.params)
+        # A number given by position is matched by value, also where the opset has it in an
+        # attribute.
+        constraints.extend(
+            Constraint(name, Kind.EQUALS, params[name])
+            for name in params
+            if name not in node.params
+        )
         exact: frozenset[str] | None = None
         if self._config.ir_attr_match:
             said = {constraint.name for constraint in constraints}
             wanted_params, exact = self._all_parameters(fits)
-            constraints.extend(_constraint(name, wanted) for name, wanted in wanted_params.items() if name not in said)
+            constraints.extend(
+                _constraint(name, wanted)
+                for name, wanted in wanted_params.items()
+                if name not in said
+            )
         return OpPattern(
             index,
             {fit.op: fit.signature for fit in fits},
@@ -198,7 +258,8 @@ class _Builder:
             outputs,
             tuple(constraints),
             exact,
-            node.commutative or (self._config.commutative_match and all(fit.op in COMMUTATIVE for fit in fits)),
+            node.commutative
+            or (self._config.commutative_match and all(fit.op in COMMUTATIVE for fit in fits)),
             node.origin,
         )
 
@@ -216,8 +277,13 @@ class _Builder:
                 signature = signature_at(op, version)
                 operands, params = arguments_at(node, op, signature, version)
                 for constrained in node.constraints:
-                    if constrained not in signature.parameters and signature.attribute_of(constrained) is None:
-                        raise NotApplicable(f"{op} of opset {version} has no parameter {constrained}")
+                    if (
+                        constrained not in signature.parameters
+                        and signature.attribute_of(constrained) is None
+                    ):
+                        raise NotApplicable(
+                            f"{op} of opset {version} has no parameter {constrained}"
+                        )
             except NotApplicable as error:
                 reason = error
                 continue
@@ -225,18 +291,28 @@ class _Builder:
         if not found:
             assert reason is not None
             raise reason
-        if any(fit.operands != found[0].operands or fit.params.keys() != found[0].params.keys() for fit in found):
-            raise PatternError(f"{node.origin}: the operators {'|'.join(node.ops)} take different inputs at this opset")
+        if any(
+            fit.operands != found[0].operands or fit.params.keys() != found[0].params.keys()
+            for fit in found
+        ):
+            raise PatternError(
+                f"{node.origin}: the operators {'|'.join(node.ops)} take different inputs "
+                "at this opset"
+            )
         return found
 
     def _custom_signature(self, op: str) -> schemas.Signature | None:
         definition = self._registry.get(op)
         if definition is None:
             return None
-        return schemas.custom_signature(definition.inputs, {**dict.fromkeys(definition.attributes), **definition.defaults})
+        return schemas.custom_signature(
+            definition.inputs, {**dict.fromkeys(definition.attributes), **definition.defaults}
+        )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Every parameter's wanted value, None for one that must be absent; and the only attributes of unknown operators."""
+        """Every parameter's wanted value, None for one that must be absent; and the only
+        attributes of unknown operators.
+        """
         wanted = dict(fits[0].params)
         exact: frozenset[str] | None = None
         for fit in fits:
@@ -249,7 +325,9 @@ class _Builder:
 
 
 class _Fit(NamedTuple):
-    """An operator of a pattern at the model's opset; ``signature`` is None where ONNX does not know it."""
+    """An operator of a pattern at the model's opset; ``signature`` is None where ONNX does not
+    know it.
+    """
 
     op: str
     signature: schemas.Signature | None
@@ -259,7 +337,9 @@ class _Fit(NamedTuple):
     def holds_parameter(self, slot: int) -> bool:
         """Whether input ``slot`` is a parameter that other opsets hold in an attribute."""
         known = self.signature
-        return known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
+        return (
+            known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
+        )
 
 
 def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
@@ -276,10 +356,18 @@ def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, An
     return defaults
 
 
-def _tensor(tensor: EsTensor, index: int, node_index: int | None, config: PatternMatcherConfig) -> TensorPattern:
+def _tensor(
+    tensor: EsTensor, index: int, node_index: int | None, config: PatternMatcherConfig
+) -> TensorPattern:
     producer = tensor.producer
     if isinstance(producer, EsInput):
-        return TensorPattern(index, dtype=producer.dtype, rank=producer.rank, shape=producer.shape, name=producer.name)
+        return TensorPattern(
+            index,
+            dtype=producer.dtype,
+            rank=producer.rank,
+            shape=producer.shape,
+            name=producer.name,
+        )
     if isinstance(producer, EsConst):
         if producer.literal:
             wanted = ConstantPattern(producer.array, by_value=True)

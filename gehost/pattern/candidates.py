@@ -1,4 +1,6 @@
-"""Where a match may be: nodes of the operator that makes output 0, reached from those of the pattern's rarest operator."""
+"""Where a match may be: nodes of the operator that makes output 0, reached from those of the
+pattern's rarest operator.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,23 @@ class Candidates:
         self._feeders = [
             (slot, tensor.slot, source.ops[tensor.producer].ops)
             for slot, tensor in enumerate(anchor.inputs)
-            if not (anchor.commutative or tensor is None or tensor is ANY or tensor.producer is None)
+            if not (
+                anchor.commutative or tensor is None or tensor is ANY or tensor.producer is None
+            )
         ]
 
     def of(self, graph: Graph) -> tuple[list[Node], bool]:
-        """Those of a graph as it is, in topological order, and whether they are all nodes of the anchor's operators."""
+        """Those of a graph as it is, in topological order, and whether they are all nodes of the
+        anchor's operators.
+        """
         counts = [sum(len(graph.by_op.get(name, ())) for name in op.ops) for op in self._source.ops]
         if 0 in counts:
             return [], False
-        rarest = min((self._source.ops[index] for index in self._ways), key=lambda op: counts[op.index], default=self._anchor)
+        rarest = min(
+            (self._source.ops[index] for index in self._ways),
+            key=lambda op: counts[op.index],
+            default=self._anchor,
+        )
         if counts[rarest.index] * _WALK_COST > counts[self._anchor.index]:
             rarest = self._anchor
         if rarest is self._anchor and not self._feeders:
@@ -57,11 +67,18 @@ class Candidates:
         return sorted(filter(self._is_fed, self._walk(nodes, rarest)), key=by_order), False
 
     def _is_fed(self, node: Node) -> bool:
-        """Whether the anchor's operands come from the right operators, which is seldom and quickly told."""
+        """Whether the anchor's operands come from the right operators, which is seldom and
+        quickly told.
+        """
         inputs = node.inputs
         for slot, output, ops in self._feeders:
             value = inputs[slot] if slot < len(inputs) else None
-            if value is None or value.index != output or value.producer is None or value.producer.op not in ops:
+            if (
+                value is None
+                or value.index != output
+                or value.producer is None
+                or value.producer.op not in ops
+            ):
                 return False
         return True
 
@@ -73,7 +90,9 @@ class Candidates:
         return list(found)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
-        """The nodes of the anchor's operator that nodes of ``op`` reach on the way that the pattern has."""
+        """The nodes of the anchor's operator that nodes of ``op`` reach on the way that the
+        pattern has.
+        """
         while op is not self._anchor:
             way = self._ways[op.index]
             output, ops, first, end = way.output, way.reader.ops, way.first, way.end
@@ -83,7 +102,11 @@ class Candidates:
                 if value is None:
                     continue
                 for reader in value.readers:
-                    if not isinstance(reader, Node) or reader.op not in ops or reader.graph is not node.graph:
+                    if (
+                        not isinstance(reader, Node)
+                        or reader.op not in ops
+                        or reader.graph is not node.graph
+                    ):
                         continue
                     if value in reader.inputs[first:end]:
                         reached[reader] = None
@@ -97,7 +120,12 @@ def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
     waiting = [anchor]
     for reader in waiting:  # grows while it is walked
         for slot, tensor in enumerate(reader.inputs):
-            if tensor is None or tensor is ANY or tensor.producer is None or tensor.producer == anchor.index:
+            if (
+                tensor is None
+                or tensor is ANY
+                or tensor.producer is None
+                or tensor.producer == anchor.index
+            ):
                 continue
             if tensor.producer not in ways:
                 first, end = (0, len(reader.inputs)) if reader.commutative else (slot, slot + 1)

@@ -1,7 +1,7 @@
 """Patterns compiled to closures over the index.
 
-A fixed order of steps from the operator that makes output 0, with backtracking only where operands may swap or another
-output is looked for among readers.
+A fixed order of steps from the operator that makes output 0, with backtracking only where operands
+may swap or another output is looked for among readers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class CompiledPattern:
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
         """The nodes that may make output 0 of a match in the graph as it is, in topological order.
 
-        Also whether these are all nodes of the operator; else a rewrite may bring more, see ``reached_from``.
+        Also whether these are all nodes of the operator; else a rewrite may bring more, see
+        ``reached_from``.
         """
         if len(self._variants) > 1:
             return graph.nodes_of(*self.anchor_ops), True
@@ -40,14 +41,16 @@ class CompiledPattern:
 
     def reached_from(self, node: Node) -> list[Node]:
         """The nodes that may make output 0 of a match in which ``node`` is the newest."""
-        return [found for variant in self._variants for found in variant.candidates.reached_from(node)]
+        return [
+            found for variant in self._variants for found in variant.candidates.reached_from(node)
+        ]
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         """Match with ``node`` making output 0.
 
         Returns:
-            The first self-contained binding, or None; and, where complete bindings failed only because a tensor inside
-            has other readers, these tensors.
+            The first self-contained binding, or None; and, where complete bindings failed only
+            because a tensor inside has other readers, these tensors.
         """
         blocked: list[Value] = []
         for variant in self._variants:
@@ -63,10 +66,14 @@ class _Variant:
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
         self._blocked: list[Value] = []
-        readers = Counter([index for op in source.ops for index in {t.index for t in op.inputs if t is not None}])
+        readers = Counter(
+            [index for op in source.ops for index in {t.index for t in op.inputs if t is not None}]
+        )
         self._inner = [(index, readers[index]) for index in source.inner]
         plan, needed = plan_of(source), source.needed
-        binds_attributes = any(constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints)
+        binds_attributes = any(
+            constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints
+        )
         ops = [op for op, _ in plan]
         self.anchor = ops[0]
         then: Step = self._finish
@@ -91,9 +98,12 @@ class _Variant:
         return None, self._blocked
 
     def _finish(self, binding: Binding) -> bool:
-        """Every reader of every inner tensor is inside the match, and joining the match closes no cycle."""
+        """Every reader of every inner tensor is inside the match, and joining the match closes
+        no cycle.
+        """
         nodes = binding.nodes
-        for index, readers in self._inner:  # so many operators of the pattern read it, which are all bound
+        # so many operators of the pattern read it, which are all bound
+        for index, readers in self._inner:
             value = binding.values[index]
             if value is None or (readers == 1 and isinstance(value.read_by, Node)):
                 continue
@@ -106,19 +116,26 @@ class _Variant:
 
 
 def _would_cycle(binding: Binding) -> bool:
-    """Whether a complete match's outputs feed it through nodes outside; with a single output they cannot."""
+    """Whether a complete match's outputs feed it through nodes outside; with a single output
+    they cannot.
+    """
     source, values = binding.source, binding.values
     if len(source.outputs) == 1:
         return False
     outputs = [value for index in source.outputs if (value := values[index]) is not None]
     nodes = sorted((node for node in binding.nodes if node is not None), key=by_order)
-    return Region(binding.graph, [values[index] for index in source.inputs], outputs, nodes).closes_cycle()
+    return Region(
+        binding.graph, [values[index] for index in source.inputs], outputs, nodes
+    ).closes_cycle()
 
 
-# -- the order of steps ---------------------------------------------------------------------------------------------
+# -- the order of steps
+# ---------------------------------------------------------------------------------------------
 
 Link: TypeAlias = TensorPattern | None
-"""How a step reaches its operator: the tensor that it makes, or one that it reads; None: any node of the graph."""
+"""How a step reaches its operator: the tensor that it makes, or one that it reads; None: any
+node of the graph.
+"""
 
 
 def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
@@ -139,16 +156,24 @@ def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
     while len(plan) < len(source.ops):
         known = bound_by([op for op, _ in plan])
         waiting = [op for op in source.ops if op.index not in placed]
-        reading = [(op, t) for op in waiting for t in op.inputs if t is not None and t.constant is None and t.index in known]
+        reading = [
+            (op, t)
+            for op in waiting
+            for t in op.inputs
+            if t is not None and t.constant is None and t.index in known
+        ]
         place(*(reading[0] if reading else (waiting[0], None)))
     return plan
 
 
-# -- steps ----------------------------------------------------------------------------------------------------------
+# -- steps
+# ----------------------------------------------------------------------------------------------------------
 
 
 _Straight: TypeAlias = tuple[int, int, frozenset[str], Callable[[Binding, Node], bool]]
-"""A step to the node that makes a tensor: the tensor, which output it is, of which operators, and what binds the node."""
+"""A step to the node that makes a tensor: the tensor, which output it is, of which operators,
+and what binds the node.
+"""
 
 
 def _in_turn(last_first: Sequence[_Straight], then: Step) -> Step:
@@ -163,7 +188,12 @@ def _in_turn(last_first: Sequence[_Straight], then: Step) -> Step:
             value = values[index]
             assert value is not None
             node = value.producer
-            if node is None or node.op not in ops or value.index != slot or not bind_node(binding, node):
+            if (
+                node is None
+                or node.op not in ops
+                or value.index != slot
+                or not bind_node(binding, node)
+            ):
                 return False
         return then(binding)
 
@@ -171,7 +201,9 @@ def _in_turn(last_first: Sequence[_Straight], then: Step) -> Step:
 
 
 def _one_of(bind: Bind, link: Link, then: Step) -> Step:
-    """To a node of which there may be several, or whose operands may swap, until everything after it fits too."""
+    """To a node of which there may be several, or whose operands may swap, until everything
+    after it fits too.
+    """
     ops = bind.op.ops
 
     def nodes(binding: Binding) -> Iterable[Node]:
@@ -181,8 +213,12 @@ def _one_of(bind: Bind, link: Link, then: Step) -> Step:
         if value is None:
             return ()
         if link.producer != bind.op.index:
-            readers = [reader for reader in value.readers if isinstance(reader, Node) and reader.op in ops]
-            return sorted((reader for reader in readers if reader.graph is binding.graph), key=by_order)
+            readers = [
+                reader for reader in value.readers if isinstance(reader, Node) and reader.op in ops
+            ]
+            return sorted(
+                (reader for reader in readers if reader.graph is binding.graph), key=by_order
+            )
         made = value.producer
         return (made,) if made is not None and made.op in ops and value.index == link.slot else ()
 

@@ -15,13 +15,16 @@ from gehost.pattern.rule import ConstantPattern, Constraint, Kind, TensorPattern
 ABSENT: Final = object()
 UNREADABLE: Final = object()
 _MUST_BE_ABSENT, _BIND, _PREDICATE = Kind.ABSENT, Kind.BIND, Kind.PREDICATE
-"""Looked up once: a member of an enumeration costs as much as a call, and constraints are asked for at each node."""
+"""Looked up once: a member of an enumeration costs as much as a call, and constraints are asked
+for at each node.
+"""
 
 
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     """A parameter's value, from the attribute or the constant input that this opset has.
 
-    ``ABSENT`` when the node does not carry it, ``UNREADABLE`` when it is an input that is no constant.
+    ``ABSENT`` when the node does not carry it, ``UNREADABLE`` when it is an input that is no
+    constant.
     """
     attribute = name if signature is None else signature.attribute_of(name)
     if attribute is None and signature is not None and name in signature.parameters:
@@ -41,7 +44,9 @@ def _default(node: Node, name: str, signature: Signature | None) -> Any:
     return signature.attributes[attribute]
 
 
-def parameter_holds(constraint: Constraint, node: Node, signature: Signature | None, bound: dict[str, Any]) -> bool:
+def parameter_holds(
+    constraint: Constraint, node: Node, signature: Signature | None, bound: dict[str, Any]
+) -> bool:
     """Whether a parameter of ``node`` satisfies ``constraint``; BIND writes to ``bound``."""
     value = parameter(node, constraint.name, signature)
     if value is UNREADABLE:
@@ -51,7 +56,12 @@ def parameter_holds(constraint: Constraint, node: Node, signature: Signature | N
         return value is ABSENT
     if value is ABSENT:
         value = _default(node, constraint.name, signature)
-    if constraint.name == "axis" and signature is not None and signature.flattens and not _is_last(value, node):
+    if (
+        constraint.name == "axis"
+        and signature is not None
+        and signature.flattens
+        and not _is_last(value, node)
+    ):
         return False
     if kind is _BIND:
         return same_parameter(value, bound.setdefault(constraint.wanted, value))
@@ -72,12 +82,16 @@ def _is_last(axis: int, node: Node) -> bool:
 
 
 def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
-    """Whether axes are the same when they are counted from the front; the order matters but where they are a set."""
+    """Whether axes are the same when they are counted from the front; the order matters but
+    where they are a set.
+    """
     first = node.input(0)
     rank = first.rank if first is not None else None
     if rank is None or np.ndim(value) > 1:
         return False
-    here, there = [_positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted)]
+    here, there = [
+        _positive(axes, schemas.axes_rank(node.op, rank, axes)) for axes in (value, wanted)
+    ]
     if node.op.startswith("Reduce") or node.op in ("Squeeze", "Unsqueeze"):
         here.sort()
         there.sort()
@@ -89,7 +103,9 @@ def _positive(axes: Any, rank: int) -> list[int]:
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
-    """Whether a value has the dtype, rank, shape and elements that a placeholder or constant asks; unknown does not."""
+    """Whether a value has the dtype, rank, shape and elements that a placeholder or constant
+    asks; unknown does not.
+    """
     if pattern.constant is not None:
         return constant_holds(pattern.constant, value)
     if pattern.dtype is not None and value.dtype != pattern.dtype:
@@ -98,7 +114,9 @@ def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
         return False
     if pattern.shape is not None:
         shape = value.shape
-        return shape is not None and all(want is None or want == got for want, got in zip(pattern.shape, shape, strict=True))
+        return shape is not None and all(
+            want is None or want == got for want, got in zip(pattern.shape, shape, strict=True)
+        )
     return True
 
 
@@ -119,7 +137,11 @@ def constant_holds(wanted: ConstantPattern, value: Value) -> bool:
     if array.dtype != wanted.array.dtype or array.shape != wanted.array.shape:
         return False
     if wanted.rtol or wanted.atol:
-        return bool(np.allclose(_comparable(array), _comparable(wanted.array), rtol=wanted.rtol, atol=wanted.atol))
+        return bool(
+            np.allclose(
+                _comparable(array), _comparable(wanted.array), rtol=wanted.rtol, atol=wanted.atol
+            )
+        )
     return array.tobytes() == wanted.array.tobytes()
 
 
@@ -128,7 +150,9 @@ def _comparable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
-    """Whether ``array`` holds the literal's values in its own dtype; a single number may stand at every place of it."""
+    """Whether ``array`` holds the literal's values in its own dtype; a single number may stand
+    at every place of it.
+    """
     if array.size == 0 or array.dtype == object:
         return False
     literal = wanted.in_dtype(array.dtype)

@@ -1,4 +1,6 @@
-"""Why a pattern does not match at a node: a second matcher that notes what it wanted. The plain one pays nothing for it."""
+"""Why a pattern does not match at a node: a second matcher that notes what it wanted. The plain
+one pays nothing for it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any, TypeAlias
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.compile import CompiledPattern, plan_of
-from gehost.pattern.misses import CONDITION, NOTHING, OTHER, FirstMisses, MatchFailure, first_miss, wrong_producer
+from gehost.pattern.misses import (
+    CONDITION,
+    NOTHING,
+    OTHER,
+    FirstMisses,
+    MatchFailure,
+    first_miss,
+    wrong_producer,
+)
 from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.pattern.steps import Plan, Step, steps_from
 from gehost.pattern.wording import (
@@ -43,20 +53,25 @@ class Tracer:
     def __init__(self, source: SourcePattern) -> None:
         self.plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
         self._around: dict[str, list[Plan]] = {}
-        """For a node's operator, the plans that begin with each operator of the pattern that the node may stand for."""
+        """For a node's operator, the plans that begin with each operator of the pattern that the
+        node may stand for.
+        """
         self._source = source
         self._compiled: CompiledPattern | None = None
 
     def at_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
         """``at`` for all nodes of a graph that may make output 0."""
-        return self._try_each(nodes, self.plans, known, self.matches(nodes[0].graph)) if nodes else []
+        return (
+            self._try_each(nodes, self.plans, known, self.matches(nodes[0].graph)) if nodes else []
+        )
 
     def around_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
         """``around`` for nodes of a graph, all of which are of one operator of the pattern."""
         return self._try_each(nodes, self._plans_around(nodes[0].op), known, {}) if nodes else []
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
-        """The nodes of each match in a graph as it is, first and as the key the one that makes output 0.
+        """The nodes of each match in a graph as it is, first and as the key the one that makes
+        output 0.
 
         A match has nothing to be told of, so that it is left to the plain matcher, which is faster.
         """
@@ -73,11 +88,14 @@ class Tracer:
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
-        """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest miss."""
+        """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest
+        miss.
+        """
         return self._try(node, self.plans)
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """The same where ``node`` may stand for any operator of the pattern; None where it can stand for none.
+        """The same where ``node`` may stand for any operator of the pattern; None where it can
+        stand for none.
 
         Of a match the node that makes output 0 comes first.
         """
@@ -97,13 +115,26 @@ class Tracer:
 
     @classmethod
     def _try_each(
-        cls, nodes: Sequence[Node], plans: Sequence[Plan], known: FirstMisses, matches: Mapping[Node, list[Node]]
+        cls,
+        nodes: Sequence[Node],
+        plans: Sequence[Plan],
+        known: FirstMisses,
+        matches: Mapping[Node, list[Node]],
     ) -> list[Look]:
-        firsts: Mapping[Node, MatchFailure | None] = known.of(plans[0], nodes) if len(plans) == 1 else {}
+        firsts: Mapping[Node, MatchFailure | None] = (
+            known.of(plans[0], nodes) if len(plans) == 1 else {}
+        )
         looks: list[Look] = []
         for node in nodes:
             miss = firsts.get(node)
-            looks.append((node, matches.get(node) or cls._try(node, plans) if miss is None else miss.of(plans[0])))
+            looks.append(
+                (
+                    node,
+                    matches.get(node) or cls._try(node, plans)
+                    if miss is None
+                    else miss.of(plans[0]),
+                )
+            )
         return looks
 
     @staticmethod
@@ -119,7 +150,9 @@ class Tracer:
 
 
 _Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
-"""What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of it, and the pattern's size."""
+"""What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of
+it, and the pattern's size.
+"""
 
 
 class _Found:
@@ -127,7 +160,12 @@ class _Found:
 
     __slots__ = ("attributes", "nodes", "values")
 
-    def __init__(self, nodes: Mapping[int, Node], values: Mapping[int, Value | None], attributes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[int, Node],
+        values: Mapping[int, Value | None],
+        attributes: Mapping[str, Any],
+    ) -> None:
         self.nodes = nodes
         self.values = values
         self.attributes = attributes
@@ -193,7 +231,9 @@ class _Search:
         self._misses.setdefault((about, slot, op), (word, of, op, node, len(self._plan.steps)))
 
     def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
-        """Let a node stand for the operator that comes next, and go on; the nodes of a whole match, or None."""
+        """Let a node stand for the operator that comes next, and go on; the nodes of a whole
+        match, or None.
+        """
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
@@ -208,8 +248,12 @@ class _Search:
         if problem:
             self._fail(depth, CONDITION, op, node, node, None, node_problem, node, problem)
             return None
-        for bound in (self._in_any_order if op.commutative else self._in_order)(step, node, values, depth):
-            match = self._go_on(depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes))
+        for bound in (self._in_any_order if op.commutative else self._in_order)(
+            step, node, values, depth
+        ):
+            match = self._go_on(
+                depth + 1, _Found({**found.nodes, op.index: node}, bound, attributes)
+            )
             if match is not None:
                 return match
         return None
@@ -234,7 +278,9 @@ class _Search:
             values[tensor] = value
         return ""
 
-    def _in_order(self, step: Step, node: Node, values: dict[int, Value | None], depth: int) -> Iterator[dict[int, Value | None]]:
+    def _in_order(
+        self, step: Step, node: Node, values: dict[int, Value | None], depth: int
+    ) -> Iterator[dict[int, Value | None]]:
         """What the inputs bind as they stand, if they fit."""
         op, inputs = step.op, node.inputs
         if len(inputs) > step.count and not step.no_more(node):
@@ -243,7 +289,20 @@ class _Search:
         for slot, tensor in enumerate(op.inputs):
             value = inputs[slot] if slot < len(inputs) else None
             if not operand_holds(tensor, value, values):
-                self._fail(depth, CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, values)
+                self._fail(
+                    depth,
+                    CONDITION,
+                    op,
+                    node,
+                    node,
+                    slot,
+                    operand_problem,
+                    node,
+                    slot,
+                    tensor,
+                    value,
+                    values,
+                )
                 return
             if tensor is not None and tensor is not ANY:
                 values[tensor.index] = value
@@ -270,14 +329,37 @@ class _Search:
                     continue
                 value = inputs[slot]
                 if not operand_holds(tensor, value, bound):
-                    self._fail(depth, CONDITION, op, node, node, slot, operand_problem, node, slot, tensor, value, bound)
+                    self._fail(
+                        depth,
+                        CONDITION,
+                        op,
+                        node,
+                        node,
+                        slot,
+                        operand_problem,
+                        node,
+                        slot,
+                        tensor,
+                        value,
+                        bound,
+                    )
                     continue
                 if tensor is step.made and tensor is not None and value is not None:
                     maker = step.maker
                     closeness = wrong_producer(maker, tensor, value)
-                    if closeness is not None:  # the next step would find it out for each order of the other operands
+                    # the next step would find it out for each order of the other operands
+                    if closeness is not None:
                         of = maker, tensor.slot, value, node, slot
-                        self._fail(depth + 1, closeness, maker, value.producer, node, slot, producer_problem, *of)
+                        self._fail(
+                            depth + 1,
+                            closeness,
+                            maker,
+                            value.producer,
+                            node,
+                            slot,
+                            producer_problem,
+                            *of,
+                        )
                         continue
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
@@ -287,7 +369,10 @@ class _Search:
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
                 anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
-                return [node for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)]
+                return [
+                    node
+                    for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)
+                ]
             op, node, told = problem
             self._fail(depth, CONDITION, op, node, node, None, str, told)
             return None
@@ -302,16 +387,39 @@ class _Search:
         if link is None:
             nodes = self._graph.nodes_of(*op.ops)
             if not nodes:
-                self._fail(depth, NOTHING, op, None, None, None, str, f"the graph has no {op.label}")
+                self._fail(
+                    depth, NOTHING, op, None, None, None, str, f"the graph has no {op.label}"
+                )
             return nodes
         value = found.values[link.index]
         if value is None:
-            self._fail(depth, NOTHING, op, None, None, None, str, f"the tensor that leads to {op.label} is absent")
+            self._fail(
+                depth,
+                NOTHING,
+                op,
+                None,
+                None,
+                None,
+                str,
+                f"the tensor that leads to {op.label} is absent",
+            )
             return ()
         if link.producer != op.index:
-            readers = list(dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops))
+            readers = list(
+                dict.fromkeys(node for node, _ in value.consumers() if node.op in op.ops)
+            )
             if not readers:
-                self._fail(depth, OTHER if value.consumers() else NOTHING, op, None, value, None, reader_problem, op, value)
+                self._fail(
+                    depth,
+                    OTHER if value.consumers() else NOTHING,
+                    op,
+                    None,
+                    value,
+                    None,
+                    reader_problem,
+                    op,
+                    value,
+                )
             return readers
         closeness = wrong_producer(op, link, value)
         if closeness is None:
@@ -328,11 +436,19 @@ class _Search:
         inside = set(found.nodes.values())
         for index in self._plan.source.inner:
             value = found.values[index]
-            outside = [reader for reader in value.readers if reader not in inside] if value is not None else []
+            outside = (
+                [reader for reader in value.readers if reader not in inside]
+                if value is not None
+                else []
+            )
             if value is not None and outside:
                 producer = self._plan.source.tensors[index].producer
                 assert producer is not None
-                return self._plan.source.ops[producer], found.nodes[producer], leak_problem(value, outside)
+                return (
+                    self._plan.source.ops[producer],
+                    found.nodes[producer],
+                    leak_problem(value, outside),
+                )
         return None
 
     def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
@@ -341,7 +457,9 @@ class _Search:
         if len(outputs) < 2:
             return None
         nodes = sorted(found.nodes.values(), key=by_order)
-        region = Region(self._graph, [found.values[index] for index in source.inputs], outputs, nodes)
+        region = Region(
+            self._graph, [found.values[index] for index in source.inputs], outputs, nodes
+        )
         problem = cycle_problem(region)
         op = self._plan.steps[0].op
         return (op, found.nodes[op.index], problem) if problem else None

@@ -25,10 +25,14 @@ from gehost.pattern.failure import MatchFailure, why_not
 class Pattern:
     """A graph to look for, and the tensors of it that the pass wants to see."""
 
-    def __init__(self, graph: EsGraph | Any) -> None:  # Any: so that machine code takes it here, and the error is ours
+    # Any: so that machine code takes it here, and the error is ours
+    def __init__(self, graph: EsGraph | Any) -> None:
         """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
         if not isinstance(graph, EsGraph):
-            raise PatternError(f"{author_origin()}: Pattern wants what BuildAndReset returns, got {type(graph).__name__}")
+            raise PatternError(
+                f"{author_origin()}: Pattern wants what BuildAndReset returns, got "
+                f"{type(graph).__name__}"
+            )
         check_pattern(graph)
         self.graph = graph
         self.captures: list[EsTensor] = []
@@ -46,12 +50,16 @@ class Pattern:
         if captured.producer.draft is not self.graph.draft or (
             isinstance(captured.producer, EsConst) and not self._reads(captured.producer)
         ):
-            raise PatternError(f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}")
+            raise PatternError(
+                f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}"
+            )
         self.captures.append(captured)
         return self
 
     def _reads(self, constant: EsConst) -> bool:
-        stack = [operand for node in self.graph.nodes for operand in node.inputs if operand is not None]
+        stack = [
+            operand for node in self.graph.nodes for operand in node.inputs if operand is not None
+        ]
         while stack:
             producer = stack.pop().producer
             if producer is constant:
@@ -71,12 +79,16 @@ def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
         return EsTensor(producer, tensor.index)
     if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
-    raise PatternError(f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)")
+    raise PatternError(
+        f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why ``MeetRequirements`` refused a match; false, so that it can be returned in place of ``False``."""
+    """Why ``MeetRequirements`` refused a match; false, so that it can be returned in place of
+    ``False``.
+    """
 
     reason: str
 
@@ -96,7 +108,10 @@ class MatchResult:
         """Values of the attribute variables that the pattern binds."""
 
     def __repr__(self) -> str:
-        return f"<MatchResult {self._source.name}: {', '.join(node.label for node in self.GetMatchedNodes())}>"
+        return (
+            f"<MatchResult {self._source.name}: "
+            f"{', '.join(node.label for node in self.GetMatchedNodes())}>"
+        )
 
     @property
     def graph(self) -> Graph:
@@ -123,18 +138,24 @@ class MatchResult:
         """The tensor captured ``index``-th.
 
         Raises:
-            IndexError: the pattern captured not so many, or that tensor stands in an alternative that is not this match's.
+            IndexError: the pattern captured not so many, or that tensor stands in an
+                alternative that is not this match's.
         """
         captures = self._source.captures
         if not 0 <= index < len(captures):
             raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
         captured = captures[index]
         if captured is None:
-            raise IndexError(f"captured tensor {index}: it stands in an alternative that did not match; ask has() before")
+            raise IndexError(
+                f"captured tensor {index}: it stands in an alternative that did not match; "
+                "ask has() before"
+            )
         return NodeIo.of(self._value(captured))
 
     def has(self, node: EsNode | EsTensor) -> bool:
-        """Whether an operator of the pattern is part of this match, which depends on the alternative that was found."""
+        """Whether an operator of the pattern is part of this match, which depends on the
+        alternative that was found.
+        """
         return (node.producer if isinstance(node, EsTensor) else node) in self._source.nodes
 
     def GetMatchedNodes(self) -> list[Node]:
@@ -144,21 +165,34 @@ class MatchResult:
         return list(self._nodes)
 
     def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: as above
-        """The node that stands for an operator of the pattern (given by itself, by its output, or by its position)."""
+        """The node that stands for an operator of the pattern (given by itself, by its output,
+        or by its position).
+        """
         if isinstance(node, int):
             found = self._binding.nodes[node]
         else:
             producer = node.producer if isinstance(node, EsTensor) else node
-            if self._pattern is None or not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
-                raise PatternError(f"{author_origin()}: GetMatchedNode wants an operator of the pattern that matched")
+            if (
+                self._pattern is None
+                or not isinstance(producer, EsNode)
+                or producer.draft is not self._pattern.graph.draft
+            ):
+                raise PatternError(
+                    f"{author_origin()}: GetMatchedNode wants an operator of the pattern "
+                    "that matched"
+                )
             if producer not in self._source.nodes:
-                raise PatternError(f"{author_origin()}: {producer!r} stands in an alternative that did not match")
+                raise PatternError(
+                    f"{author_origin()}: {producer!r} stands in an alternative that did not match"
+                )
             found = self._binding.nodes[self._source.nodes.index(producer)]
         assert found is not None
         return found
 
     def reject(self, reason: str) -> Rejection:
-        """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``; counted by the text before the colon."""
+        """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``; counted by
+        the text before the colon.
+        """
         return Rejection(reason)
 
     def region(self) -> Region:
@@ -171,7 +205,8 @@ class MatchResult:
                 nodes.append(node)
             if node is None or len(node.outputs) > len(ops[index].outputs):
                 closed = False
-        return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)  # anew, as rewrites may move nodes
+        # anew, as rewrites may move nodes
+        return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
         """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
@@ -179,7 +214,9 @@ class MatchResult:
 
 
 class PatternMatcher:
-    """Finds a pattern in a graph without rewriting: ``while (match := matcher.MatchNext()) is not None: …``."""
+    """Finds a pattern in a graph without rewriting: ``while (match := matcher.MatchNext()) is
+    not None: …``.
+    """
 
     def __init__(
         self,
@@ -194,13 +231,19 @@ class PatternMatcher:
         self._graph = graph
         self._pattern = pattern
         source = build_source(
-            pattern.graph, pattern.captures, config or PatternMatcherConfig(), graph.model, registry or OpRegistry()
+            pattern.graph,
+            pattern.captures,
+            config or PatternMatcherConfig(),
+            graph.model,
+            registry or OpRegistry(),
         )
         self._compiled = CompiledPattern(source)
         self._matches = self._find()
 
     def MatchNext(self) -> MatchResult | None:
-        """The next match in topological order of the node of output 0; None when there are no more."""
+        """The next match in topological order of the node of output 0; None when there are no
+        more.
+        """
         return next(self._matches, None)
 
     def __iter__(self) -> Iterator[MatchResult]:

@@ -1,4 +1,6 @@
-"""The one rule model: whatever style a rewrite is written in, this is what the matcher and the rewriter see."""
+"""The one rule model: whatever style a rewrite is written in, this is what the matcher and the
+rewriter see.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,11 @@ class Kind(Enum):
 
 
 class Constraint(Struct, frozen=True):
-    """One condition on a parameter: an attribute, or the constant at the input that the opset has in its place.
+    """One condition on a parameter: an attribute, or the constant at the input that the opset has
+    in its place.
 
-    ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal at every use).
+    ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal
+    at every use).
     """
 
     name: str
@@ -49,7 +53,9 @@ class Constraint(Struct, frozen=True):
 
 
 class ConstantPattern(Struct, frozen=True, eq=False):
-    """What a constant must be: any (``array`` None), this one exactly, or by value in whatever dtype it has."""
+    """What a constant must be: any (``array`` None), this one exactly, or by value in whatever
+    dtype it has.
+    """
 
     array: np.ndarray[Any, Any] | None = None
     by_value: bool = False
@@ -66,7 +72,9 @@ class ConstantPattern(Struct, frozen=True, eq=False):
 
 
 class TensorPattern(Struct, frozen=True, eq=False):
-    """A tensor of a source pattern: a placeholder, a constant, or output ``slot`` of op pattern ``producer``."""
+    """A tensor of a source pattern: a placeholder, a constant, or output ``slot`` of op pattern
+    ``producer``.
+    """
 
     index: int
     producer: int | None = None
@@ -89,8 +97,9 @@ ANY: Final = TensorPattern(-1, name="any")
 class OpPattern(Struct, frozen=True, eq=False):
     """An operator of a source pattern.
 
-    ``inputs`` are matched by position: a tensor, None (must be absent) or ``ANY``; further inputs must be absent, unless
-    the operator's signature has a parameter there that other opsets hold in an attribute.
+    ``inputs`` are matched by position: a tensor, None (must be absent) or ``ANY``; further inputs
+    must be absent, unless the operator's signature has a parameter there that other opsets hold in
+    an attribute.
     """
 
     index: int
@@ -109,7 +118,9 @@ class OpPattern(Struct, frozen=True, eq=False):
 
 
 class SourcePattern(Struct, frozen=True, eq=False):
-    """A pattern at one opset: its operators, its tensors, which of them are inputs and outputs, which are captured."""
+    """A pattern at one opset: its operators, its tensors, which of them are inputs and outputs,
+    which are captured.
+    """
 
     name: str
     ops: tuple[OpPattern, ...]
@@ -127,13 +138,22 @@ class SourcePattern(Struct, frozen=True, eq=False):
     @property
     def inner(self) -> tuple[int, ...]:
         """Tensors that only the match itself may read."""
-        return tuple(t.index for t in self.tensors if t.producer is not None and t.index not in self.outputs)
+        return tuple(
+            t.index for t in self.tensors if t.producer is not None and t.index not in self.outputs
+        )
 
     @property
     def needed(self) -> frozenset[int]:
         """Tensors that must be there: those that an operator reads, outputs and captures."""
-        read = {tensor.index for op in self.ops for tensor in op.inputs if tensor is not None and tensor is not ANY}
-        return frozenset(read.union(self.outputs, (index for index in self.captures if index is not None)))
+        read = {
+            tensor.index
+            for op in self.ops
+            for tensor in op.inputs
+            if tensor is not None and tensor is not ANY
+        }
+        return frozenset(
+            read.union(self.outputs, (index for index in self.captures if index is not None))
+        )
 
 
 class Rule(Struct, frozen=True):

@@ -20,7 +20,8 @@ def resolve(tensor: EsTensor, chosen: Chosen) -> EsTensor:
 
 
 def variants_of(graph: EsGraph) -> list[dict[EsChoice, EsTensor]]:
-    """What is chosen in each variant, those of earlier options first; one that chooses nothing when all is said.
+    """What is chosen in each variant, those of earlier options first; one that chooses nothing when
+    all is said.
 
     Raises:
         PatternError: there are too many.
@@ -35,7 +36,10 @@ def variants_of(graph: EsGraph) -> list[dict[EsChoice, EsTensor]]:
         else:
             waiting.extend({**chosen, choice: option} for option in reversed(choice.options))
         if len(found) + len(waiting) > MAX_VARIANTS:
-            raise PatternError(f"{graph.origin}: pattern {graph.name!r} has more than {MAX_VARIANTS} variants; split it")
+            raise PatternError(
+                f"{graph.origin}: pattern {graph.name!r} has more than {MAX_VARIANTS} "
+                "variants; split it"
+            )
     return found
 
 

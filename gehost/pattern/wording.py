@@ -1,4 +1,6 @@
-"""How a near miss is told: in the words of the model, with the nodes and tensors that it is about."""
+"""How a near miss is told: in the words of the model, with the nodes and tensors that it is
+about.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _SHOWN = 16
 
 
 Unmet: TypeAlias = tuple[str, str, str]
-"""What a try wanted of a node or tensor, what was there, and what is said after that; the latter two may be ""."""
+"""What a try wanted of a node or tensor, what was there, and what is said after that; the latter
+two may be "".
+"""
 
 
 def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet]]) -> str:
@@ -27,7 +31,8 @@ def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet
 
     Args:
         about: the node or tensor.
-        tried: for each try the input of the node that it is about, or None, and what is to be said of it.
+        tried: for each try the input of the node that it is about, or None, and what is to be
+            said of it.
     """
     if isinstance(about, Node):
         subject = f'"{about.label}":' if tried[0][0] is None else named(about)
@@ -62,7 +67,9 @@ def _got(there: Sequence[str]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``; with a comma before "and" where the parts have commas themselves."""
+    """``a``, ``a and b``, ``a, b and c``; with a comma before "and" where the parts have commas
+    themselves.
+    """
     last = ", and " if any("," in part for part in parts) else " and "
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
@@ -84,25 +91,38 @@ def operator_problem(op: OpPattern, node: Node) -> Unmet:
 
 def count_problem(op: OpPattern, node: Node) -> str:
     """That a node has more or fewer inputs than are wanted."""
-    return node_problem(node, f"inputs: wanted {len(op.inputs)}, got {sum(value is not None for value in node.inputs)}")
+    return node_problem(
+        node,
+        f"inputs: wanted {len(op.inputs)}, got {sum(value is not None for value in node.inputs)}",
+    )
 
 
 def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
-    """Which parameter of a node is not what the pattern asks, "" when all are; writes variables to ``bound``."""
+    """Which parameter of a node is not what the pattern asks, "" when all are; writes variables
+    to ``bound``.
+    """
     if op.exact_attributes is not None and not op.exact_attributes.issuperset(node.attrs):
-        return f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
+        return (
+            f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
+        )
     signature = op.ops[node.op]
     for constraint in op.constraints:
         before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
         if not parameter_holds(constraint, node, signature, bound):
             got = parameter(node, constraint.name, signature)
-            told = "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
-            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(constraint.kind, _shown(before))
+            told = (
+                "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
+            )
+            wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(
+                constraint.kind, _shown(before)
+            )
             return f"{constraint.name}: wanted {wanted}, got {told}"
     return ""
 
 
-def operand_holds(tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]) -> bool:
+def operand_holds(
+    tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
+) -> bool:
     """Whether a value can stand for an operand, as far as that is told without its producer."""
     if tensor is ANY or tensor is None:
         return tensor is ANY or value is None
@@ -112,7 +132,11 @@ def operand_holds(tensor: TensorPattern | None, value: Value | None, bound: Mapp
 
 
 def operand_problem(
-    node: Node, slot: int, tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
+    node: Node,
+    slot: int,
+    tensor: TensorPattern | None,
+    value: Value | None,
+    bound: Mapping[int, Value | None],
 ) -> str | Unmet:
     """Why ``operand_holds`` says no; as text where it is about one order of the operands alone."""
     if tensor is None:
@@ -120,14 +144,21 @@ def operand_problem(
     if value is None:
         return f"{named(node)} input {slot}: it is absent"
     if tensor.index in bound and bound[tensor.index] is not value:
-        return f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got "{value.name}"'
+        return (
+            f'{named(node)} input {slot}: wanted "{name_of(bound[tensor.index])}" again, got '
+            f'"{value.name}"'
+        )
     return _tensor_problem(tensor, value)
 
 
 def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
     """What is asked of a tensor, and what was there."""
     if tensor.constant is None:
-        asked = {"dtype": tensor.dtype and tensor.dtype.name, "rank": tensor.rank, "shape": tensor.shape}
+        asked = {
+            "dtype": tensor.dtype and tensor.dtype.name,
+            "rank": tensor.rank,
+            "shape": tensor.shape,
+        }
         told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
         return told, f'"{value.name}", {value.type or "of which nothing is known"}', ""
     if not value.is_constant:
@@ -141,11 +172,20 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
         else "another constant"
     )
     got = value.array
-    told = "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
+    told = (
+        "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
+    )
     return wanted, f'"{value.name}", {told}', ""
 
 
-def producer_problem(op: OpPattern, output: int, value: Value, node: Node, slot: int, reading: OpPattern | None = None) -> Unmet:
+def producer_problem(
+    op: OpPattern,
+    output: int,
+    value: Value,
+    node: Node,
+    slot: int,
+    reading: OpPattern | None = None,
+) -> Unmet:
     """What was wanted to make ``value`` as output ``output`` of ``op``, and what does.
 
     Args:
@@ -156,12 +196,17 @@ def producer_problem(op: OpPattern, output: int, value: Value, node: Node, slot:
     if producer is not None and producer.op in op.ops:
         wanted, got = f"output {output} of {op.label}", f'"{value.name}", output {value.index}'
     else:
-        wanted, got = op.label, maker(value) if producer is not None else f'"{value.name}", {maker(value)}'
+        wanted, got = (
+            op.label,
+            maker(value) if producer is not None else f'"{value.name}", {maker(value)}',
+        )
     return wanted, got, "" if reading is None else _swapped_hint(reading, node, slot, op)
 
 
 def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
-    """What to do where the operand that was wanted at ``slot`` is the other one of an operator whose operands may swap."""
+    """What to do where the operand that was wanted at ``slot`` is the other one of an operator
+    whose operands may swap.
+    """
     if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]
@@ -173,7 +218,11 @@ def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) ->
 def reader_problem(op: OpPattern, value: Value) -> Unmet:
     """Why none of the readers of ``value`` can stand for ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
-    read = f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}" if readers else "no node reads it"
+    read = (
+        f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}"
+        if readers
+        else "no node reads it"
+    )
     return op.label, "", f" to read it; {read}"
 
 
@@ -184,20 +233,36 @@ def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
         within = "" if reader.graph is value.graph else f' in graph "{reader.graph.name}"'
         told = f'read by "{reader.label}"{within}'
     else:
-        told = "an output of the graph" if reader is value.graph else f'an output of graph "{reader.name}"'
-    return f'tensor "{value.name}" is also {told}{f" and {len(outside) - 1} more" if len(outside) > 1 else ""}'
+        told = (
+            "an output of the graph"
+            if reader is value.graph
+            else f'an output of graph "{reader.name}"'
+        )
+    return (
+        f'tensor "{value.name}" is also '
+        f"{told}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
+    )
 
 
 def cycle_problem(region: Region) -> str:
-    """Through which node the region would feed itself if it were one node; "" where it would not."""
-    entering = next((value for value in region.inputs if value is not None and value in region.outputs), None)
+    """Through which node the region would feed itself if it were one node; "" where it would
+    not.
+    """
+    entering = next(
+        (value for value in region.inputs if value is not None and value in region.outputs), None
+    )
     if entering is not None:
         return f'would make a cycle through tensor "{entering.name}", which is both read and given'
     behind = region.readers_before(region.last.order + 1)
     if not any(node in region.nodes for node in behind):
         return ""
     for node in (node for node in behind if node not in region.nodes):
-        if any(reader in region.nodes for value in node.outputs if value is not None for reader, _ in _levels(region, value)):
+        if any(
+            reader in region.nodes
+            for value in node.outputs
+            if value is not None
+            for reader, _ in _levels(region, value)
+        ):
             return f"would make a cycle through {named(node)}"
     return "would make a cycle"
 
@@ -212,7 +277,11 @@ def maker(value: Value) -> str:
     if node is None:
         if value.is_constant:
             return "a constant"
-        return "an initializer that callers may override" if value.initializer is not None else "an input of the graph"
+        return (
+            "an initializer that callers may override"
+            if value.initializer is not None
+            else "an input of the graph"
+        )
     by = made_by(node)
     return f"{node.op} (made by {by})" if by else node.op
 
@@ -227,7 +296,9 @@ def made_by(node: Node) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly stores, tells them apart."""
+    """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly
+    stores, tells them apart.
+    """
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
     if isinstance(value, float):

@@ -24,7 +24,9 @@ from gehost.rewrite.lower import Operand, Refused, lower_node
 from gehost.rewrite.proof import Step
 
 _INLINE_LIMIT = 4096
-"""Constants of a matched sub-graph of at most this many bytes become part of a body made from it."""
+"""Constants of a matched sub-graph of at most this many bytes become part of a body made from
+it.
+"""
 
 
 def op_with_body(
@@ -36,9 +38,11 @@ def op_with_body(
     inferrer: Inferrer,
     present: Sequence[bool] | None = None,
 ) -> str | None:
-    """Write the body of a registered operator into the model; returns the operator name under which it stands.
+    """Write the body of a registered operator into the model; returns the operator name under which
+    it stands.
 
-    Bodies that differ (other attributes, another opset) get names that differ. None when the operator has no body.
+    Bodies that differ (other attributes, another opset) get names that differ. None when the
+    operator has no body.
 
     Args:
         op: the operator.
@@ -53,11 +57,15 @@ def op_with_body(
         Refused: the opset cannot express the body.
         VendorError: the body function is wrong.
     """
-    return _BodyMaker(model, registry, inferrer).op(op, types, [True] * len(types) if present is None else present, attributes)
+    return _BodyMaker(model, registry, inferrer).op(
+        op, types, [True] * len(types) if present is None else present, attributes
+    )
 
 
 def add_function(op: str, function: onnx.FunctionProto, model: Model, version: int = 1) -> str:
-    """Offer a function under ``op``, or under ``op__<hash>`` when another body has that name; returns the name."""
+    """Offer a function under ``op``, or under ``op__<hash>`` when another body has that name;
+    returns the name.
+    """
     function.domain, function.name = split_op(op)
     content = function.SerializeToString(deterministic=True)
     named = op
@@ -82,7 +90,11 @@ class _BodyMaker:
         self._inside: list[str] = []
 
     def op(
-        self, op: str, types: Sequence[ValueType | None], present: Sequence[bool], attributes: Mapping[str, Any]
+        self,
+        op: str,
+        types: Sequence[ValueType | None],
+        present: Sequence[bool],
+        attributes: Mapping[str, Any],
     ) -> str | None:
         definition = self._registry.get(op)
         if definition is None or definition.body is None:
@@ -92,22 +104,29 @@ class _BodyMaker:
             raise VendorError(f"{where} calls itself in its body")
         unknown = sorted(set(attributes) - set(definition.attributes))
         if unknown:
-            raise VendorError(f"{where} has no attribute {unknown[0]!r}; it has {sorted(definition.attributes)}")
+            raise VendorError(
+                f"{where} has no attribute {unknown[0]!r}; it has {sorted(definition.attributes)}"
+            )
         missing = sorted(set(definition.attributes) - set(definition.defaults) - set(attributes))
         if missing:
             raise VendorError(f"{where} needs attribute {missing[0]!r}")
         if not definition.required <= len(types) <= len(definition.inputs):
             raise VendorError(f"{where} takes {len(definition.inputs)} inputs, got {len(types)}")
         if not all(present[: definition.required]):
-            raise VendorError(f"{where} needs input {definition.inputs[list(present).index(False)]!r}")
+            raise VendorError(
+                f"{where} needs input {definition.inputs[list(present).index(False)]!r}"
+            )
         key = _call_key(op, types, present, attributes)
         known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
-        if written is not None and self._model.function(known) is written:  # else it, or what it calls, was taken back meanwhile
+        # else it, or what it calls, was taken back meanwhile
+        if written is not None and self._model.function(known) is written:
             self._model.import_domain(split_op(known)[0], definition.version)
             return known
         self._inside.append(op)
         try:
-            function = self._function(definition, _call_body(definition, present, attributes), types)
+            function = self._function(
+                definition, _call_body(definition, present, attributes), types
+            )
         finally:
             self._inside.pop()
         named = add_function(op, function, self._model, definition.version)
@@ -115,15 +134,21 @@ class _BodyMaker:
             self._inferrer.written[key] = named, self._model.function(named)
         return named
 
-    def _function(self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]) -> onnx.FunctionProto:
-        """The body as a function; it does not depend on the input types unless a literal needs a dtype that only they tell."""
+    def _function(
+        self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]
+    ) -> onnx.FunctionProto:
+        """The body as a function; it does not depend on the input types unless a literal needs a
+        dtype that only they tell.
+        """
         function = onnx.FunctionProto()
         function.input.extend(definition.inputs)
         function.output.extend(definition.outputs)
         function.attribute.extend(definition.attributes)
         if definition.body is not None and definition.body.__doc__:
             function.doc_string = inspect.cleandoc(definition.body.__doc__)
-        names = {_key(tensor): name for tensor, name in zip(graph.inputs, definition.inputs, strict=True)}
+        names = {
+            _key(tensor): name for tensor, name in zip(graph.inputs, definition.inputs, strict=True)
+        }
         known = {_key(tensor): found for tensor, found in zip(graph.inputs, types, strict=False)}
         writer = _BodyWriter(function, self._model)
         domains: dict[str, None] = {"": None}
@@ -145,9 +170,15 @@ class _BodyMaker:
         for node in graph.reachable():
             lowered = lower_node(node, self._model, self._registry, type_of)
             inputs = [name_of(operand) for operand in lowered.inputs]
-            arrays = [operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs]
+            arrays = [
+                operand if isinstance(operand, np.ndarray) else None for operand in lowered.inputs
+            ]
             read = [
-                type_of(operand) if isinstance(operand, EsTensor) else None if operand is None else array_type(operand)
+                type_of(operand)
+                if isinstance(operand, EsTensor)
+                else None
+                if operand is None
+                else array_type(operand)
                 for operand in lowered.inputs
             ]
             present = [operand is not None for operand in lowered.inputs]
@@ -174,13 +205,20 @@ class _BodyMaker:
         try:
             return self._inferrer.proto(op, proto, types, arrays)
         except InferenceFailed as error:
-            raise Refused(f"types: the body of an operator does not take these inputs: {error}") from error
+            raise Refused(
+                f"types: the body of an operator does not take these inputs: {error}"
+            ) from error
 
 
 def _call_key(
-    op: str, types: Sequence[ValueType | None], present: Sequence[bool], attributes: Mapping[str, Any]
+    op: str,
+    types: Sequence[ValueType | None],
+    present: Sequence[bool],
+    attributes: Mapping[str, Any],
 ) -> Hashable | None:
-    """What a body is written from; None where a value cannot be told from its equals. Encoded, 1e-50 would be 0.0 already."""
+    """What a body is written from; None where a value cannot be told from its equals. Encoded,
+    1e-50 would be 0.0 already.
+    """
     key: list[Hashable] = [op, tuple(types), tuple(present)]
     for name, value in sorted(attributes.items()):
         told = exact(value)
@@ -190,11 +228,16 @@ def _call_key(
     return tuple(key)
 
 
-def _call_body(definition: OpDef, present: Sequence[bool], attributes: Mapping[str, Any]) -> EsGraph:
+def _call_body(
+    definition: OpDef, present: Sequence[bool], attributes: Mapping[str, Any]
+) -> EsGraph:
     assert definition.body is not None
     builder = EsGraphBuilder(definition.name)
     inputs = builder.CreateInputs(len(definition.inputs))
-    arguments = [tensor if position < len(present) and present[position] else None for position, tensor in enumerate(inputs)]
+    arguments = [
+        tensor if position < len(present) and present[position] else None
+        for position, tensor in enumerate(inputs)
+    ]
     where = f"{definition.origin}: the body of {definition.name}"
     try:
         made = definition.body(*arguments, **{**definition.defaults, **attributes})
@@ -234,7 +277,12 @@ class _BodyWriter:
         return name
 
     def node(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], original: str = ""
+        self,
+        op: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attributes: Mapping[str, Any],
+        original: str = "",
     ) -> None:
         spelling = spelled(op)
         node = self._function.node.add(op_type=spelling.op_type, domain=spelling.domain)
@@ -248,7 +296,10 @@ class _BodyWriter:
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
         if self._opset < CONSTANTS_OF_ALL_TYPES and array.dtype.kind != "f":
-            raise Refused(f"not applicable: a constant of {array.dtype} in a function body needs opset {CONSTANTS_OF_ALL_TYPES}")
+            raise Refused(
+                f"not applicable: a constant of {array.dtype} in a function body needs "
+                f"opset {CONSTANTS_OF_ALL_TYPES}"
+            )
         name = self.fresh("constant")
         self.node("Constant", [], [name], {"value": tensors.from_numpy(array, name)})
         return name
@@ -271,7 +322,8 @@ def function_of_region(
         attributes: the names of those that the node carries.
 
     Raises:
-        Refused: it reads a tensor that is no input, a constant too large to inline, or holds nested graphs.
+        Refused: it reads a tensor that is no input, a constant too large to inline, or holds
+            nested graphs.
     """
     function = onnx.FunctionProto()
     names: dict[Value, str] = {}
@@ -279,7 +331,10 @@ def function_of_region(
         function.input.append(f"input_{position}")
         if value is not None:
             names.setdefault(value, function.input[-1])
-    given = {value: f"output_{position}" for position, value in enumerate(region.outputs if outputs is None else outputs)}
+    given = {
+        value: f"output_{position}"
+        for position, value in enumerate(region.outputs if outputs is None else outputs)
+    }
     function.output.extend(given.values())
     function.attribute.extend(attributes)
     writer = _BodyWriter(function, region.graph.model)
@@ -288,21 +343,31 @@ def function_of_region(
         if node.bodies:
             raise Refused(f"needs a function body: {node.label} holds nested graphs")
         domains.setdefault(node.domain)
-        read = [_name_in_body(value, names, writer) if value is not None else "" for value in operands]
+        read = [
+            _name_in_body(value, names, writer) if value is not None else "" for value in operands
+        ]
         for value in results:
             if value is not None:
                 names[value] = given.get(value) or writer.fresh("inner")
         made = [names[value] if value is not None else "" for value in results]
         original = original_op(node)
-        writer.node(node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original)
+        writer.node(
+            node.op, read, made, {entry.name: entry for entry in node.proto.attribute}, original
+        )
     _import(function, domains, region.graph.model)
     return function
 
 
 def region_key(
-    region: Region, nodes: Sequence[Step], inputs: Sequence[Value | None], outputs: Sequence[Value], attributes: Iterable[str]
+    region: Region,
+    nodes: Sequence[Step],
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value],
+    attributes: Iterable[str],
 ) -> Hashable:
-    """What ``function_of_region`` depends on: matches of one rule mostly give the same function. None: not to be kept."""
+    """What ``function_of_region`` depends on: matches of one rule mostly give the same function.
+    None: not to be kept.
+    """
     numbers: dict[Value | None, Hashable] = {None: None}
     for position, value in enumerate(inputs):
         numbers.setdefault(value, position)
@@ -319,7 +384,15 @@ def region_key(
         for slot, value in enumerate(results):
             numbers.setdefault(value, (len(steps), slot))
         parameters = node.attrs.serialized() if node.proto.attribute else ()
-        steps.append((node.op, original_op(node), parameters, tuple(read), tuple(value is None for value in results)))
+        steps.append(
+            (
+                node.op,
+                original_op(node),
+                parameters,
+                tuple(read),
+                tuple(value is None for value in results),
+            )
+        )
     given = tuple(value is None for value in inputs), tuple(numbers[value] for value in outputs)
     return tuple(steps), given, tuple(attributes), len(region.graph.model.opsets)
 
@@ -328,16 +401,25 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
     if value in names:
         return names[value]
     if not value.is_constant:
-        raise Refused(f'needs a function body: the match reads "{value.name}", which the new node does not take')
+        raise Refused(
+            f'needs a function body: the match reads "{value.name}", which the new node '
+            "does not take"
+        )
     known = value.type
-    too_large = isinstance(known, TensorType) and known.size is not None and known.size > 2 * _INLINE_LIMIT
+    too_large = (
+        isinstance(known, TensorType) and known.size is not None and known.size > 2 * _INLINE_LIMIT
+    )
     array = None if too_large else value.array
     if array is None or array.nbytes > _INLINE_LIMIT:
-        raise Refused(f'needs a function body: constant "{value.name}" is too large to become part of one')
+        raise Refused(
+            f'needs a function body: constant "{value.name}" is too large to become part of one'
+        )
     names[value] = writer.constant(array)
     return names[value]
 
 
 def original_op(node: Node) -> str:
     """The operator that a node stands for, also where its body needed a name of its own."""
-    return next((entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op)
+    return next(
+        (entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op
+    )

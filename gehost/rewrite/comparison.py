@@ -1,4 +1,6 @@
-"""Whether a replacement computes by equal nodes what was computed before, so that nothing would change."""
+"""Whether a replacement computes by equal nodes what was computed before, so that nothing would
+change.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,18 @@ class Comparison:
     """Compares what was computed with what is, node by node from the outputs up."""
 
     def __init__(self, old: Sequence[Step], new: Sequence[Step]) -> None:
-        self._old = {value: (step, slot) for step in old for slot, value in enumerate(step.outputs) if value is not None}
-        self._new = {value: (step, slot) for step in new for slot, value in enumerate(step.outputs) if value is not None}
+        self._old = {
+            value: (step, slot)
+            for step in old
+            for slot, value in enumerate(step.outputs)
+            if value is not None
+        }
+        self._new = {
+            value: (step, slot)
+            for step in new
+            for slot, value in enumerate(step.outputs)
+            if value is not None
+        }
         self._pairs: dict[Node, Node] = {}
 
     def covers(self, steps: Sequence[Step]) -> bool:
@@ -29,9 +41,16 @@ class Comparison:
         (ours, slot), (theirs, other_slot) = before, after
         if ours.node in self._pairs:
             return slot == other_slot and self._pairs[ours.node] is theirs.node
-        if slot != other_slot or ours.node.op != theirs.node.op or len(ours.outputs) != len(theirs.outputs):
+        if (
+            slot != other_slot
+            or ours.node.op != theirs.node.op
+            or len(ours.outputs) != len(theirs.outputs)
+        ):
             return False
-        if len(ours.inputs) != len(theirs.inputs) or ours.node.attrs.serialized() != theirs.node.attrs.serialized():
+        if (
+            len(ours.inputs) != len(theirs.inputs)
+            or ours.node.attrs.serialized() != theirs.node.attrs.serialized()
+        ):
             return False
         self._pairs[ours.node] = theirs.node
         return all(self.equal(a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True))
@@ -41,4 +60,10 @@ def _equal_constants(left: Value, right: Value) -> bool:
     if not (left.is_constant and right.is_constant) or left.type != right.type:
         return False
     a, b = left.array, right.array
-    return a is not None and b is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return (
+        a is not None
+        and b is not None
+        and a.dtype == b.dtype
+        and a.shape == b.shape
+        and a.tobytes() == b.tobytes()
+    )

@@ -1,10 +1,11 @@
 """The way of a node from the original ones, step by step, as its ``metadata_props`` carry it.
 
-``gehost.pass`` names the pass that made a node and ``gehost.origin_nodes`` the original nodes that it comes from. Where
-passes lie between them, ``gehost.history`` holds what each of these made, the oldest first, as JSON lists
-``[node, operator, pass, vendor, sources, cut]``; the last entry is the list of the node's own sources. A source is the
-position of an earlier step, or ``[name, operator]`` of an original node; its operator is "" where it was not noted down. A
-node that a pass made from original ones has no such key.
+``gehost.pass`` names the pass that made a node and ``gehost.origin_nodes`` the original nodes that
+it comes from. Where passes lie between them, ``gehost.history`` holds what each of these made, the
+oldest first, as JSON lists ``[node, operator, pass, vendor, sources, cut]``; the last entry is the
+list of the node's own sources. A source is the position of an earlier step, or ``[name, operator]``
+of an original node; its operator is "" where it was not noted down. A node that a pass made from
+original ones has no such key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ PASS, VENDOR, HISTORY = "gehost.pass", "gehost.vendor", "gehost.history"
 ORIGIN_NODES, ORIGIN_TYPES = "gehost.origin_nodes", "gehost.origin_types"
 
 _MOST_STEPS = 500
-"""Steps that a node carries; of one with more, what its sources come from is told by the original nodes alone."""
+"""Steps that a node carries; of one with more, what its sources come from is told by the
+original nodes alone.
+"""
 
 Source: TypeAlias = int | tuple[str, str]
 """The position of an earlier step, or name and operator of an original node."""
@@ -44,7 +47,8 @@ class Step(NamedTuple):
 
 
 def steps_of(node: Node, metadata: Mapping[str, str]) -> list[Step]:
-    """What passes made on the way to a node, the oldest first and itself last; nothing for an original node.
+    """What passes made on the way to a node, the oldest first and itself last; nothing for an
+    original node.
 
     Args:
         node: whose history is asked for.
@@ -58,15 +62,21 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[Step]:
 
 
 def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """What a node that is made from ``nodes``, given with their metadata, carries; "" where all of them are original."""
+    """What a node that is made from ``nodes``, given with their metadata, carries; "" where all
+    of them are original.
+    """
     steps: dict[Step, int] = {}
     direct: dict[Source, None] = {}
     for node, metadata in nodes:
         place: Source = node.label, node.op
         places: list[int] = []
         for step in steps_of(node, metadata):
-            sources = tuple([places[source] if isinstance(source, int) else source for source in step.sources])
-            place = steps.setdefault(step if sources == step.sources else step._replace(sources=sources), len(steps))
+            sources = tuple(
+                [places[source] if isinstance(source, int) else source for source in step.sources]
+            )
+            place = steps.setdefault(
+                step if sources == step.sources else step._replace(sources=sources), len(steps)
+            )
             places.append(place)
         direct[place] = None
     if not steps:
@@ -79,7 +89,9 @@ def _encode(steps: Sequence[object]) -> str:
 
 
 def as_text(written: str) -> str:
-    """JSON as UTF-8 can hold it: half a pair, which JSON can spell and a file brought, stays spelled."""
+    """JSON as UTF-8 can hold it: half a pair, which JSON can spell and a file brought, stays
+    spelled.
+    """
     return written if written.isascii() else written.encode(errors="backslashreplace").decode()
 
 
@@ -90,20 +102,33 @@ def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
     for node, metadata in nodes:
         if PASS in metadata:
             direct.append(len(steps))
-            steps.append(Step(node.label, node.op, metadata[PASS], metadata.get(VENDOR, ""), _origins(metadata), cut=True))
+            steps.append(
+                Step(
+                    node.label,
+                    node.op,
+                    metadata[PASS],
+                    metadata.get(VENDOR, ""),
+                    _origins(metadata),
+                    cut=True,
+                )
+            )
         else:
             direct.append((node.label, node.op))
     return _encode([*steps, direct])
 
 
 def _origins(metadata: Mapping[str, str]) -> tuple[Source, ...]:
-    """The original nodes that the four keys tell; each with its operator where there are as many of these."""
+    """The original nodes that the four keys tell; each with its operator where there are as many
+    of these.
+    """
     names, types = carried(metadata, ORIGIN_NODES) or [], carried(metadata, ORIGIN_TYPES) or []
     return tuple(zip(names, types if len(types) == len(names) else [""] * len(names), strict=True))
 
 
 def carried(metadata: Mapping[str, str], key: str) -> list[str] | None:
-    """The list of texts under ``key``; None where there is none, or something that gehost did not write."""
+    """The list of texts under ``key``; None where there is none, or something that gehost did
+    not write.
+    """
     listed = _json_list(metadata.get(key, ""))
     return None if listed is None else [str(entry) for entry in listed]
 
@@ -119,7 +144,9 @@ def _json_list(text: str) -> list[Any] | None:
 
 
 def _read(text: str) -> tuple[list[Step], tuple[Source, ...]] | None:
-    """The steps before a node's own, and its sources; None where there are none, or something that gehost did not write."""
+    """The steps before a node's own, and its sources; None where there are none, or something
+    that gehost did not write.
+    """
     entries = _json_list(text)
     if not entries:
         return None
@@ -127,7 +154,10 @@ def _read(text: str) -> tuple[list[Step], tuple[Source, ...]] | None:
     for place, entry in enumerate(entries):
         last = place + 1 == len(entries)
         fields = cast("list[Any]", entry) if isinstance(entry, list) else []
-        if not last and (len(fields) != len(Step._fields) or not all(isinstance(field, str) for field in fields[:4])):
+        if not last and (
+            len(fields) != len(Step._fields)
+            or not all(isinstance(field, str) for field in fields[:4])
+        ):
             return None
         sources = _sources(fields if last else fields[4], place)
         if not sources:

@@ -1,4 +1,6 @@
-"""From an author's operators to the model's opset: names, parameters as attributes or inputs, literals as arrays."""
+"""From an author's operators to the model's opset: names, parameters as attributes or inputs,
+literals as arrays.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ TypeOf: TypeAlias = Callable[[EsTensor], ValueType | None]
 
 
 class Refused(Exception):  # noqa: N818 - no error: it is counted, and the pass goes on
-    """A rewrite that may not be done here; the graph is as it was. ``key: text``, counted by the key."""
+    """A rewrite that may not be done here; the graph is as it was. ``key: text``, counted by the
+    key.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +57,14 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
 
     Raises:
         Refused: the opset lacks the operator or a parameter, or a literal's dtype is not known.
-        PatternError: nobody knows the operator, or it lacks an input or parameter that every opset wants.
+        PatternError: nobody knows the operator, or it lacks an input or parameter that every
+            opset wants.
     """
     if len(node.ops) != 1:
-        raise PatternError(f"{node.origin}: {'|'.join(node.ops)}: only a pattern can leave open which operator it is")
+        raise PatternError(
+            f"{node.origin}: {'|'.join(node.ops)}: only a pattern can leave open which "
+            "operator it is"
+        )
     op = resolve_op(node.ops[0], registry, node.origin)
     version = model.opset(split_op(op)[0])
     try:
@@ -70,7 +78,9 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
 
 
 def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
-    """An operator that ONNX does not know: literals take the dtype of the first tensor beside them."""
+    """An operator that ONNX does not know: literals take the dtype of the first tensor beside
+    them.
+    """
     inputs: list[Operand] = []
     for tensor in node.inputs:
         if tensor is None or not isinstance(tensor.producer, EsConst):
@@ -78,8 +88,12 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
         elif not tensor.producer.literal:
             inputs.append(tensor.producer.array)
         else:
-            partners = [other for other in node.inputs if other is not None and not _is_literal(other)]
-            inputs.append(_cast(tensor.producer.array, [_known_dtype(partners[0], op, type_of)], op, node))
+            partners = [
+                other for other in node.inputs if other is not None and not _is_literal(other)
+            ]
+            inputs.append(
+                _cast(tensor.producer.array, [_known_dtype(partners[0], op, type_of)], op, node)
+            )
     definition = registry.get(op)
     defaults = definition.defaults if definition is not None else {}
     attributes = {name: value for name, value in node.params.items() if value is not None}
@@ -95,14 +109,20 @@ def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
     known = type_of(like) if like is not None else None
     if not isinstance(known, TensorType) or not known.dtype:
         raise Refused("dtype: CastLike below opset 15 needs a known dtype to cast to")
-    operand = source.producer.array if source is not None and isinstance(source.producer, EsConst) else source
+    operand = (
+        source.producer.array
+        if source is not None and isinstance(source.producer, EsConst)
+        else source
+    )
     return LoweredNode("Cast", [operand], {"to": int(known.dtype)})
 
 
 class _Lowering:
     """One operator that ONNX knows, at one opset."""
 
-    def __init__(self, node: EsNode, op: str, version: int | None, signature: Signature, type_of: TypeOf) -> None:
+    def __init__(
+        self, node: EsNode, op: str, version: int | None, signature: Signature, type_of: TypeOf
+    ) -> None:
         self._node = node
         self._op = op
         self._version = version
@@ -115,12 +135,17 @@ class _Lowering:
     def lower(self) -> LoweredNode:
         node, signature = self._node, self._signature
         operands, params = arguments_at(node, self._op, signature, self._version)
-        inputs = [self._operand(tensor, signature.parameter_at(slot)) for slot, tensor in enumerate(operands)]
+        inputs = [
+            self._operand(tensor, signature.parameter_at(slot))
+            for slot, tensor in enumerate(operands)
+        ]
         attributes: dict[str, Any] = {}
         for name, given in self._settled(params, len(operands)).items():
             attribute = signature.attribute_of(name)
             if attribute is not None:
-                attributes[attribute] = _as_attribute(given, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}")
+                attributes[attribute] = _as_attribute(
+                    given, signature.kinds[attribute], f"{node.origin}: {self._op}: {name}"
+                )
                 continue
             parameter = signature.parameters[name]
             array = np.atleast_1d(given) if name in self._vectors else np.reshape(given, ())
@@ -135,16 +160,30 @@ class _Lowering:
         """The parameters with what this opset wants said otherwise, or said at all."""
         signature = self._signature
         params = {name: value for name, value in given.items() if value is not None}
-        if self._op == "Split" and "num_outputs" in signature.attributes and "split" not in params and operands < 2:
+        if (
+            self._op == "Split"
+            and "num_outputs" in signature.attributes
+            and "split" not in params
+            and operands < 2
+        ):
             params["num_outputs"] = self._node.count
         if signature.flattens:
             rank = self._rank()
             if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
-                raise Refused(f"softmax: {self._op} below opset 13 flattens; only the last axis of a known rank means the same")
+                raise Refused(
+                    f"softmax: {self._op} below opset 13 flattens; only the last axis of a "
+                    "known rank means the same"
+                )
             params["axis"] = rank - 1
-        if split_op(self._op)[0] == "" and self._version is not None and self._version < _NEGATIVE_AXES_SINCE:
+        if (
+            split_op(self._op)[0] == ""
+            and self._version is not None
+            and self._version < _NEGATIVE_AXES_SINCE
+        ):
             for name in ("axis", "axes"):
-                if name in params and not same_parameter(params[name], signature.attributes.get(name)):
+                if name in params and not same_parameter(
+                    params[name], signature.attributes.get(name)
+                ):
                     params[name] = self._positive(params[name])
         return params
 
@@ -154,7 +193,10 @@ class _Lowering:
         if rank is None and (listed >= 0).all():
             return axes
         if rank is None:
-            raise Refused(f"axes: {self._op} of opset {self._version} takes no negative axes, and the rank is unknown")
+            raise Refused(
+                f"axes: {self._op} of opset {self._version} takes no negative axes, and "
+                "the rank is unknown"
+            )
         rank = schemas.axes_rank(self._op, rank, axes)
         positive = [self._from_front(int(axis), rank) for axis in listed]
         return positive[0] if np.ndim(axes) == 0 else positive
@@ -179,7 +221,9 @@ class _Lowering:
         if schema is not None and node.count < schema.min_output:
             missing.append(f"{schema.min_output} outputs")
         if missing:
-            raise PatternError(f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}")
+            raise PatternError(
+                f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}"
+            )
 
     def _operand(self, tensor: EsTensor | None, parameter: Parameter | None) -> Operand:
         if tensor is None or not isinstance(tensor.producer, EsConst):
@@ -187,8 +231,12 @@ class _Lowering:
         producer = tensor.producer
         return self._literal(producer.array, parameter) if producer.literal else producer.array
 
-    def _literal(self, literal: np.ndarray[Any, Any], parameter: Parameter | None) -> np.ndarray[Any, Any]:
-        """A literal in the dtype that its input fixes, else in its partner's: a tensor of the same type, or the first one."""
+    def _literal(
+        self, literal: np.ndarray[Any, Any], parameter: Parameter | None
+    ) -> np.ndarray[Any, Any]:
+        """A literal in the dtype that its input fixes, else in its partner's: a tensor of the
+        same type, or the first one.
+        """
         assert parameter is not None
         allowed = parameter.dtypes
         if len(allowed) == 1:
@@ -200,11 +248,19 @@ class _Lowering:
         ]
         for beside, tensor in partners:
             if beside is not None and beside.type_name == parameter.type_name:
-                return _cast(literal, [_known_dtype(tensor, self._op, self._type_of)], self._op, self._node)
+                return _cast(
+                    literal, [_known_dtype(tensor, self._op, self._type_of)], self._op, self._node
+                )
         candidates = [DataType.INT64, DataType.INT32, DataType.BOOL]
         if not allowed <= _INDEX_TYPES:
-            candidates = [_known_dtype(partners[0][1], self._op, self._type_of), DataType.FLOAT, *candidates]
-        return _cast(literal, [dtype for dtype in candidates if dtype in allowed], self._op, self._node)
+            candidates = [
+                _known_dtype(partners[0][1], self._op, self._type_of),
+                DataType.FLOAT,
+                *candidates,
+            ]
+        return _cast(
+            literal, [dtype for dtype in candidates if dtype in allowed], self._op, self._node
+        )
 
 
 def _is_literal(tensor: EsTensor) -> bool:
@@ -218,7 +274,9 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
     raise Refused(f"literal: the dtype of the partner of a literal of {op} is unknown")
 
 
-def _cast(literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode) -> np.ndarray[Any, Any]:
+def _cast(
+    literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode
+) -> np.ndarray[Any, Any]:
     """A literal in the first of these dtypes that can hold its value (0.5 is no integer)."""
     for dtype in dtypes:
         array = None if dtype == DataType.STRING else in_dtype(literal, dtype.numpy)
@@ -234,14 +292,18 @@ _NUMBERS = _INTEGERS | _LISTS | {onnx.AttributeProto.FLOAT}
 
 
 def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
-    """A parameter as its attribute's kind has it: Python's ``1`` for a float is a float, a tuple or array is a list."""
+    """A parameter as its attribute's kind has it: Python's ``1`` for a float is a float, a tuple
+    or array is a list.
+    """
     if kind not in _NUMBERS:
         return given
     if kind == onnx.AttributeProto.INT and type(given) is int:
         return given
     if kind == onnx.AttributeProto.FLOAT and type(given) in (int, float):
         return float(given)
-    wrong = PatternError(f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {given!r}")
+    wrong = PatternError(
+        f"{where} must be {onnx.AttributeProto.AttributeType.Name(kind).lower()}, got {given!r}"
+    )
     try:
         array = np.asarray(given)
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""What a replacement became once, kept by all that it depends on, so that its like need not be made out again.
+"""What a replacement became once, kept by all that it depends on, so that its like need not be made
+out again.
 
-A rule that fires a thousand times builds the same operators over and over. What lowering, function bodies, inference and the
-comparison of types make of a replacement depends on its operators and constants, on what is known of the tensors at its
-ends, and on nothing else in one compile.
+A rule that fires a thousand times builds the same operators over and over. What lowering, function
+bodies, inference and the comparison of types make of a replacement depends on its operators and
+constants, on what is known of the tensors at its ends, and on nothing else in one compile.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from gehost.rewrite.history import ORIGIN_NODES
 from gehost.rewrite.provenance import Author, Provenance
 
 _MOST_BYTES = 1024
-"""Constants of at most this many bytes are part of a key; a replacement with a larger one is made out anew each time."""
+"""Constants of at most this many bytes are part of a key; a replacement with a larger one is
+made out anew each time.
+"""
 _UNKNOWN: Final = "unknown"
 """The type of a tensor that is there, of which nothing is known; None is an absent one."""
 
 Key: TypeAlias = Hashable
 Read: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | None
-"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier planned node ``[0]``, a constant,
-nothing."""
+"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier
+planned node ``[0]``, a constant, nothing.
+"""
 
 
 @dataclass(slots=True)
@@ -41,10 +45,12 @@ class PlannedNode:
     Attributes:
         op: the operator's name in the model.
         attributes: encoded.
-        original: the custom operator that ``op`` stands for, where its body needed a name of its own.
+        original: the custom operator that ``op`` stands for, where its body needed a name of
+            its own.
         body: the function that ``op`` calls.
         reads: its inputs.
-        replaces: for each output the position of the region's output that it becomes; None for a new tensor.
+        replaces: for each output the position of the region's output that it becomes; None for
+            a new tensor.
         types: of the outputs.
     """
 
@@ -71,16 +77,22 @@ class PlannedNode:
             metadata = author.metadata(Provenance("", origin_types))
             if self.original:
                 metadata["gehost.op"] = self.original
-            found = self._templates[origin_types] = NodeTemplate.of(self.op, self.attributes, metadata, ORIGIN_NODES)
+            found = self._templates[origin_types] = NodeTemplate.of(
+                self.op, self.attributes, metadata, ORIGIN_NODES
+            )
         return found
 
 
 Plan: TypeAlias = Sequence[PlannedNode]
-"""The nodes of a replacement of which all outputs are made by them, with the types that were there."""
+"""The nodes of a replacement of which all outputs are made by them, with the types that were
+there.
+"""
 
 
 def as_plan(planned: Iterable[PlannedNode]) -> Plan:
-    """A plan of nodes that were planned for one rewrite; its constants are its own, as an author may change his arrays."""
+    """A plan of nodes that were planned for one rewrite; its constants are its own, as an author
+    may change his arrays.
+    """
     own: dict[int, np.ndarray[Any, Any]] = {}
     plan = list(planned)
     for node in plan:
@@ -91,7 +103,9 @@ def as_plan(planned: Iterable[PlannedNode]) -> Plan:
 
 
 def key_of(region: Region, replacement: EsGraph) -> Key | None:
-    """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too much to be kept."""
+    """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too
+    much to be kept.
+    """
     places: dict[object, int] = {}
     """Where each operator stands among them."""
     key: list[Hashable] = []
@@ -115,7 +129,11 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
                 key.append(producer.index)
             elif isinstance(producer, EsNode):
                 key.append((places.get(producer), tensor.index))
-            elif isinstance(producer, EsConst) and producer.array.nbytes <= _MOST_BYTES and producer.array.dtype != object:
+            elif (
+                isinstance(producer, EsConst)
+                and producer.array.nbytes <= _MOST_BYTES
+                and producer.array.dtype != object
+            ):
                 array = producer.array
                 key.append((producer.literal, array.dtype, array.shape, array.tobytes()))
             else:

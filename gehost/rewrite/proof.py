@@ -1,8 +1,9 @@
 """Whether a replacement's tensor has the type of the one that it replaces, as far as can be known.
 
-A known size must stay. Where sizes are not known, both sides are inferred once more from inputs whose unknown sizes have
-been given names of their own: what then comes out with one name came from the same input dimension, unchanged, or from
-the same computation. Two unknown sizes are not equal for being unknown.
+A known size must stay. Where sizes are not known, both sides are inferred once more from inputs
+whose unknown sizes have been given names of their own: what then comes out with one name came from
+the same input dimension, unchanged, or from the same computation. Two unknown sizes are not equal
+for being unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +41,12 @@ class TypeProof:
     """
 
     def __init__(
-        self, inputs: Sequence[Value | None], old: Callable[[], Sequence[Step]], inferrer: Inferrer, *, shape_proven: bool
+        self,
+        inputs: Sequence[Value | None],
+        old: Callable[[], Sequence[Step]],
+        inferrer: Inferrer,
+        *,
+        shape_proven: bool,
     ) -> None:
         self._shape_proven = shape_proven
         self._old = old
@@ -50,7 +56,12 @@ class TypeProof:
         self._new_types: dict[Value, ValueType | None] | None = None
 
     def settle(
-        self, old: Value, old_type: ValueType | None, new: Value, new_type: ValueType | None, made: Sequence[Step]
+        self,
+        old: Value,
+        old_type: ValueType | None,
+        new: Value,
+        new_type: ValueType | None,
+        made: Sequence[Step],
     ) -> ValueType | None:
         """The type of ``old`` after it has been replaced by ``new``.
 
@@ -71,7 +82,9 @@ class TypeProof:
         if old_type is None:
             if new_type is None or self._shape_proven:
                 return new_type
-            raise Refused(f"unproven: the type of {where} is unknown, the replacement would have {new_type}")
+            raise Refused(
+                f"unproven: the type of {where} is unknown, the replacement would have {new_type}"
+            )
         if new_type is None:
             return old_type
         if not isinstance(old_type, TensorType) or not isinstance(new_type, TensorType):
@@ -81,7 +94,9 @@ class TypeProof:
         if old_type.dtype and new_type.dtype and old_type.dtype != new_type.dtype:
             raise Refused(f"dtype: {where} was {old_type}, would be {new_type}")
         if new_type.dtype and not old_type.dtype and not self._shape_proven:
-            raise Refused(f"unproven: the dtype of {where} is unknown, the replacement would have {new_type}")
+            raise Refused(
+                f"unproven: the dtype of {where} is unknown, the replacement would have {new_type}"
+            )
         shape = self._shape(old_type.shape, new_type.shape, before, after, where)
         return TensorType(old_type.dtype or new_type.dtype, shape)
 
@@ -98,29 +113,42 @@ class TypeProof:
         if old is None:
             if self._shape_proven:
                 return new
-            raise Refused(f"unproven: the rank of {where} is unknown, the replacement would have {len(new)}")
+            raise Refused(
+                f"unproven: the rank of {where} is unknown, the replacement would have {len(new)}"
+            )
         if len(old) != len(new):
             raise Refused(f"rank: {where} had {len(old)} dimensions, would have {len(new)}")
         named_old = _dims(before, len(old))
         named_new = _dims(after, len(new))
         return tuple(
             self._dim(a, b, p, q, f"dimension {position} of {where}")
-            for position, (a, b, p, q) in enumerate(zip(old, new, named_old, named_new, strict=True))
+            for position, (a, b, p, q) in enumerate(
+                zip(old, new, named_old, named_new, strict=True)
+            )
         )
 
     def _dim(self, old: Dim, new: Dim, before: Dim, after: Dim, where: str) -> Dim:
         if isinstance(old, int):
             if isinstance(new, int) and new != old:
                 raise Refused(f"shape: {where} was {old}, would be {new}")
-            if not isinstance(new, int) and is_input_size(after) and before != after and not self._shape_proven:
-                raise Refused(f"unproven: {where} was {old}, would be that of an input, {new or 'unknown'}")
+            if (
+                not isinstance(new, int)
+                and is_input_size(after)
+                and before != after
+                and not self._shape_proven
+            ):
+                raise Refused(
+                    f"unproven: {where} was {old}, would be that of an input, {new or 'unknown'}"
+                )
             return old
         equal = (old is not None and old == new) or (before is not None and before == after)
         if not equal and not self._shape_proven:
             raise Refused(f"unproven: {where} was {old or 'unknown'}, would be {new or 'unknown'}")
         return old if old is not None else new
 
-    def _named(self, old: Value, new: Value, made: Sequence[Step]) -> tuple[ValueType | None, ValueType | None]:
+    def _named(
+        self, old: Value, new: Value, made: Sequence[Step]
+    ) -> tuple[ValueType | None, ValueType | None]:
         """Both sides' types, inferred from inputs in which every unknown size has a name."""
         if self._old_types is None or self._new_types is None:
             trace = Trace(self._inputs, self._inferrer)
@@ -130,7 +158,12 @@ class TypeProof:
 
 def is_whole(known: ValueType | None) -> bool:
     """Whether dtype and every size have a number or a name."""
-    return isinstance(known, TensorType) and bool(known.dtype) and known.shape is not None and None not in known.shape
+    return (
+        isinstance(known, TensorType)
+        and bool(known.dtype)
+        and known.shape is not None
+        and None not in known.shape
+    )
 
 
 def _infer(steps: Sequence[Step], trace: Trace) -> dict[Value, ValueType | None]:
@@ -152,5 +185,7 @@ def _dims(known: ValueType | None, rank: int) -> tuple[Dim, ...]:
 def _anonymous(known: ValueType | None) -> ValueType | None:
     """A type whose invented names are unknown again."""
     if isinstance(known, TensorType) and known.shape is not None:
-        return TensorType(known.dtype, tuple(dim if isinstance(dim, int) else None for dim in known.shape))
+        return TensorType(
+            known.dtype, tuple(dim if isinstance(dim, int) else None for dim in known.shape)
+        )
     return known

@@ -8,11 +8,22 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 
 from gehost.ir.graph import Node
-from gehost.rewrite.history import HISTORY, ORIGIN_NODES, ORIGIN_TYPES, PASS, VENDOR, as_text, carried, history_of
+from gehost.rewrite.history import (
+    HISTORY,
+    ORIGIN_NODES,
+    ORIGIN_TYPES,
+    PASS,
+    VENDOR,
+    as_text,
+    carried,
+    history_of,
+)
 
 
 class Provenance:
-    """Names and operators of the nodes that are replaced, as JSON; and the steps that led to them, "" for original nodes."""
+    """Names and operators of the nodes that are replaced, as JSON; and the steps that led to
+    them, "" for original nodes.
+    """
 
     __slots__ = ("history", "origin_nodes", "origin_types")
 
@@ -33,7 +44,8 @@ class Author:
         """``metadata_props`` that say who made a node."""
         if not self.vendor:
             return {PASS: self.name}
-        return {PASS: self.name, VENDOR: self.vendor.encode(errors="backslashreplace").decode()}  # a directory's may be no text
+        # a directory's may be no text
+        return {PASS: self.name, VENDOR: self.vendor.encode(errors="backslashreplace").decode()}
 
     def metadata(self, found: Provenance) -> dict[str, str]:
         """``metadata_props`` of the new nodes."""
@@ -46,7 +58,9 @@ class Author:
 
 
 def provenance(nodes: Sequence[Node]) -> Provenance:
-    """Where what replaces ``nodes`` comes from; those that passes made give the origins that they carry."""
+    """Where what replaces ``nodes`` comes from; those that passes made give the origins that
+    they carry.
+    """
     names: dict[str, None] = {}
     types: list[str] = []
     history = ""
@@ -57,7 +71,9 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
             names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
             types.extend(_or_own(carried(metadata, ORIGIN_TYPES), node.op))
             if PASS in metadata and not history:
-                history = history_of([(each, each.metadata if each.is_traced else {}) for each in nodes])
+                history = history_of(
+                    [(each, each.metadata if each.is_traced else {}) for each in nodes]
+                )
         else:
             names[label] = None
             types.append(node.op)
@@ -77,6 +93,7 @@ def _types_as_json(types: tuple[str, ...]) -> str:
 def _as_json(texts: Collection[str]) -> str:
     """What ``json.dumps(list(texts), ensure_ascii=False)`` gives, in a fraction of its time."""
     plain = '", "'.join(texts)
-    if plain.isprintable() and "\\" not in plain and plain.count('"') == 2 * len(texts) - 2:  # nothing is to be escaped
+    # nothing is to be escaped
+    if plain.isprintable() and "\\" not in plain and plain.count('"') == 2 * len(texts) - 2:
         return f'["{plain}"]'
     return as_text(f"[{', '.join(map(encode_basestring, texts))}]")

@@ -1,4 +1,6 @@
-"""What changes graphs on behalf of rules: each rewrite is done as a whole, or leaves all as it was."""
+"""What changes graphs on behalf of rules: each rewrite is done as a whole, or leaves all as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from gehost.rewrite.transaction import Transaction
 class Rewriter:
     """Replaces parts of one model's graphs."""
 
-    def __init__(self, model: Model, registry: OpRegistry, author: Author, inferrer: Inferrer | None = None) -> None:
+    def __init__(
+        self, model: Model, registry: OpRegistry, author: Author, inferrer: Inferrer | None = None
+    ) -> None:
         self.model = model
         self.registry = registry
         self.author = author
@@ -37,7 +41,10 @@ class Rewriter:
         """Bodies that were made from matches, with the names under which they were offered."""
 
     def replace_boundary(
-        self, boundary: SubgraphBoundary, replacement: EsGraph, replace: Callable[[Region, EsGraph], list[Node]] | None = None
+        self,
+        boundary: SubgraphBoundary,
+        replacement: EsGraph,
+        replace: Callable[[Region, EsGraph], list[Node]] | None = None,
     ) -> list[Node]:
         """Replace what lies inside ``boundary``; returns the new nodes.
 
@@ -47,7 +54,8 @@ class Rewriter:
             replace: does it; ``replace`` of this rewriter unless given.
 
         Raises:
-            PassError: the boundary is not closed, or the rewrite may not be done; the graph is as it was.
+            PassError: the boundary is not closed, or the rewrite may not be done; the graph is
+                as it was.
         """
         try:
             region = boundary.region()
@@ -56,20 +64,29 @@ class Rewriter:
             return (replace or self.replace)(region, replacement)
         except Refused as refusal:
             failure = PassError(f"SubgraphRewriter.Replace: {refusal}")
-            failure.__cause__ = refusal  # authors may ask for it, and machine code leaves out what follows "from"
+            # authors may ask for it, and machine code leaves out what follows "from"
+            failure.__cause__ = refusal
             raise failure from refusal
 
     def replace(self, region: Region, replacement: EsGraph) -> list[Node]:
         """Replace a region that is closed and makes no cycle; returns the new nodes.
 
         Raises:
-            Refused: types that disagree or cannot be proven, an operator that the opset lacks, …; nothing was changed.
-            PassError: the replacement does not fit the region, or rewrites feed each other without end.
+            Refused: types that disagree or cannot be proven, an operator that the opset lacks,
+                …; nothing was changed.
+            PassError: the replacement does not fit the region, or rewrites feed each other
+                without end.
         """
         if len(replacement.outputs) != len(region.outputs):
-            raise PassError(f"the replacement has {len(replacement.outputs)} outputs, the pattern {len(region.outputs)}")
+            raise PassError(
+                f"the replacement has {len(replacement.outputs)} outputs, the pattern "
+                f"{len(region.outputs)}"
+            )
         if len(replacement.inputs) > len(region.inputs):
-            raise PassError(f"the replacement has {len(replacement.inputs)} inputs, the pattern {len(region.inputs)}")
+            raise PassError(
+                f"the replacement has {len(replacement.inputs)} inputs, the pattern "
+                f"{len(region.inputs)}"
+            )
         self.rewired = False
         journal = self.model.journal
         mark = journal.mark()

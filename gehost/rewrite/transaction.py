@@ -42,7 +42,9 @@ class Transaction:
         self.taken: dict[_Key, int] = {}
         """Which replaced value a new tensor becomes, by its position."""
         self.new_types: dict[Value, ValueType | None] = {}
-        """Types of the new tensors that became replaced values, which keep their old type until it is settled."""
+        """Types of the new tensors that became replaced values, which keep their old type until
+        it is settled.
+        """
         self.kept = _still_needed(region)
         """Matched nodes that stay, because another output of theirs is read outside."""
         self.made: list[Node] = []
@@ -51,7 +53,9 @@ class Transaction:
         self.is_like_others = not self.kept
         """Whether what was made out holds for every match that is alike, as ``key_of`` sees it."""
         self.constants: dict[int, Value] = {}
-        """By the identity of their arrays, which the replacement or the plan holds: one for all readers of one constant."""
+        """By the identity of their arrays, which the replacement or the plan holds: one for all
+        readers of one constant.
+        """
         self._steps: list[Step] | None = None
         self.position: Node | None = None
         self.provenance = provenance(region.nodes)
@@ -71,16 +75,24 @@ class Transaction:
             self._follow(plan)
         else:
             self._make_out()
-            if key is not None and self.is_like_others and len(self.taken) == len(self.region.outputs):
+            if (
+                key is not None
+                and self.is_like_others
+                and len(self.taken) == len(self.region.outputs)
+            ):
                 plans[key] = as_plan([planned for _, planned in self.planned.values()])
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
-        self.graph.remove_nodes([node for node in nodes if node not in self.kept] if self.kept else nodes)
+        self.graph.remove_nodes(
+            [node for node in nodes if node not in self.kept] if self.kept else nodes
+        )
         return self.made
 
     def _make_out(self) -> None:
         """Build the replacement, comparing its types with what was there."""
-        if self.kept or any(type(tensor.producer) is not EsNode for tensor in self.replacement.outputs):
+        if self.kept or any(
+            type(tensor.producer) is not EsNode for tensor in self.replacement.outputs
+        ):
             self._old()  # what follows edits matched nodes
         for tensor, value in zip(self.replacement.inputs, self.region.inputs, strict=False):
             if value is not None:
@@ -94,7 +106,10 @@ class Transaction:
 
     def _holds(self, plan: Plan) -> bool:
         """Whether the operators that a plan calls have the bodies that they had."""
-        return all(planned.body is None or self.model.function(planned.op) is planned.body for planned in plan)
+        return all(
+            planned.body is None or self.model.function(planned.op) is planned.body
+            for planned in plan
+        )
 
     def _old(self) -> Sequence[Step]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
@@ -102,10 +117,13 @@ class Transaction:
             self._steps = list(map(Step.of, self.region.nodes))
         return self._steps
 
-    # -- where the new nodes go -------------------------------------------------------------------------------------
+    # -- where the new nodes go
+    # -------------------------------------------------------------------------------------
 
     def _make_room(self) -> None:
-        """Put the new nodes behind the last matched one, and behind them whatever reads an output but stands earlier."""
+        """Put the new nodes behind the last matched one, and behind them whatever reads an
+        output but stands earlier.
+        """
         last = behind = self.region.last
         self.position = last
         if all(value.producer is last for value in self.region.outputs):
@@ -116,10 +134,13 @@ class Transaction:
             self.graph.move_after(reader, behind)
             behind = reader
 
-    # -- building ---------------------------------------------------------------------------------------------------
+    # -- building
+    # ---------------------------------------------------------------------------------------------------
 
     def _choose_outputs(self) -> None:
-        """Decide which new tensors take over a replaced value, and take those from matched nodes that stay."""
+        """Decide which new tensors take over a replaced value, and take those from matched nodes
+        that stay.
+        """
         for place, tensor in enumerate(self.replacement.outputs):
             if isinstance(tensor.producer, EsNode):
                 self.taken.setdefault(_key(tensor), place)
@@ -127,15 +148,23 @@ class Transaction:
             self._take_over(self.region.outputs[place])
 
     def _take_over(self, value: Value) -> None:
-        """Free a replaced value for a new producer; matched nodes that stay go on reading what the old one makes."""
+        """Free a replaced value for a new producer; matched nodes that stay go on reading what
+        the old one makes.
+        """
         if value.producer not in self.kept:
             return
-        readers = [(reader, slot) for reader, slot in value.uses if self.graph.reading_node(reader) in self.kept]
+        readers = [
+            (reader, slot)
+            for reader, slot in value.uses
+            if self.graph.reading_node(reader) in self.kept
+        ]
         self.rewriter.rewired = True
         spare = self.graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
-                raise Refused(f'nested: a body of a matched node that stays hands on "{value.name}"')
+                raise Refused(
+                    f'nested: a body of a matched node that stays hands on "{value.name}"'
+                )
             self.graph.set_input(reader, slot, spare)
 
     def _follow(self, plan: Plan) -> None:
@@ -205,10 +234,18 @@ class Transaction:
         name = names.fresh(stem)
         outputs: list[Value | str | None] = []
         for place in planned.replaces:
-            outputs.append(self.region.outputs[place] if place is not None else names.fresh(stem) if outputs else name)
+            outputs.append(
+                self.region.outputs[place]
+                if place is not None
+                else names.fresh(stem)
+                if outputs
+                else name
+            )
         came = self.provenance
         template = planned.template(author, came.origin_types)
-        made = self.graph.add_like(template, inputs, outputs, name=name, after=self.position, text=came.origin_nodes)
+        made = self.graph.add_like(
+            template, inputs, outputs, name=name, after=self.position, text=came.origin_nodes
+        )
         if came.history:
             self.graph.set_metadata(made, HISTORY, came.history)
         made.generation = self.generation
@@ -228,15 +265,23 @@ class Transaction:
                 self.graph.set_type(value, known)
 
     def _with_body(
-        self, node: EsNode, lowered: LoweredNode, inputs: Sequence[Value | None], types: Sequence[ValueType | None]
+        self,
+        node: EsNode,
+        lowered: LoweredNode,
+        inputs: Sequence[Value | None],
+        types: Sequence[ValueType | None],
     ) -> tuple[str, bool]:
-        """The operator name to write, and whether its body was made from this match; offers the body to the model."""
+        """The operator name to write, and whether its body was made from this match; offers the
+        body to the model.
+        """
         op, attributes = lowered.op, lowered.attributes
         model, rewriter = self.model, self.rewriter
         if op.startswith("ai.onnx.") or "::" not in op:
             return op, False
         present = [value is not None for value in inputs]
-        named = op_with_body(op, types, attributes, model, rewriter.registry, rewriter.inferrer, present)
+        named = op_with_body(
+            op, types, attributes, model, rewriter.registry, rewriter.inferrer, present
+        )
         came = op in model.original_ops or (op in model.functions and op not in model.new_functions)
         if named is not None or came:
             return named or op, False
@@ -244,33 +289,51 @@ class Transaction:
         key = (op, region_key(self.region, self._old(), inputs, outputs, attributes))
         known, body = rewriter.bodies.get(key, ("", None))
         if body is None or model.function(known) is not body:
-            known = add_function(op, function_of_region(self.region, self._old(), inputs, outputs, attributes), model)
+            known = add_function(
+                op, function_of_region(self.region, self._old(), inputs, outputs, attributes), model
+            )
             if key[1] is not None:
                 rewriter.bodies[key] = (known, model.function(known))
         return known, True
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
-        """The replaced values by position of the outputs of ``node``, which alone stands for the whole match."""
+        """The replaced values by position of the outputs of ``node``, which alone stands for the
+        whole match.
+        """
         if len(self.replacement.reachable()) > 1:
-            raise Refused(f"needs a function body: {op} has none, and the replacement is more than this node")
-        delivered = {_key(t): value for t, value in zip(self.replacement.outputs, self.region.outputs, strict=True)}
+            raise Refused(
+                f"needs a function body: {op} has none, and the replacement is more than this node"
+            )
+        delivered = {
+            _key(t): value
+            for t, value in zip(self.replacement.outputs, self.region.outputs, strict=True)
+        }
         outputs = [delivered.get(_key(tensor)) for tensor in node.outputs]
         found = [value for value in outputs if value is not None]
         if len(found) < len(outputs) or len(found) < len(self.region.outputs):
-            raise Refused(f"needs a function body: {op} has none, and its outputs are not those of the match")
+            raise Refused(
+                f"needs a function body: {op} has none, and its outputs are not those of the match"
+            )
         return found
 
     def _value(self, tensor: EsTensor) -> Value:
-        """What a tensor of the replacement is in the model: an input, a constant, or what a new node makes."""
+        """What a tensor of the replacement is in the model: an input, a constant, or what a new
+        node makes.
+        """
         found = self.values.get((tensor.producer, tensor.index))
         if found is None:
             producer = tensor.producer
             if isinstance(producer, EsInput):
-                raise PassError(f"{producer.origin}: the replacement uses input {producer.index}, which is absent here")
+                raise PassError(
+                    f"{producer.origin}: the replacement uses input {producer.index}, "
+                    "which is absent here"
+                )
             if isinstance(producer, EsChoice):
                 raise PatternError(f"{producer.origin}: Alternatives stand in patterns only")
             if not isinstance(producer, EsConst):
-                raise PassError(f"{producer.origin}: the replacement uses a tensor that it does not make")
+                raise PassError(
+                    f"{producer.origin}: the replacement uses a tensor that it does not make"
+                )
             found = self.values[_key(tensor)] = self._constant(producer.array)
         return found
 
@@ -279,7 +342,9 @@ class Transaction:
         if known is not None:
             return known
         if not self.graph.takes_constant(array.dtype):
-            raise Refused(f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9")
+            raise Refused(
+                f"not applicable: a new constant of {array.dtype} needs IR version 4 or opset 9"
+            )
         name = self.model.fresh_name(f"{self.rewriter.author.name}_Constant")
         made = self.constants[id(array)] = self.graph.add_initializer(array, name)
         return made
@@ -295,10 +360,13 @@ class Transaction:
             return self._value_type(value)
         return array_type(tensor.producer.array) if isinstance(tensor.producer, EsConst) else None
 
-    # -- delivering -------------------------------------------------------------------------------------------------
+    # -- delivering
+    # -------------------------------------------------------------------------------------------------
 
     def _settle_outputs(self) -> None:
-        """Compare the types of the replaced values with those of the new ones, and hand on the forwarded ones."""
+        """Compare the types of the replaced values with those of the new ones, and hand on the
+        forwarded ones.
+        """
         proof, built = None, None
         for tensor, value in zip(self.replacement.outputs, self.region.outputs, strict=True):
             new = self._value(tensor)
@@ -307,27 +375,39 @@ class Transaction:
                 self.is_like_others = False
                 if proof is None or built is None:
                     rewriter = self.rewriter
-                    proof = TypeProof(self.region.inputs, self._old, rewriter.inferrer, shape_proven=rewriter.shape_proven)
+                    proof = TypeProof(
+                        self.region.inputs,
+                        self._old,
+                        rewriter.inferrer,
+                        shape_proven=rewriter.shape_proven,
+                    )
                     built = list(map(Step.of, self.made))
                 self.graph.set_type(value, proof.settle(value, old_type, new, new_type, built))
             if new is not value:
                 self._forward(new, value)
 
     def _forward(self, source: Value, value: Value) -> None:
-        """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an ``Identity``."""
+        """Make the readers of ``value`` read ``source``; a graph output keeps its name behind an
+        ``Identity``.
+        """
         self.rewriter.rewired = True
         if not value.is_graph_output:
             for reader, slot in value.uses:
                 if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
                     if reader.graph.find(source.name) is not source:
-                        raise Refused(f'nested: a body that reads "{value.name}" has a "{source.name}" of its own')
+                        raise Refused(
+                            f'nested: a body that reads "{value.name}" has a '
+                            f'"{source.name}" of its own'
+                        )
                     self.graph.set_input(reader, slot, source)
             return
         self._take_over(value)
         author = self.rewriter.author
         name = self.model.fresh_name(f"{author.name}_Identity")
         metadata = author.metadata(self.provenance)
-        node = self.graph.add_node("Identity", [source], [value], name=name, after=self.position, metadata=metadata)
+        node = self.graph.add_node(
+            "Identity", [source], [value], name=name, after=self.position, metadata=metadata
+        )
         node.generation = self.generation
         self.made.append(node)
 
@@ -342,7 +422,8 @@ class Transaction:
             else:
                 self.graph.remove_node(value.producer)
 
-    # -- finishing --------------------------------------------------------------------------------------------------
+    # -- finishing
+    # --------------------------------------------------------------------------------------------------
 
     def _nothing_changed(self) -> bool:
         """Whether the outputs are computed by the same nodes again, one for one."""
@@ -351,15 +432,21 @@ class Transaction:
             return False
         comparison = Comparison(old, new)
         pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
-        return all(comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs) and comparison.covers(old)
+        return all(
+            comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs
+        ) and comparison.covers(old)
 
     def _delivered(self, value: Value, tensor: EsTensor) -> Value:
-        """What now stands for a replaced value: itself when a new node makes it, else what was forwarded."""
+        """What now stands for a replaced value: itself when a new node makes it, else what was
+        forwarded.
+        """
         return value if value.producer in self.made else self._value(tensor)
 
 
 def _still_needed(region: Region) -> set[Node]:
-    """The region's nodes that must stay: one of their tensors is read outside but replaced by nothing, or enters again."""
+    """The region's nodes that must stay: one of their tensors is read outside but replaced by
+    nothing, or enters again.
+    """
     kept: set[Node] = set()
     if region.closed and not _enters_again(region):
         return kept
@@ -382,10 +469,17 @@ def _still_needed(region: Region) -> set[Node]:
 
 
 def _enters_again(region: Region) -> bool:
-    """Whether a matched node makes an input of its own match; most inputs are made before the first of them."""
+    """Whether a matched node makes an input of its own match; most inputs are made before the
+    first of them.
+    """
     first = region.nodes[0].order
     for value in region.inputs:
-        if value is not None and value.producer is not None and value.producer.order >= first and value.producer in region.nodes:
+        if (
+            value is not None
+            and value.producer is not None
+            and value.producer.order >= first
+            and value.producer in region.nodes
+        ):
             return True
     return False
 

@@ -1,6 +1,15 @@
-"""Compare two models number by number: seeded inputs, one engine without optimizations, stated tolerances."""
+"""Compare two models number by number: seeded inputs, one engine without optimizations, stated
+tolerances.
+"""
 
-from gehost.verify.compare import Baseline, OutputDifference, Verification, compare, compare_outputs, find_feeds
+from gehost.verify.compare import (
+    Baseline,
+    OutputDifference,
+    Verification,
+    compare,
+    compare_outputs,
+    find_feeds,
+)
 from gehost.verify.feeds import load_feeds, make_feeds, save_feeds
 from gehost.verify.run import Runner
 from gehost.verify.tolerance import tolerance

@@ -1,7 +1,8 @@
 """Compare two models number by number: run both on the same inputs and look at every element.
 
-Two elements agree if both are NaN, both the same infinity, or as near as ``gehost.verify.tolerance`` says.
-Names, order, dtypes and shapes of the outputs have to be the same.
+Two elements agree if both are NaN, both the same infinity, or as near as
+``gehost.verify.tolerance`` says. Names, order, dtypes and shapes of the outputs have to be the
+same.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ _MOST_ELEMENTS = 1 << 22
 class OutputDifference:
     """How one output compares on one feed.
 
-    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` are of the element with the largest ``|a - b|`` among those outside the
-    tolerance, or among all where all are inside. Distances to or between NaN and infinity, and between two strings,
-    count as infinite. ``max_rel`` is the largest ``|a - b| / |a|`` of the same elements, where ``a`` is not 0.
-    ``telling`` is false where ``a`` has no finite element, or the same value in all of several: almost any model would
-    agree. ``reason`` says what kept the values from being compared: another name, dtype or shape.
+    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` are of the element with the largest ``|a -
+    b|`` among those outside the tolerance, or among all where all are inside. Distances to or
+    between NaN and infinity, and between two strings, count as infinite. ``max_rel`` is the largest
+    ``|a - b| / |a|`` of the same elements, where ``a`` is not 0. ``telling`` is false where ``a``
+    has no finite element, or the same value in all of several: almost any model would agree.
+    ``reason`` says what kept the values from being compared: another name, dtype or shape.
     """
 
     output: str
@@ -73,10 +75,12 @@ class OutputDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What a comparison found: one ``OutputDifference`` for each output of each feed, and an error if ``b`` failed.
+    """What a comparison found: one ``OutputDifference`` for each output of each feed, and an error
+    if ``b`` failed.
 
-    ``rtol`` and ``atol`` are what the caller gave, None for those of the dtype. ``engine`` is what both models ran
-    on, or both names where that differs. ``failed_feed`` is the one on which ``b`` failed, None where it did not even load.
+    ``rtol`` and ``atol`` are what the caller gave, None for those of the dtype. ``engine`` is what
+    both models ran on, or both names where that differs. ``failed_feed`` is the one on which ``b``
+    failed, None where it did not even load.
     """
 
     equal: bool
@@ -97,12 +101,17 @@ class Verification:
         """Say it in one line."""
         if self.error is not None:
             return f"differ: {self.error}"
-        worst = max(self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None)
+        worst = max(
+            self.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs), default=None
+        )
         if worst is not None and not worst.equal:
             values = f"a {_shown(worst.a)}, b {_shown(worst.b)}, |a-b| {worst.max_abs:.2g}"
             what = worst.reason or f"{values} {worst.allowed}"
             wrong, compared = sum(not output.equal for output in self.outputs), len(self.outputs)
-            return f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} comparisons differ"
+            return (
+                f"differ: {worst.place} of feed {worst.feed}: {what}; {wrong} of {compared} "
+                "comparisons differ"
+            )
         names = {output.output for output in self.outputs}
         dull = sorted(names - {output.output for output in self.outputs if output.telling})
         return (
@@ -112,7 +121,11 @@ class Verification:
                 if worst and worst.max_abs
                 else "no difference"
             )
-            + (f"; proves little: {', '.join(dull)} (no finite value, or one throughout)" if dull else "")
+            + (
+                f"; proves little: {', '.join(dull)} (no finite value, or one throughout)"
+                if dull
+                else ""
+            )
         )
 
 
@@ -137,7 +150,8 @@ def compare(
 
     Raises:
         ModelError: ``a`` does not load or run.
-        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws random numbers without a seed.
+        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws
+            random numbers without a seed.
     """
     return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
 
@@ -169,32 +183,56 @@ class Baseline:
         random = unseeded(proto)
         if random is not None:
             raise UsageError(
-                f"{runner.name}: {random}; a rewrite elsewhere changes what is drawn, so numbers cannot be compared: "
+                f"{runner.name}: {random}; a rewrite elsewhere changes what is drawn, so "
+                "numbers cannot be compared: "
                 "give it a seed attribute"
             )
         if feeds is None:
             runs = find_feeds(runner, seed)
         elif feeds:
-            runs = [(given, runner.run(given)) for given in (with_declared_types(given, proto) for given in feeds)]
+            runs = [
+                (given, runner.run(given))
+                for given in (with_declared_types(given, proto) for given in feeds)
+            ]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
         return cls(runner, runs, seed, rtol, atol)
 
-    def against(self, model: Runner | onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | None = None) -> Verification:
-        """Run another model on the same inputs; if it does not load or run, that is a difference."""
+    def against(
+        self,
+        model: Runner | onnx.ModelProto | str | os.PathLike[str],
+        *,
+        base_dir: str | None = None,
+    ) -> Verification:
+        """Run another model on the same inputs; if it does not load or run, that is a
+        difference.
+        """
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
         try:
             second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
-            if second.engine != engine:  # they round differently, so a small difference may be theirs
+            # they round differently, so a small difference may be theirs
+            if second.engine != engine:
                 engine = f"{engine}, {second.engine}"
             for number, (given, expected) in enumerate(self.runs):
-                outputs += compare_outputs(expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol)
+                outputs += compare_outputs(
+                    expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol
+                )
         except (ModelError, UsageError) as failure:
             error = str(failure)
         equal = error is None and all(output.equal for output in outputs)
         failed = None if error is None else number
-        return Verification(equal, len(self.runs), tuple(outputs), self.seed, self.rtol, self.atol, engine, error, failed)
+        return Verification(
+            equal,
+            len(self.runs),
+            tuple(outputs),
+            self.seed,
+            self.rtol,
+            self.atol,
+            engine,
+            error,
+            failed,
+        )
 
 
 def compare_outputs(
@@ -212,15 +250,24 @@ def compare_outputs(
             reason = f"output {number} is {other!r}, wanted {name!r}"
             found.append(OutputDifference(name or other or "", feed, equal=False, reason=reason))
         else:
-            found.append(_compare_arrays(expected[name], actual[name], OutputDifference(name, feed, equal=False), rtol, atol))
+            found.append(
+                _compare_arrays(
+                    expected[name],
+                    actual[name],
+                    OutputDifference(name, feed, equal=False),
+                    rtol,
+                    atol,
+                )
+            )
     return found
 
 
 def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
-    """Make up to three inputs that a model runs on, of different sizes, and give them with the outputs.
+    """Make up to three inputs that a model runs on, of different sizes, and give them with the
+    outputs.
 
-    A signature may hide that two dimensions have to agree, or how large one has to be. So sizes and equalities
-    are tried, at most 250, until the model runs and computes something finite.
+    A signature may hide that two dimensions have to agree, or how large one has to be. So sizes and
+    equalities are tried, at most 250, until the model runs and computes something finite.
 
     Raises:
         ModelError: The model runs on none of them.
@@ -244,7 +291,9 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
         blank = blank or found
     else:
         if blank is None:
-            raise ModelError(f"{first_error} (on the inputs that were made for it; give --feeds)") from first_error
+            raise ModelError(
+                f"{first_error} (on the inputs that were made for it; give --feeds)"
+            ) from first_error
         found = blank
     ties, variant, feeds, outputs = found
     runs = {variant: (feeds, outputs)}
@@ -261,14 +310,18 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
 
 
 def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
-    """Combine ties with sizes, the likely first; where no dimension is symbolic only the values differ."""
+    """Combine ties with sizes, the likely first; where no dimension is symbolic only the values
+    differ.
+    """
     likely = list(tie_plans(shapes, changes=1))
     yield from ((ties, 3 * scale) for scale in range(len(UNITS)) for ties in likely)
     yield from (({}, variant) for variant in (1, 2))
     yield from ((ties, 0) for ties in tie_plans(shapes, changes=2) if ties not in likely)
 
 
-def _compare_arrays(a: Array, b: Array, blank: OutputDifference, rtol: float | None, atol: float | None) -> OutputDifference:
+def _compare_arrays(
+    a: Array, b: Array, blank: OutputDifference, rtol: float | None, atol: float | None
+) -> OutputDifference:
     """Fill in what two arrays show; the names are those of ``blank``."""
     if a.dtype != b.dtype:
         return dataclasses.replace(blank, reason=f"dtype {b.dtype}, wanted {a.dtype}")
@@ -282,7 +335,9 @@ def _compare_arrays(a: Array, b: Array, blank: OutputDifference, rtol: float | N
     bounds, scales = scales_of(magnitude)
     allowed = [tolerance(a.dtype, rtol, atol, scale=scale) for scale in scales]
     rtol = allowed[0][0]
-    atols = np.array([absolute for _, absolute in allowed])[np.searchsorted(bounds, magnitude, side="right")]
+    atols = np.array([absolute for _, absolute in allowed])[
+        np.searchsorted(bounds, magnitude, side="right")
+    ]
     with np.errstate(invalid="ignore"):  # infinity times an rtol of 0
         agrees = same | (finite & (distance <= atols + rtol * magnitude))
     equal = bool(agrees.all())
@@ -324,12 +379,17 @@ def _telling(array: Array) -> bool:
     return bool(values.size == array.size == 1 or (values.size and np.any(values != values[0])))
 
 
-def _distances(a: Array, b: Array) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Give, for each element of two widened arrays: the same value or both NaN; ``|a - b|``; ``|a|``."""
+def _distances(
+    a: Array, b: Array
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    """Give, for each element of two widened arrays: the same value or both NaN; ``|a - b|``;
+    ``|a|``.
+    """
     same = np.asarray(a == b, np.bool_)
     if a.dtype.kind == "O":
         return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)
-    if a.dtype.kind in "iu":  # modulo 2**64, which is right; numpy warns of it where there is one element and no axis
+    # modulo 2**64, which is right; numpy warns of it where there is one element and no axis
+    if a.dtype.kind in "iu":
         with np.errstate(over="ignore"):
             gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
         return same, gap.astype(np.float64), np.abs(a.astype(np.float64))
@@ -345,7 +405,11 @@ def _plain(value: Any) -> Any:
         return {key: _plain(element) for key, element in cast("dict[str, Any]", value).items()}
     if isinstance(value, tuple | list):
         return [_plain(element) for element in cast("list[Any]", value)]
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if (
+        value is None
+        or isinstance(value, bool | int | str)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return value
     return str(value)
 

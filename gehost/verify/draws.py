@@ -1,7 +1,7 @@
 """Find operators whose numbers are other ones after any rewrite: random ones without a seed.
 
-ONNX Runtime seeds them by the place of the node among all nodes, and ``Dropout`` anew in each session. Where there is a ``seed``
-attribute only that counts.
+ONNX Runtime seeds them by the place of the node among all nodes, and ``Dropout`` anew in each
+session. Where there is a ``seed`` attribute only that counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _TRAINING_MODE = 2
 
 
 def unseeded(model: onnx.ModelProto) -> str | None:
-    """The first operator that draws random numbers without a seed, in the graph, its bodies and the functions called."""
+    """The first operator that draws random numbers without a seed, in the graph, its bodies and
+    the functions called.
+    """
     return next(_Finder(model).found(model.graph.node, _off(model.graph)), None)
 
 
@@ -29,16 +31,25 @@ class _Finder:
     def found(self, nodes: Iterable[onnx.NodeProto], off: frozenset[str]) -> Iterator[str]:
         """Describe those among nodes; ``off`` are the tensors that are known to be false."""
         for node in nodes:
-            function = self._functions.pop((node.domain, node.op_type, node.overload), None)  # each is looked at once
+            # each is looked at once
+            function = self._functions.pop((node.domain, node.op_type, node.overload), None)
             if function is not None:
                 yield from self.found(function.node, _off(function))
-            if node.domain in ("", "ai.onnx") and all(attribute.name != "seed" for attribute in node.attribute):
+            if node.domain in ("", "ai.onnx") and all(
+                attribute.name != "seed" for attribute in node.attribute
+            ):
                 who = (
-                    f'{node.op_type} "{node.name}"' if node.name else f'{node.op_type} that gives "{next(iter(node.output), "")}"'
+                    f'{node.op_type} "{node.name}"'
+                    if node.name
+                    else f'{node.op_type} that gives "{next(iter(node.output), "")}"'
                 )
                 if node.op_type in RANDOM:
                     yield f"{who} draws random numbers without a seed"
-                elif node.op_type == "Dropout" and len(node.input) > _TRAINING_MODE and node.input[_TRAINING_MODE] not in off:
+                elif (
+                    node.op_type == "Dropout"
+                    and len(node.input) > _TRAINING_MODE
+                    and node.input[_TRAINING_MODE] not in off
+                ):
                     yield f"{who} drops at random without a seed, where its training_mode is true"
             for attribute in node.attribute:
                 for body in (attribute.g, *attribute.graphs):
@@ -47,12 +58,24 @@ class _Finder:
 
 def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
     """The tensors that are constants and false; and the empty name, which stands for no tensor."""
-    tensors = [] if isinstance(graph, onnx.FunctionProto) else [(tensor.name, tensor) for tensor in graph.initializer]
+    tensors = (
+        []
+        if isinstance(graph, onnx.FunctionProto)
+        else [(tensor.name, tensor) for tensor in graph.initializer]
+    )
     constants = (node for node in graph.node if node.op_type == "Constant")
-    tensors += [(node.output[0], attribute.t) for node in constants for attribute in node.attribute if attribute.name == "value"]
+    tensors += [
+        (node.output[0], attribute.t)
+        for node in constants
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
     return frozenset(["", *(name for name, tensor in tensors if _is_false(tensor))])
 
 
 def _is_false(tensor: onnx.TensorProto) -> bool:
-    inside = tensor.data_type == onnx.TensorProto.BOOL and tensor.data_location != onnx.TensorProto.EXTERNAL
+    inside = (
+        tensor.data_type == onnx.TensorProto.BOOL
+        and tensor.data_location != onnx.TensorProto.EXTERNAL
+    )
     return inside and not onnx.numpy_helper.to_array(tensor).any()

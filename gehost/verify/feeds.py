@@ -1,4 +1,5 @@
-"""Make inputs for a model from its signature: seeded, of consistent sizes, and inside what its tables hold.
+"""Make inputs for a model from its signature: seeded, of consistent sizes, and inside what its
+tables hold.
 
 Values, by what the input is used for:
 
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 _TENSOR = onnx.TensorProto
-_INTEGERS = frozenset(value for name, value in _TENSOR.DataType.items() if re.fullmatch(r"U?INT\d+", name))
+_INTEGERS = frozenset(
+    value for name, value in _TENSOR.DataType.items() if re.fullmatch(r"U?INT\d+", name)
+)
 _NO_NUMBER = (_TENSOR.UNDEFINED, _TENSOR.STRING)
 # Operator: slot of the indices → slot of the table.
 _TABLES = MappingProxyType(
@@ -54,27 +57,37 @@ _TABLES = MappingProxyType(
         "EmbedLayerNormalization": {0: 2, 1: 4},
     }
 )
-_SAME_VALUES = frozenset(("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")).union(
-    ("Expand", "Tile", "Slice", "Split", "Gather")
-)
+_SAME_VALUES = frozenset(
+    ("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+).union(("Expand", "Tile", "Slice", "Split", "Gather"))
 _SAME_VALUES_FROM_ANY = frozenset(("Concat", "Where"))
 _ONLY_TYPE_OR_SHAPE = frozenset(("Shape", "Size", "CastLike"))
-_TESTS = frozenset(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor"])
+_TESTS = frozenset(
+    ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor"]
+)
 # Initializers of more elements than this say nothing about shapes.
 _SMALL = 64
 
 
 class FeedMaker:
-    """Makes inputs for one model, of as many sizes as wanted; the model's weights need not be loaded.
+    """Makes inputs for one model, of as many sizes as wanted; the model's weights need not be
+    loaded.
 
     Raises:
-        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has to give the inputs.
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has
+            to give the inputs.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._inputs = _inputs(model)
-        readers = _Readers(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
-        self._uses = {i.name: readers.use(i.name) for i in self._inputs if i.element in _INTEGERS} if readers else {}
+        readers = (
+            _Readers(model) if any(spec.element in _INTEGERS for spec in self._inputs) else None
+        )
+        self._uses = (
+            {i.name: readers.use(i.name) for i in self._inputs if i.element in _INTEGERS}
+            if readers
+            else {}
+        )
 
     @property
     def shapes(self) -> list[Dims]:
@@ -86,16 +99,23 @@ class FeedMaker:
         sizes = Sizes(self.shapes, variant, ties)
         return sum(math.prod(sizes[dim] for dim in dims) for dims in self.shapes)
 
-    def make(self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None) -> dict[str, Array]:
-        """Make a value for every input that has no initializer; the arguments are those of ``Sizes``."""
+    def make(
+        self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None
+    ) -> dict[str, Array]:
+        """Make a value for every input that has no initializer; the arguments are those of
+        ``Sizes``.
+        """
         sizes = Sizes(self.shapes, variant, ties or {})
         feeds: dict[str, Array] = {}
         for spec in self._inputs:
-            # By name: a model with one input more, or in another order, gets the same values for the others.
+            # By name: a model with one input more, or in another order, gets the same values for
+            # the others.
             rng = np.random.default_rng([seed, variant, zlib.crc32(spec.name.encode())])
             use = self._uses.get(spec.name, _Use())
             bound = min(sizes.known(use.tables), default=None)
-            feeds[spec.name] = _values(spec, tuple(sizes[dim] for dim in spec.dims), bound, use, rng)
+            feeds[spec.name] = _values(
+                spec, tuple(sizes[dim] for dim in spec.dims), bound, use, rng
+            )
         return feeds
 
 
@@ -108,7 +128,8 @@ def make_feeds(model: onnx.ModelProto, seed: int = 0, variant: int = 0) -> dict[
         variant: Which sizes: 0, 1, 2 small ones (in 1 the batch is 1), from 3 on larger ones.
 
     Raises:
-        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has to give the inputs.
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has
+            to give the inputs.
     """
     return FeedMaker(model).make(seed, variant)
 
@@ -128,8 +149,18 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     # What numpy says is left out: it advises to load objects, which may run code.
-    except (EOFError, ValueError, AttributeError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{name} is not an .npz file with one array of numbers or text for each input") from error
+    except (
+        EOFError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise UsageError(
+            f"{name} is not an .npz file with one array of numbers or text for each input"
+        ) from error
 
 
 def _array(value: Any) -> Array:
@@ -143,14 +174,20 @@ def save_feeds(feeds: Mapping[str, Array]) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in feeds.items():
-            plain = array.astype(str) if array.dtype.kind == "O" else np.ascontiguousarray(array).reshape(array.shape)
+            plain = (
+                array.astype(str)
+                if array.dtype.kind == "O"
+                else np.ascontiguousarray(array).reshape(array.shape)
+            )
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, plain, allow_pickle=False)
     return content.getvalue()
 
 
 def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:
-    """Inputs as a file gave them, in the types of the model that numpy's files do not know, such as bfloat16."""
+    """Inputs as a file gave them, in the types of the model that numpy's files do not know, such
+    as bfloat16.
+    """
     declared = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     found = dict(feeds)
     for name, array in feeds.items():
@@ -168,7 +205,9 @@ class _Input(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What an integer input is good for: the sizes of the tables it indexes; ``tested`` if only 0 or not matters."""
+    """What an integer input is good for: the sizes of the tables it indexes; ``tested`` if only
+    0 or not matters.
+    """
 
     tables: Dims = ()
     tested: bool = False
@@ -209,7 +248,9 @@ class _Readers:
             for slot, name in enumerate(node.input):
                 self._readers[name].append((node, slot))
             for attribute in node.attribute:
-                if node.op_type == "Constant" and (attribute.f == 1 or attribute.i == 1 or _is_one(attribute.t)):
+                if node.op_type == "Constant" and (
+                    attribute.f == 1 or attribute.i == 1 or _is_one(attribute.t)
+                ):
                     self._ones.update(node.output)
                 for body in (attribute.g, *attribute.graphs):
                     self._index(body)
@@ -232,21 +273,27 @@ class _Readers:
 
 def _inputs(model: onnx.ModelProto) -> list[_Input]:
     """List the inputs that have no initializer."""
-    initialized = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
+    initialized = {t.name for t in model.graph.initializer} | {
+        t.values.name for t in model.graph.sparse_initializer
+    }
     found: list[_Input] = []
     for value in model.graph.input:
         if value.name in initialized:
             continue
         kind = value.type.WhichOneof("value") or "value of unknown type"
         if kind != "tensor_type":
-            raise UsageError(f"input {value.name!r} is a {kind.removesuffix('_type')}; give --feeds")
+            raise UsageError(
+                f"input {value.name!r} is a {kind.removesuffix('_type')}; give --feeds"
+            )
         if not value.type.tensor_type.HasField("shape"):
             raise UsageError(f"input {value.name!r} has no declared rank; give --feeds")
         found.append(_Input(value.name, value.type.tensor_type.elem_type, _dims(value)))
     return found
 
 
-def _values(spec: _Input, shape: tuple[int, ...], bound: int | None, use: _Use, rng: np.random.Generator) -> Array:
+def _values(
+    spec: _Input, shape: tuple[int, ...], bound: int | None, use: _Use, rng: np.random.Generator
+) -> Array:
     if spec.element == _TENSOR.STRING:
         return rng.choice(np.array(list("abcdef"), dtype=object), shape)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(spec.element)
@@ -266,48 +313,70 @@ def _values(spec: _Input, shape: tuple[int, ...], bound: int | None, use: _Use, 
 
 def _dims(value: onnx.ValueInfoProto) -> Dims:
     return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or f"{value.name}:{axis}"
+        d.dim_value
+        if d.HasField("dim_value") and d.dim_value >= 0
+        else d.dim_param or f"{value.name}:{axis}"
         for axis, d in enumerate(value.type.tensor_type.shape.dim)
     )
 
 
 def _is_one(tensor: onnx.TensorProto) -> bool:
-    if math.prod(tensor.dims) != 1 or tensor.data_location == _TENSOR.EXTERNAL or tensor.data_type in _NO_NUMBER:
+    if (
+        math.prod(tensor.dims) != 1
+        or tensor.data_location == _TENSOR.EXTERNAL
+        or tensor.data_type in _NO_NUMBER
+    ):
         return False
     return bool(np.all(onnx.numpy_helper.to_array(tensor) == 1))
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy a model with functions inlined; large initializers become mere inputs, small ones are constants, declared or not."""
+    """Copy a model with functions inlined; large initializers become mere inputs, small ones are
+    constants, declared or not.
+    """
     import onnx.inliner
 
     graph = model.graph
-    lean = onnx.ModelProto(ir_version=max(model.ir_version, 4), opset_import=model.opset_import, functions=model.functions)
+    lean = onnx.ModelProto(
+        ir_version=max(model.ir_version, 4),
+        opset_import=model.opset_import,
+        functions=model.functions,
+    )
     lean.graph.name = graph.name
     lean.graph.node.extend(graph.node)
     lean.graph.output.extend(graph.output)
     lean.graph.value_info.extend(graph.value_info)
     lean.graph.initializer.extend(
-        [each for each in graph.initializer if math.prod(each.dims) <= _SMALL and each.data_location != _TENSOR.EXTERNAL]
+        [
+            each
+            for each in graph.initializer
+            if math.prod(each.dims) <= _SMALL and each.data_location != _TENSOR.EXTERNAL
+        ]
     )
     given = {tensor.name for tensor in lean.graph.initializer}
     lean.graph.input.extend([value for value in graph.input if value.name not in given])
     given.update(value.name for value in graph.input)
     for tensor in graph.initializer:
         if tensor.name not in given:
-            lean.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+            lean.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
     return onnx.inliner.inline_local_functions(lean) if lean.functions else lean
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:
-    """What is known of the sizes of all tensors; nothing where the model is not valid, which its run will tell."""
+    """What is known of the sizes of all tensors; nothing where the model is not valid, which its
+    run will tell.
+    """
     try:
         model = Model(lean)
     except ModelError:
         return {}
     infer_model(model)
     return {
-        name: tuple([f"{name}:{axis}" if dim is None else dim for axis, dim in enumerate(value.shape)])
+        name: tuple(
+            [f"{name}:{axis}" if dim is None else dim for axis, dim in enumerate(value.shape)]
+        )
         for graph in model.graphs
         for name, value in graph.values.items()
         if value.shape is not None

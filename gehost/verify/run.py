@@ -1,4 +1,6 @@
-"""Run a model as it is written: ONNX Runtime without optimizations, or the reference evaluator without it."""
+"""Run a model as it is written: ONNX Runtime without optimizations, or the reference evaluator
+without it.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,19 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 # What ONNX Runtime says when the fault is in the inputs that it was given.
-_BAD_INPUT = ("Unexpected input data type", "Invalid rank for input", "Got invalid dimensions for input")
+_BAD_INPUT = (
+    "Unexpected input data type",
+    "Invalid rank for input",
+    "Got invalid dimensions for input",
+)
 
 
 class Runner:
     """One model, loaded once, that runs on as many inputs as wanted.
 
     The engine is ``onnxruntime`` with one thread and every optimization off. It is ``reference``
-    (``onnx.reference``, functions inlined) where ONNX Runtime is not installed or cannot run the types of
-    the model. Changes made to a ``ModelProto`` afterwards are not seen.
+    (``onnx.reference``, functions inlined) where ONNX Runtime is not installed or cannot run the
+    types of the model. Changes made to a ``ModelProto`` afterwards are not seen.
 
     Args:
         model: A path, or a model in memory.
@@ -40,9 +46,15 @@ class Runner:
         ModelError: No engine can load the model.
     """
 
-    def __init__(self, model: onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | Path | None = None) -> None:
+    def __init__(
+        self, model: onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | Path | None = None
+    ) -> None:
         self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
-        self._name = str(self._source) if isinstance(self._source, Path) else f"model {self._source.graph.name!r}"
+        self._name = (
+            str(self._source)
+            if isinstance(self._source, Path)
+            else f"model {self._source.graph.name!r}"
+        )
         directory = None if base_dir is None else Path(base_dir)
         self._engine: _OnnxRuntime | _Reference
         try:
@@ -80,7 +92,8 @@ class Runner:
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Compute the outputs, by name and in the model's order.
 
-        A sequence or map is given by element (``scores[0]``), an optional value that is absent not at all.
+        A sequence or map is given by element (``scores[0]``), an optional value that is absent not
+        at all.
 
         Raises:
             UsageError: An input is missing, unknown, or not of the declared type or shape.
@@ -90,8 +103,12 @@ class Runner:
         wrong = [name for name in feeds if name not in required and name not in optional]
         missing = [name for name in required if name not in feeds]
         if wrong or missing:
-            what = f"has no input {wrong[0]!r}" if wrong else f"needs a value for input {missing[0]!r}"
-            raise UsageError(f"{self._name} {what}; its inputs are {', '.join(map(repr, required)) or 'none'}")
+            what = (
+                f"has no input {wrong[0]!r}" if wrong else f"needs a value for input {missing[0]!r}"
+            )
+            raise UsageError(
+                f"{self._name} {what}; its inputs are {', '.join(map(repr, required)) or 'none'}"
+            )
         try:
             values = self._engine.run(feeds)
         except Exception as error:  # as above
@@ -103,7 +120,9 @@ class Runner:
 
 
 class _UnsupportedError(Exception):
-    """ONNX Runtime cannot run a model that may well be right: a kernel is missing, or a type has no numpy type."""
+    """ONNX Runtime cannot run a model that may well be right: a kernel is missing, or a type has
+    no numpy type.
+    """
 
 
 class _OnnxRuntime:
@@ -117,10 +136,14 @@ class _OnnxRuntime:
         options.log_severity_level = 4
         readable, directory = _readable(source, directory)
         if directory is not None:  # of a model in memory, whose weights need not come into memory
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(directory.absolute()))
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", str(directory.absolute())
+            )
         content = readable if isinstance(readable, str) else _serialized(readable, directory)
         try:
-            self._session: Any = self._runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self._session: Any = self._runtime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:
             if type(error).__name__ == "NotImplemented":
                 raise _UnsupportedError(_one_line(error)) from error
@@ -153,7 +176,10 @@ class _Reference:
         self._evaluator: Any = ReferenceEvaluator(model)
         initialized = {tensor.name for tensor in model.graph.initializer}
         names = [value.name for value in model.graph.input]
-        self.inputs = ([n for n in names if n not in initialized], [n for n in names if n in initialized])
+        self.inputs = (
+            [n for n in names if n not in initialized],
+            [n for n in names if n in initialized],
+        )
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         with np.errstate(all="ignore"):
@@ -161,8 +187,12 @@ class _Reference:
         return dict(zip(self._evaluator.output_names, values, strict=True))
 
 
-def _readable(source: onnx.ModelProto | Path, directory: Path | None) -> tuple[onnx.ModelProto | str, Path | None]:
-    """What ONNX Runtime can read, and the directory of its weights: of a path that is not UTF-8, what lies there."""
+def _readable(
+    source: onnx.ModelProto | Path, directory: Path | None
+) -> tuple[onnx.ModelProto | str, Path | None]:
+    """What ONNX Runtime can read, and the directory of its weights: of a path that is not UTF-8,
+    what lies there.
+    """
     if isinstance(source, Path):
         if _is_utf8(source):
             return str(source), directory
@@ -194,10 +224,17 @@ def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelP
 
 
 def _check_weights(model: onnx.ModelProto, directory: Path | None) -> bool:
-    """Whether weights are in another file; raises ``ModelError`` where it is not known in which directory."""
-    outside = any(onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer)
+    """Whether weights are in another file; raises ``ModelError`` where it is not known in which
+    directory.
+    """
+    outside = any(
+        onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer
+    )
     if outside and directory is None:
-        raise ModelError(f"the weights of model {model.graph.name!r} are in another file: give the path of the model")
+        raise ModelError(
+            f"the weights of model {model.graph.name!r} are in another file: give the path "
+            "of the model"
+        )
     return outside
 
 
@@ -206,7 +243,9 @@ def _serialized(model: onnx.ModelProto, directory: Path | None) -> bytes:
     try:
         return model.SerializeToString()
     except Exception as error:  # protobuf's own, or ValueError, by version
-        raise ModelError(f"model {model.graph.name!r} is too large to run from memory: give its path") from error
+        raise ModelError(
+            f"model {model.graph.name!r} is too large to run from memory: give its path"
+        ) from error
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, Array]]:

@@ -1,7 +1,8 @@
 """Give the symbolic dimensions of a signature sizes.
 
-A symbol has one size wherever it stands and two symbols never the same, so that mixed-up axes show. Sums and products
-of symbols (``past + seq``, ``2*s0``) are computed; any other text is a symbol as it stands.
+A symbol has one size wherever it stands and two symbols never the same, so that mixed-up axes show.
+Sums and products of symbols (``past + seq``, ``2*s0``) are computed; any other text is a symbol as
+it stands.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 Dims = tuple[int | str, ...]
 Ties = dict[str, tuple[str, ...]]
 
-# Three variants of small sizes, then three each where all but the leading dimensions are multiples of these.
+# Three variants of small sizes, then three each where all but the leading dimensions are multiples
+# of these.
 UNITS = (1, 8, 32, 224)
 _EXPRESSION = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 
@@ -24,11 +26,14 @@ class Sizes:
 
     Args:
         shapes: Of all inputs, in order.
-        variant: 0, 1, 2: small sizes, in 1 the first symbol (the batch, as a rule) is 1; from 3 on larger ones.
+        variant: 0, 1, 2: small sizes, in 1 the first symbol (the batch, as a rule) is 1; from 3
+            on larger ones.
         ties: Sizes that the signature hides: symbol → the symbols that it is the sum of.
     """
 
-    def __init__(self, shapes: Sequence[Dims], variant: int, ties: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, shapes: Sequence[Dims], variant: int, ties: Mapping[str, Sequence[str]]
+    ) -> None:
         self._ties = ties
         scale, choice = divmod(variant, 3)
         unit = UNITS[min(scale, len(UNITS) - 1)]
@@ -36,7 +41,9 @@ class Sizes:
         fixed = {dim for dims in shapes for dim in dims}
         # Primes, so that a Reshape does not fit by chance; and not the sizes of fixed dimensions.
         start = (2, 5, 3)[choice]
-        small = (n for n in itertools.count(start) if n not in fixed and all(n % k for k in range(2, n)))
+        small = (
+            n for n in itertools.count(start) if n not in fixed and all(n % k for k in range(2, n))
+        )
         large = (n for n in itertools.count(unit * (1 + choice), unit) if n not in fixed)
         symbols = list(dict.fromkeys(symbol for dims in shapes for symbol in _symbols(*dims)))
         self._sizes = {s: next(small if unit == 1 or s in leading else large) for s in symbols}
@@ -58,7 +65,9 @@ class Sizes:
         raise KeyError(dim)
 
     def known(self, dims: Dims) -> list[int]:
-        """Evaluate the dimensions that name no symbol from elsewhere, such as one that shape inference made up."""
+        """Evaluate the dimensions that name no symbol from elsewhere, such as one that shape
+        inference made up.
+        """
         found: list[int] = []
         for dim in dims:
             try:
@@ -69,10 +78,12 @@ class Sizes:
 
 
 def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
-    """Guess the equalities and sums between symbols that a model may need and its signature does not tell.
+    """Guess the equalities and sums between symbols that a model may need and its signature does
+    not tell.
 
-    First none; then symbols on one axis of inputs of one rank are equal; then that with up to ``changes`` symbols
-    free, equal to another symbol or to the sum of two others. Never circular: only free symbols are named.
+    First none; then symbols on one axis of inputs of one rank are equal; then that with up to
+    ``changes`` symbols free, equal to another symbol or to the sum of two others. Never circular:
+    only free symbols are named.
     """
     aligned = _aligned(shapes)
     yield {}
@@ -89,7 +100,9 @@ def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
         for chosen in itertools.combinations(moves, count):
             changed = dict(chosen)
             ties = {symbol: target for symbol, target in {**aligned, **changed}.items() if target}
-            if len(changed) == count and not any(part in ties for target in ties.values() for part in target):
+            if len(changed) == count and not any(
+                part in ties for target in ties.values() for part in target
+            ):
                 yield ties
 
 

@@ -9,15 +9,17 @@
 | float8 and smaller | 2.5e-1 | 1e-1 | 1e-1 |
 | integers, bool, string | equal | | |
 
-The scale of an element is the median magnitude of the elements of its size in the output. An element that is small because
-large terms cancel carries the rounding of these terms, so what an honest rewrite may move it by grows with its neighbours, not
-with itself: 50 convolutions in float32 whose results are around 40 and agree to 7e-7 of the largest differ by 2e-4 where one is
-0.01. The other way round, an absolute tolerance that is right for numbers around 1 hides a percent of a softmax over 1,000
-classes.
+The scale of an element is the median magnitude of the elements of its size in the output. An
+element that is small because large terms cancel carries the rounding of these terms, so what an
+honest rewrite may move it by grows with its neighbours, not with itself: 50 convolutions in float32
+whose results are around 40 and agree to 7e-7 of the largest differ by 2e-4 where one is 0.01. The
+other way round, an absolute tolerance that is right for numbers around 1 hides a percent of a
+softmax over 1,000 classes.
 
-What a mask fills in, such as -1e9 or -1e4, is no neighbour: a magnitude that more than an eighth of the elements have does not
-count, and elements that a gap of a factor of 100 parts are not of one size. The gap has to have four elements below it, as fewer
-may be that small by chance. A tolerance that the caller gives is taken as it is.
+What a mask fills in, such as -1e9 or -1e4, is no neighbour: a magnitude that more than an eighth of
+the elements have does not count, and elements that a gap of a factor of 100 parts are not of one
+size. The gap has to have four elements below it, as fewer may be that small by chance. A tolerance
+that the caller gives is taken as it is.
 """
 
 from __future__ import annotations
@@ -55,9 +57,15 @@ _OFTEN = 2
 
 
 def tolerance(
-    dtype: np.dtype[Any], rtol: float | None = None, atol: float | None = None, *, scale: float = 1.0
+    dtype: np.dtype[Any],
+    rtol: float | None = None,
+    atol: float | None = None,
+    *,
+    scale: float = 1.0,
 ) -> tuple[float, float]:
-    """Give rtol and atol for a dtype; what the caller gave counts for floating point only, and is not scaled."""
+    """Give rtol and atol for a dtype; what the caller gave counts for floating point only, and
+    is not scaled.
+    """
     default = _DEFAULTS.get(dtype.name, _SMALLER if dtype.name.startswith("float") else None)
     if default is None:
         return 0.0, 0.0
@@ -68,9 +76,11 @@ def tolerance(
 
 
 def scales_of(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[float]]:
-    """Part elements into those of one size: the least magnitude of each part but the first, and the scale of each part.
+    """Part elements into those of one size: the least magnitude of each part but the first, and the
+    scale of each part.
 
-    NaN, infinities, zeros and what fills more than an eighth do not count; where nothing is left the scale is 1.
+    NaN, infinities, zeros and what fills more than an eighth do not count; where nothing is left
+    the scale is 1.
     """
     counted = magnitudes[np.isfinite(magnitudes) & (magnitudes > 0)]
     values, counts = np.unique(counted, return_counts=True)
@@ -82,4 +92,6 @@ def scales_of(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], lis
     for start in (np.flatnonzero(values[1:] / _GAP > values[:-1]) + 1).tolist():
         if start - starts[-1] >= _FEW:
             starts.append(start)
-    return values[starts[1:]], [float(part[(part.size - 1) // 2]) for part in np.split(values, starts[1:])]
+    return values[starts[1:]], [
+        float(part[(part.size - 1) // 2]) for part in np.split(values, starts[1:])
+    ]

@@ -1,6 +1,7 @@
 """Declarative rewrite rules, and the pass manager of Paddle's IR as a facade over a gehost host.
 
-Everything is imported when it is first used: the command line loads plugins before it knows whether it needs graphs.
+Everything is imported when it is first used: the command line loads plugins before it knows whether
+it needs graphs.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ __all__ = [
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the rules and passes that a vendor file defines in this style, which costs nothing where none imports it."""
+    """Register the rules and passes that a vendor file defines in this style, which costs
+    nothing where none imports it.
+    """
     if not {"gehost_drr.passes", "gehost_drr.rule"} & sys.modules.keys():
         return
     from gehost_drr.collect import collect

@@ -15,8 +15,9 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
     """Check a rule as a whole.
 
     Raises:
-        PatternError: with the file and line at fault: an empty or unconnected source; an operator that ONNX has not; an
-            attribute variable, tensor or output that the source does not bind; a result whose tensors nobody wants.
+        PatternError: with the file and line at fault: an empty or unconnected source; an
+            operator that ONNX has not; an attribute variable, tensor or output that the source does
+            not bind; a result whose tensors nobody wants.
     """
     if not source.applications:
         raise PatternError(f"{origin}: {name}: the source pattern has no operator")
@@ -37,14 +38,30 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
         PatternError: an option of another kind; names the rule's file and line.
     """
     labels: Any = options["labels"]
-    listed = list(cast("Iterable[Any]", labels)) if isinstance(labels, Iterable) and not isinstance(labels, str) else [None]
+    listed = (
+        list(cast("Iterable[Any]", labels))
+        if isinstance(labels, Iterable) and not isinstance(labels, str)
+        else [None]
+    )
     said: dict[str, tuple[Any, str, bool]] = {
         "name": (name, "a text", isinstance(name, str) and bool(name)),  # pyright: ignore[reportUnnecessaryIsInstance]
         "labels": (labels, "a list of texts", all(isinstance(each, str) for each in listed)),
         "benefit": (options["benefit"], "a number", type(options["benefit"]) is int),
-        "min_opset": (options["min_opset"], "a number or None", isinstance(options["min_opset"], int | None)),
-        "max_opset": (options["max_opset"], "a number or None", isinstance(options["max_opset"], int | None)),
-        "shape_proven": (options["shape_proven"], "True or False", isinstance(options["shape_proven"], bool)),
+        "min_opset": (
+            options["min_opset"],
+            "a number or None",
+            isinstance(options["min_opset"], int | None),
+        ),
+        "max_opset": (
+            options["max_opset"],
+            "a number or None",
+            isinstance(options["max_opset"], int | None),
+        ),
+        "shape_proven": (
+            options["shape_proven"],
+            "True or False",
+            isinstance(options["shape_proven"], bool),
+        ),
     }
     for option, (given, wanted, right) in said.items():
         if not right:
@@ -58,7 +75,9 @@ def _check_operators(application: Application) -> None:
     for op in application.ops:
         if "::" not in op and es.first_version("", op) is None:
             near = difflib.get_close_matches(op, sorted(es.operator_names()), 1)
-            hint = f"did you mean {near[0]}?" if near else 'write "domain::Type" for one of your own'
+            hint = (
+                f"did you mean {near[0]}?" if near else 'write "domain::Type" for one of your own'
+            )
             raise PatternError(f"{application.origin}: ONNX has no operator {op}; {hint}")
 
 
@@ -74,20 +93,29 @@ def _check_connected(name: str, source: PatternGraph) -> None:
             else:
                 reached |= tensors
         if len(apart) == len(waiting):
-            raise PatternError(f"{apart[0].origin}: {apart[0].ops[0]} shares no tensor with the rest of {name}")
+            raise PatternError(
+                f"{apart[0].origin}: {apart[0].ops[0]} shares no tensor with the rest of {name}"
+            )
         waiting = apart
 
 
 def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:
     """The tensors and the attribute variables of a source pattern."""
-    tensors = {*source.makers, *source.renamed, *(read for each in source.applications for read in each.reads)}
+    tensors = {
+        *source.makers,
+        *source.renamed,
+        *(read for each in source.applications for read in each.reads),
+    }
     variables: set[str] = set()
     for application in source.applications:
         for name, value in application.attributes.items():
             if isinstance(value, Variable):
                 variables.add(value.name)
             elif isinstance(value, Expression | Native):
-                wrong = f'attribute "{name}" of a source pattern must be a value, a variable or a function of the value'
+                wrong = (
+                    f'attribute "{name}" of a source pattern must be a value, a variable or a '
+                    "function of the value"
+                )
                 raise PatternError(f"{application.origin}: {wrong}; ask more with where")
     return tensors, variables
 
@@ -98,49 +126,83 @@ def _check_conditions(source: PatternGraph, tensors: set[str], variables: set[st
             _check_expression(condition.test, condition.origin, tensors, variables)
 
 
-def _check_expression(expression: Expression, origin: es.Origin, tensors: set[str], variables: set[str]) -> None:
+def _check_expression(
+    expression: Expression, origin: es.Origin, tensors: set[str], variables: set[str]
+) -> None:
     for part in parts(expression):
         is_variable = isinstance(part, Variable)
         name = part.name if is_variable else part.tensor
         if name not in (variables if is_variable else tensors):
-            raise PatternError(f"{origin}: {_unknown(name, variables if is_variable else tensors, is_variable)}")
+            raise PatternError(
+                f"{origin}: {_unknown(name, variables if is_variable else tensors, is_variable)}"
+            )
 
 
 def _unknown(name: str, known: Iterable[str], is_variable: bool) -> str:
     near = difflib.get_close_matches(name, sorted(known), 1)
     what = "attribute variable" if is_variable else "tensor"
-    return f'the source pattern has no {what} "{name}"{f"; did you mean {near[0]}?" if near else ""}'
+    return (
+        f'the source pattern has no {what} "{name}"{f"; did you mean {near[0]}?" if near else ""}'
+    )
 
 
-def _check_result(name: str, origin: es.Origin, source: PatternGraph, result: PatternGraph, variables: set[str]) -> None:
+def _check_result(
+    name: str, origin: es.Origin, source: PatternGraph, result: PatternGraph, variables: set[str]
+) -> None:
     made = result.makers.keys() | result.forwards.keys()
     read = {tensor for each in result.applications for tensor in each.reads}
-    inputs = {tensor for each in source.applications for tensor in each.reads} - source.makers.keys()
+    inputs = {
+        tensor for each in source.applications for tensor in each.reads
+    } - source.makers.keys()
     if not made & source.makers.keys():
-        raise PatternError(f"{origin}: {name}: the result makes no tensor of the source pattern, so that nothing is replaced")
+        raise PatternError(
+            f"{origin}: {name}: the result makes no tensor of the source pattern, so that "
+            "nothing is replaced"
+        )
     for application in result.applications:
         for tensor in application.reads:
             _check_read(tensor, application.origin, result, inputs, source)
         for value in application.attributes.values():
             if isinstance(value, Expression):
-                _check_expression(value, application.origin, inputs | source.makers.keys(), variables)
-        if not read.union(source.makers, (tensor for tensor, _ in result.forwards.values())).intersection(application.outputs):
+                _check_expression(
+                    value, application.origin, inputs | source.makers.keys(), variables
+                )
+        if not read.union(
+            source.makers, (tensor for tensor, _ in result.forwards.values())
+        ).intersection(application.outputs):
             raise PatternError(
-                f"{application.origin}: what {application.ops[0]} of the result makes is neither read nor replaced"
+                f"{application.origin}: what {application.ops[0]} of the result makes is "
+                "neither read nor replaced"
             )
         for tensor in inputs.intersection(application.outputs):
-            raise PatternError(f'{application.origin}: the result makes "{tensor}", which the source pattern does not make')
+            raise PatternError(
+                f'{application.origin}: the result makes "{tensor}", which the source '
+                "pattern does not make"
+            )
     for target, (tensor, where) in result.forwards.items():
         if target not in source.makers:
-            raise PatternError(f"{where}: {_unknown(target, source.makers, is_variable=False)} that could be replaced")
+            raise PatternError(
+                f"{where}: {_unknown(target, source.makers, is_variable=False)} that could "
+                "be replaced"
+            )
         _check_read(tensor, where, result, inputs, source)
 
 
-def _check_read(tensor: str, origin: es.Origin, result: PatternGraph, inputs: set[str], source: PatternGraph) -> None:
+def _check_read(
+    tensor: str, origin: es.Origin, result: PatternGraph, inputs: set[str], source: PatternGraph
+) -> None:
     if tensor in result.makers or tensor in inputs:
         return
     if tensor in result.forwards:
-        raise PatternError(f'{origin}: "{tensor}" only stands for "{result.forwards[tensor][0]}"; read that one')
+        raise PatternError(
+            f'{origin}: "{tensor}" only stands for "{result.forwards[tensor][0]}"; read that one'
+        )
     if tensor in source.makers:
-        raise PatternError(f'{origin}: the result reads "{tensor}", which a matched operator makes that goes with the match')
-    raise PatternError(f"{origin}: {_unknown(tensor, inputs, is_variable=False)}, so that the result cannot read it")
+        raise PatternError(
+            f'{origin}: the result reads "{tensor}", which a matched operator makes that '
+            "goes with the match"
+        )
+    raise PatternError(
+        f"{origin}: {_unknown(tensor, inputs, is_variable=False)}, so that the result "
+        "cannot read it"
+    )

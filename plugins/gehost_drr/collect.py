@@ -14,8 +14,8 @@ from gehost_drr.rule import DrrPatternBase, DrrRule
 def collect(module: ModuleType, registry: PassRegistry) -> None:
     """Register the rules and passes that a module, or a module of this package, defines.
 
-    Rules that a registered ``PatternRewritePass`` of the module lists run in it alone. Names with ``_`` in front are the
-    file's own. The others run by benefit, then as they were written.
+    Rules that a registered ``PatternRewritePass`` of the module lists run in it alone. Names with
+    ``_`` in front are the file's own. The others run by benefit, then as they were written.
 
     Raises:
         PatternError: a rule is not well-formed, or hidden by another.
@@ -24,12 +24,23 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
     for name, rule in vars(module).get(DEFINED, ()):
         other = vars(module).get(name)
         if isinstance(other, DrrRule) and other is not rule:
-            raise PatternError(f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one")
+            raise PatternError(
+                f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one"
+            )
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
-    passes = [each for each in found if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)]
+    passes = [
+        each
+        for each in found
+        if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)
+    ]
     registered = [(each, name) for each in passes if (name := registered_name(each)) is not None]
-    patterns = [rule for each, _ in registered if issubclass(each, PatternRewritePass) for rule in each.patterns]
+    patterns = [
+        rule
+        for each, _ in registered
+        if issubclass(each, PatternRewritePass)
+        for rule in each.patterns
+    ]
     listed = {type(rule) if isinstance(rule, DrrPatternBase) else rule for rule in patterns}
     rules: list[DrrRule] = []
     for each in found:
@@ -37,7 +48,11 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             continue
         if isinstance(each, DrrRule) and _is_of(each.module, module):
             rules.append(each)
-        elif isinstance(each, type) and issubclass(each, DrrPatternBase) and _is_of(each.__module__, module):
+        elif (
+            isinstance(each, type)
+            and issubclass(each, DrrPatternBase)
+            and _is_of(each.__module__, module)
+        ):
             rules.append(_defined(each))
     for rule in sorted(rules, key=lambda rule: -rule.benefit):
         registry.add(rule.spec())
@@ -52,7 +67,11 @@ def _defined(cls: type[DrrPatternBase]) -> DrrRule:
     except GehostError:
         raise
     except Exception as error:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == cls.origin.path]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == cls.origin.path
+        ]
         where = f"{cls.origin.path}:{frames[-1].lineno}" if frames else cls.origin
         raise PatternError(f"{where}: {cls.__name__}: {type(error).__name__}: {error}") from error
 

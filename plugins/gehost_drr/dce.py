@@ -9,9 +9,10 @@ from gehost_drr.passes import Pass
 class DeadCodeEliminationPass(Pass):
     """Remove operations whose results nobody reads, readers first, so that one walk finds all.
 
-    Keeps: an operation that may do more than compute its results: one of another domain, unless a vendor file registered it
-    without traits; one with nested bodies that hold such a one; one for which the model brings a body of its own. Nothing is
-    removed from a graph with quantization annotations, which name tensors.
+    Keeps: an operation that may do more than compute its results: one of another domain, unless a
+    vendor file registered it without traits; one with nested bodies that hold such a one; one for
+    which the model brings a body of its own. Nothing is removed from a graph with quantization
+    annotations, which name tensors.
     """
 
     name = "dead_code_elimination_pass"
@@ -20,7 +21,9 @@ class DeadCodeEliminationPass(Pass):
         self.AddStatistics(self._sweep(graph))
 
     def _sweep(self, graph: Graph) -> int:
-        """Remove what is dead in a graph, in its bodies before what they capture; returns the number of nodes."""
+        """Remove what is dead in a graph, in its bodies before what they capture; returns the
+        number of nodes.
+        """
         if graph.proto.quantization_annotation:
             return 0
         dead = 0

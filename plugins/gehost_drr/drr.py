@@ -12,7 +12,9 @@ from gehost_drr.rule import DrrRule
 __all__ = ["attr", "rule"]
 
 DEFINED = "__gehost_drr_rules__"
-"""Under which a module keeps the rules of its functions, with their names: a second function of a name hides the first."""
+"""Under which a module keeps the rules of its functions, with their names: a second function of
+a name hides the first.
+"""
 
 
 def rule(

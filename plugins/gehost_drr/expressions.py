@@ -1,7 +1,9 @@
-"""Conditions as expressions over what a rule matched: printable, and true only where they are known to hold.
+"""Conditions as expressions over what a rule matched: printable, and true only where they are known
+to hold.
 
-``pat.x.dtype == pat.y.dtype`` builds a tree; the match gives it a value later. What is not known makes the whole unknown
-(None): an unknown dimension equals nothing, and two different symbols may or may not be the same number.
+``pat.x.dtype == pat.y.dtype`` builds a tree; the match gives it a value later. What is not known
+makes the whole unknown (None): an unknown dimension equals nothing, and two different symbols may
+or may not be the same number.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class Matched(Protocol):
 
 
 class Expression:
-    """A value that a match will have. Python's operators build larger ones; ``&``, ``|`` and ``~`` stand for and, or, not."""
+    """A value that a match will have. Python's operators build larger ones; ``&``, ``|`` and
+    ``~`` stand for and, or, not.
+    """
 
     __slots__ = ()
     __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride] - == builds an expression
@@ -47,7 +51,10 @@ class Expression:
         return f"expression {self}"
 
     def __bool__(self) -> bool:
-        raise PatternError(f"{es.author_origin(HERE)}: {self} has no value before a match; write &, | and ~ for and, or, not")
+        raise PatternError(
+            f"{es.author_origin(HERE)}: {self} has no value before a match; write &, | and "
+            "~ for and, or, not"
+        )
 
     def __eq__(self, other: object) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride] - it builds one
         return _joined("==", self, other)
@@ -104,11 +111,16 @@ class Expression:
         """An entry, also by an expression; or a part, by a slice of numbers."""
         if isinstance(index, slice):
             which = cast("slice[Any, Any, Any]", index)
-            if all(bound is None or isinstance(bound, int) for bound in (which.start, which.stop, which.step)):
+            if all(
+                bound is None or isinstance(bound, int)
+                for bound in (which.start, which.stop, which.step)
+            ):
                 return Part(self, which)
         elif isinstance(index, Expression | int):
             return Item(self, as_expression(index))
-        raise PatternError(f"{es.author_origin(HERE)}: {self} takes a number, an expression or a slice of numbers")
+        raise PatternError(
+            f"{es.author_origin(HERE)}: {self} takes a number, an expression or a slice of numbers"
+        )
 
     def one_of(self, *values: object) -> Expression:
         """Whether it is one of these values."""
@@ -148,7 +160,9 @@ class Variable(Expression, Struct, frozen=True, eq=False):
 
 
 class Field(Expression, Struct, frozen=True, eq=False):
-    """Something that is known of a tensor: ``dtype``, ``shape``, ``rank``, ``is_constant`` or ``op_type``."""
+    """Something that is known of a tensor: ``dtype``, ``shape``, ``rank``, ``is_constant`` or
+    ``op_type``.
+    """
 
     tensor: str
     field: str
@@ -184,7 +198,13 @@ FIELDS: MappingProxyType[str, Callable[[Value], Any]] = MappingProxyType(
 
 
 _COMPARED: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
-    {"dtype": (DataType, int), "shape": (list, tuple), "rank": (int,), "is_constant": (bool,), "op_type": (str,)}
+    {
+        "dtype": (DataType, int),
+        "shape": (list, tuple),
+        "rank": (int,),
+        "is_constant": (bool,),
+        "op_type": (str,),
+    }
 )
 """With which values a field can be compared."""
 
@@ -218,7 +238,11 @@ class Part(Expression, Struct, frozen=True, eq=False):
     which: slice[Any, Any, Any]
 
     def __str__(self) -> str:
-        bounds = (self.which.start, self.which.stop, *([self.which.step] if self.which.step is not None else []))
+        bounds = (
+            self.which.start,
+            self.which.stop,
+            *([self.which.step] if self.which.step is not None else []),
+        )
         return f"{self.of}[{':'.join('' if bound is None else str(bound) for bound in bounds)}]"
 
     def evaluate(self, match: Matched) -> Any:
@@ -326,7 +350,10 @@ def as_condition(given: Expression) -> Expression:
         PatternError: its value is something else.
     """
     if not given.is_condition:
-        raise PatternError(f"{es.author_origin(HERE)}: {given} is neither true nor false; compare it with something")
+        raise PatternError(
+            f"{es.author_origin(HERE)}: {given} is neither true nor false; compare it with "
+            "something"
+        )
     return given
 
 
@@ -337,7 +364,9 @@ def _check_comparable(left: Expression, right: Expression) -> None:
             wanted = _COMPARED[one.field]
             if not isinstance(other.known, wanted):
                 names = " or ".join(kind.__name__ for kind in wanted)
-                raise PatternError(f"{es.author_origin(HERE)}: {one} is compared with {names}, got {other}")
+                raise PatternError(
+                    f"{es.author_origin(HERE)}: {one} is compared with {names}, got {other}"
+                )
 
 
 def _operand(of: Expression) -> str:

@@ -38,7 +38,9 @@ class Native(Struct, frozen=True):
 
 
 class Tensor(Struct, frozen=True):
-    """A tensor of one pattern, by name; ``dtype``, ``shape``, ``rank``, ``is_constant`` and ``op_type`` are expressions."""
+    """A tensor of one pattern, by name; ``dtype``, ``shape``, ``rank``, ``is_constant`` and
+    ``op_type`` are expressions.
+    """
 
     graph: PatternGraph
     given_name: str
@@ -57,7 +59,9 @@ class Tensor(Struct, frozen=True):
 
     def __getattr__(self, name: str) -> Field:
         if name not in FIELDS:
-            raise AttributeError(f"a tensor of a pattern has no {name!r}; it has {', '.join(FIELDS)}")
+            raise AttributeError(
+                f"a tensor of a pattern has no {name!r}; it has {', '.join(FIELDS)}"
+            )
         return Field(self.name, name)
 
 
@@ -66,7 +70,9 @@ Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
 
 @dataclass(eq=False)
 class Application:
-    """An operator with what it reads and makes; an input that is neither tensor, constant nor None is a literal."""
+    """An operator with what it reads and makes; an input that is neither tensor, constant nor
+    None is a literal.
+    """
 
     ops: tuple[str, ...]
     attributes: Mapping[str, Any]
@@ -81,7 +87,10 @@ class Application:
         attributes = ", ".join(f"{name}: {_text(value)}" for name, value in self.attributes.items())
         made = ", ".join(name or "none" for name in self.outputs)
         order = " in any order" if self.commutative else ""
-        return f"{made} = {'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}{order}"
+        return (
+            f"{made} = "
+            f"{'|'.join(self.ops)}({read}){f' {{{attributes}}}' if attributes else ''}{order}"
+        )
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -90,7 +99,9 @@ class Application:
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
-        """What it reads, with the name of what is a tensor; asked for once the rule is whole, and no name changes any more."""
+        """What it reads, with the name of what is a tensor; asked for once the rule is whole,
+        and no name changes any more.
+        """
         return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
 
     @property
@@ -100,7 +111,9 @@ class Application:
 
     @cached_property
     def reads(self) -> list[str]:
-        """The names of the tensors that it reads; asked for, as its operands are, once the rule is whole."""
+        """The names of the tensors that it reads; asked for, as its operands are, once the rule
+        is whole.
+        """
         return [name for _, name in self.operands if name is not None]
 
 
@@ -110,7 +123,9 @@ def _text(value: Any) -> str:
     if isinstance(value, NoneTensor) or value is None:
         return "none"
     if isinstance(value, Native | Const) or callable(value):
-        code = getattr(value.compute if isinstance(value, Native | Const) else value, "__code__", None)
+        code = getattr(
+            value.compute if isinstance(value, Native | Const) else value, "__code__", None
+        )
         return f"<function at line {code.co_firstlineno}>" if code is not None else "<function>"
     return str(value) if isinstance(value, Expression) else repr(value)
 
@@ -123,7 +138,9 @@ class Condition(Struct, frozen=True):
     reason: str = ""
 
     def __str__(self) -> str:
-        return str(self.test) if isinstance(self.test, Expression) else f"native call at {self.origin}"
+        return (
+            str(self.test) if isinstance(self.test, Expression) else f"native call at {self.origin}"
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -133,8 +150,12 @@ class PatternGraph:
     is_result: bool
     applications: list[Application] = field(default_factory=list[Application])
     makers: dict[str, Application] = field(default_factory=dict[str, Application])
-    """Who makes a tensor, by its name; ``%0`` (``%r0`` in a result) where the author gave it none."""
-    forwards: dict[str, tuple[str, es.Origin]] = field(default_factory=dict[str, tuple[str, es.Origin]])
+    """Who makes a tensor, by its name; ``%0`` (``%r0`` in a result) where the author gave it
+    none.
+    """
+    forwards: dict[str, tuple[str, es.Origin]] = field(
+        default_factory=dict[str, tuple[str, es.Origin]]
+    )
     """Names under which a result hands on another tensor."""
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     conditions: list[Condition] = field(default_factory=list[Condition])
@@ -154,8 +175,12 @@ class PatternGraph:
         """
         for given in (*inputs, *outputs):
             if isinstance(given, Tensor) and given.graph is not self:
-                raise PatternError(f'{origin}: "{given.name}" of {ops[0]} is a tensor of another pattern')
-        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [self._fresh()]
+                raise PatternError(
+                    f'{origin}: "{given.name}" of {ops[0]} is a tensor of another pattern'
+                )
+        names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [
+            self._fresh()
+        ]
         added = Application(ops, attributes, list(inputs), names, origin)
         for name in filter(None, names):
             self._refuse_second_maker(name, origin)
@@ -171,13 +196,19 @@ class PatternGraph:
         """Give a tensor that an operator makes a name; in a result, forward a tensor that has one.
 
         Raises:
-            PatternError: it is none, is of another pattern, has a name already, or the name is another's.
+            PatternError: it is none, is of another pattern, has a name already, or the name is
+                another's.
         """
         origin = es.author_origin(HERE)
         if not isinstance(source, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
-            raise PatternError(f'{origin}: "{name}" must be a tensor that an operator makes, got {source!r}')
+            raise PatternError(
+                f'{origin}: "{name}" must be a tensor that an operator makes, got {source!r}'
+            )
         if source.graph is not self:
-            raise PatternError(f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of another pattern')
+            raise PatternError(
+                f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of '
+                "another pattern"
+            )
         old = source.name
         if old == name and old in self.makers:
             return
@@ -189,14 +220,20 @@ class PatternGraph:
         elif self.is_result:
             self.forwards[name] = old, origin
         else:
-            raise PatternError(f'{origin}: "{name}" is "{old}" already; a tensor of a source pattern has one name')
+            raise PatternError(
+                f'{origin}: "{name}" is "{old}" already; a tensor of a source pattern has one name'
+            )
 
     def _refuse_second_maker(self, name: str, origin: es.Origin) -> None:
         maker = self.makers.get(name)
         if maker is not None:
-            raise PatternError(f'{origin}: "{name}" is made by {maker.ops[0]} at {maker.origin} already')
+            raise PatternError(
+                f'{origin}: "{name}" is made by {maker.ops[0]} at {maker.origin} already'
+            )
         if name in self.forwards:
-            raise PatternError(f'{origin}: "{name}" was forwarded at {self.forwards[name][1]} already')
+            raise PatternError(
+                f'{origin}: "{name}" was forwarded at {self.forwards[name][1]} already'
+            )
 
     def in_order(self) -> list[Application]:
         """The operators, each after those that make what it reads; otherwise as they were written.
@@ -210,7 +247,10 @@ class PatternGraph:
         while waiting:
             ready = next((each for each in waiting if unmade.isdisjoint(each.reads)), None)
             if ready is None:
-                raise PatternError(f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its own result")
+                raise PatternError(
+                    f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its "
+                    "own result"
+                )
             ordered.append(ready)
             waiting.remove(ready)
             unmade.difference_update(ready.outputs)

@@ -29,7 +29,9 @@ class RewritePatternSet:
 
 def is_rule(given: Any) -> bool:
     """Whether it is a decorated function, a class of a rule, or an object of one."""
-    return isinstance(given, DrrRule | DrrPatternBase) or (isinstance(given, type) and issubclass(given, DrrPatternBase))
+    return isinstance(given, DrrRule | DrrPatternBase) or (
+        isinstance(given, type) and issubclass(given, DrrPatternBase)
+    )
 
 
 def as_rule(given: DrrRule | DrrPatternBase | type[DrrPatternBase]) -> DrrRule:
@@ -50,7 +52,8 @@ class FrozenRewritePatternSet:
 
     Args:
         patterns: the set.
-        disabled_pattern_labels: rules with one of these labels, or of one of these names, are left out.
+        disabled_pattern_labels: rules with one of these labels, or of one of these names, are
+            left out.
         enabled_pattern_labels: where there are any, rules with none of them are left out.
     """
 
@@ -84,7 +87,8 @@ class GreedyRewriteConfig:
     """How the driver works.
 
     Attributes:
-        use_top_down_traversal: whether a rule is tried from inputs to outputs, or from outputs to inputs.
+        use_top_down_traversal: whether a rule is tried from inputs to outputs, or from outputs
+            to inputs.
         max_iterations: how often all rules are tried again while one of them still applies.
     """
 
@@ -130,9 +134,12 @@ def driving(driven: Driven) -> Generator[None]:
 
 
 def ApplyPatternsGreedily(
-    region: Graph, patterns: FrozenRewritePatternSet | RewritePatternSet, config: GreedyRewriteConfig | None = None
+    region: Graph,
+    patterns: FrozenRewritePatternSet | RewritePatternSet,
+    config: GreedyRewriteConfig | None = None,
 ) -> GreedyResult:
-    """Apply rules to a graph until none applies, or as often as the configuration says; call it from a pass's ``Run``.
+    """Apply rules to a graph until none applies, or as often as the configuration says; call it
+    from a pass's ``Run``.
 
     Raises:
         PassError: no pass is running; a rule failed; rewrites feed each other without end.
@@ -143,7 +150,10 @@ def ApplyPatternsGreedily(
     if isinstance(patterns, RewritePatternSet):
         patterns = FrozenRewritePatternSet(patterns)
     if not isinstance(patterns, FrozenRewritePatternSet):  # pyright: ignore[reportUnnecessaryIsInstance] - a list is given easily
-        raise PassError(f"ApplyPatternsGreedily wants a FrozenRewritePatternSet or RewritePatternSet, got {patterns!r}")
+        raise PassError(
+            "ApplyPatternsGreedily wants a FrozenRewritePatternSet or RewritePatternSet, "
+            f"got {patterns!r}"
+        )
     count, record = 0, driven.context.record
     opset = driven.context.model.opset() or 0
     for _ in range(config.max_iterations):
@@ -163,7 +173,9 @@ def ApplyPatternsGreedily(
 
 
 def _run(pass_: DrrPass, graph: Graph, context: CustomPassContext) -> str:
-    """Run one rule, whose own place is told where it fails; returns why the opset cannot express it, else ""."""
+    """Run one rule, whose own place is told where it fails; returns why the opset cannot express
+    it, else "".
+    """
     record = context.record
     status, message, origin = record.status, record.message, record.origin
     record.message, record.origin = "", str(pass_.rule.origin)

@@ -37,7 +37,9 @@ def any_of(answers: Iterable[bool | None]) -> bool | None:
 def equal(left: Any, right: Any) -> bool | None:
     if type(left) is type(right) and isinstance(left, int):  # most are two sizes, ranks or dtypes
         return left == right
-    left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
+    left, right = (
+        side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right)
+    )
     if left is None or right is None:
         return None
     if _is_list(left) != _is_list(right):  # one number is a list of it, as in a literal attribute

@@ -1,4 +1,6 @@
-"""The pass manager: a facade over a host of its own, which runs, checks and undoes passes as always."""
+"""The pass manager: a facade over a host of its own, which runs, checks and undoes passes as
+always.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from typing import Any, TextIO
 
 import onnx
 
-from gehost import CustomPassStage, Graph, Host, HostOptions, PassRecord, PassSpec, Report, UsageError, hookimpl
+from gehost import (
+    CustomPassStage,
+    Graph,
+    Host,
+    HostOptions,
+    PassRecord,
+    PassSpec,
+    Report,
+    UsageError,
+    hookimpl,
+)
 from gehost_drr.greedy import Driven
 from gehost_drr.passes import Pass, PatternRewritePass, RunningPass
 from gehost_drr.printing import print_graph
@@ -50,14 +62,24 @@ class ManagerResult:
     def Timing(self) -> str:
         """Seconds and share of the whole, the longest first."""
         total = sum(each.seconds for each in self.passes) or 1.0
-        ran = sorted((each for each in self.passes if each.status != "skipped"), key=lambda each: -each.seconds)
-        return "\n".join(f"{each.seconds:9.4f} s {100 * each.seconds / total:5.1f} %  {each.name}" for each in ran)
+        ran = sorted(
+            (each for each in self.passes if each.status != "skipped"),
+            key=lambda each: -each.seconds,
+        )
+        return "\n".join(
+            f"{each.seconds:9.4f} s {100 * each.seconds / total:5.1f} %  {each.name}"
+            for each in ran
+        )
 
 
 def _told(each: PassResult) -> str:
     rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
     count = f"{each.count} {'rewrite' if each.count == 1 else 'rewrites'}"
-    how = each.status if each.status in ("skipped", "failed") else f"{count}{f' ({rules})' if rules else ''}"
+    how = (
+        each.status
+        if each.status in ("skipped", "failed")
+        else f"{count}{f' ({rules})' if rules else ''}"
+    )
     end = f", {'converged' if each.converged else 'not converged'}" if each.rewrites else ""
     return f"{each.name}: {how}{end}{f'; {each.reason}' if each.reason else ''}"
 
@@ -83,10 +105,13 @@ class PassManager:
             UsageError: it is none, or one of its name was added.
         """
         if not isinstance(pass_, Pass):  # pyright: ignore[reportUnnecessaryIsInstance] - a class is given easily
-            raise UsageError(f"AddPass wants an object of a subclass of gehost_drr.Pass, got {pass_!r}")
+            raise UsageError(
+                f"AddPass wants an object of a subclass of gehost_drr.Pass, got {pass_!r}"
+            )
         if pass_.pass_name() in self.passes():
             raise UsageError(
-                f"AddPass: a pass called {pass_.pass_name()} was added already; a second one takes a name: "
+                f"AddPass: a pass called {pass_.pass_name()} was added already; a second "
+                "one takes a name: "
                 f'{type(pass_).__name__}("…")'
             )
         self._passes.append(pass_)
@@ -121,15 +146,28 @@ class PassManager:
             PassError: a pass failed.
         """
         driven: dict[str, Driven] = {}
-        host = Host(self._options, plugins=[("ir_printer", self._printer)] if self._printer is not None else [])
+        host = Host(
+            self._options,
+            plugins=[("ir_printer", self._printer)] if self._printer is not None else [],
+        )
         skipped: dict[str, str] = {}
         for each in self._passes:
             name = each.pass_name()
             if each.opt_level > self.opt_level:
-                skipped[name] = f"opt level {each.opt_level} is above the manager's {self.opt_level}"
+                skipped[name] = (
+                    f"opt level {each.opt_level} is above the manager's {self.opt_level}"
+                )
                 continue
             # One stage for all: the order is that of AddPass.
-            host.passes.add(PassSpec(name, CustomPassStage.kAfterInferShape, str(each.origin), "drr", _factory(each, driven)))
+            host.passes.add(
+                PassSpec(
+                    name,
+                    CustomPassStage.kAfterInferShape,
+                    str(each.origin),
+                    "drr",
+                    _factory(each, driven),
+                )
+            )
         for module in dict.fromkeys(name for each in self._passes for name in _modules(each)):
             _add_operators(host, sys.modules.get(module))
         result, report = host.run(model)
@@ -137,7 +175,9 @@ class PassManager:
         return ManagerResult(
             result,
             tuple(
-                PassResult(name, "skipped", skipped[name]) if name in skipped else _result(records[name], driven.get(name))
+                PassResult(name, "skipped", skipped[name])
+                if name in skipped
+                else _result(records[name], driven.get(name))
                 for name in self.passes()
             ),
             report,
@@ -162,7 +202,9 @@ def _add_operators(host: Host, module: ModuleType | None) -> None:
 
 
 def _result(record: PassRecord, driven: Driven | None) -> PassResult:
-    done = PassResult(record.name, record.status, record.message, count=record.replaced, seconds=record.seconds)
+    done = PassResult(
+        record.name, record.status, record.message, count=record.replaced, seconds=record.seconds
+    )
     if driven is None or record.status == "failed":
         return done
     return replace(done, rewrites=dict(driven.rewrites), converged=driven.converged)
@@ -171,7 +213,13 @@ def _result(record: PassRecord, driven: Driven | None) -> PassResult:
 class _Printer:
     """Hooks that write the graph around passes."""
 
-    def __init__(self, before: _Wanted | None, after: _Wanted | None, only_on_change: bool, stream: TextIO | None) -> None:
+    def __init__(
+        self,
+        before: _Wanted | None,
+        after: _Wanted | None,
+        only_on_change: bool,
+        stream: TextIO | None,
+    ) -> None:
         self._before = before
         self._after = after
         self._only_on_change = only_on_change

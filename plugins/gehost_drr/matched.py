@@ -40,25 +40,32 @@ class MatchedTensor(Struct, frozen=True):
 
 
 class MatchContext:
-    """A match by the names of its rule. ``m.p1`` is attribute variable ``p1`` if there is one, else tensor ``p1``."""
+    """A match by the names of its rule. ``m.p1`` is attribute variable ``p1`` if there is one,
+    else tensor ``p1``.
+    """
 
     def __init__(self, match: MatchResult, tensors: Mapping[str, int]) -> None:
-        """``tensors``: under which index each name was captured; the inputs first, as they are numbered."""
+        """``tensors``: under which index each name was captured; the inputs first, as they are
+        numbered.
+        """
         if _OWN.isdisjoint(match.attributes):
-            vars(self).update(match.attributes)  # found at once; functions of a rule ask for them again and again
+            # found at once; functions of a rule ask for them again and again
+            vars(self).update(match.attributes)
         self._match = match
         self._inputs: list[Value] | None = None
         self._tensors = tensors
 
     def Attr(self, name: str) -> Any:
-        """The value of an attribute variable; None where the node has not the attribute and it has no default.
+        """The value of an attribute variable; None where the node has not the attribute and it has
+        no default.
 
         Raises:
             GehostError: the source pattern has no such variable.
         """
         if name not in self._match.attributes:
             raise GehostError(
-                f"the rule has no attribute variable {name!r}; it has {', '.join(self._match.attributes) or 'none'}"
+                f"the rule has no attribute variable {name!r}; it has "
+                f"{', '.join(self._match.attributes) or 'none'}"
             )
         return self._match.attributes[name]
 
@@ -73,7 +80,11 @@ class MatchContext:
             raise GehostError(f"the rule has no tensor {name!r}; it has {', '.join(self._tensors)}")
         if self._inputs is None:
             self._inputs = self._match.inputs
-        return self._inputs[index] if index < len(self._inputs) else self._match.GetCapturedTensor(index).value
+        return (
+            self._inputs[index]
+            if index < len(self._inputs)
+            else self._match.GetCapturedTensor(index).value
+        )
 
     @property
     def graph(self) -> Graph:

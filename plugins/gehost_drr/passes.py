@@ -36,7 +36,8 @@ _MARK = "__gehost_drr_pass__"
 class Pass:
     """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``.
 
-    Name and level are said by the class, or to the constructor: ``super().__init__("fused_linear_pass", 2)``.
+    Name and level are said by the class, or to the constructor:
+    ``super().__init__("fused_linear_pass", 2)``.
     """
 
     name: str = ""
@@ -68,7 +69,9 @@ class Pass:
         return True
 
     def Run(self, graph: Graph) -> Status | bool | None:
-        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods; False fails the pass."""
+        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods; False fails
+        the pass.
+        """
         del graph
         raise PassError(f"{type(self).__name__} does not define Run(self, graph)")
 
@@ -78,11 +81,18 @@ class Pass:
 
     def pass_name(self) -> str:
         """The name given to its constructor, else that of its registration, else its class's."""
-        return vars(self).get("name") or registered_name(type(self)) or self.name or type(self).__name__
+        return (
+            vars(self).get("name")
+            or registered_name(type(self))
+            or self.name
+            or type(self).__name__
+        )
 
 
 class PatternRewritePass(Pass):
-    """A pass that applies a set of rules greedily: give ``patterns``, or override ``InitializePatterns``."""
+    """A pass that applies a set of rules greedily: give ``patterns``, or override
+    ``InitializePatterns``.
+    """
 
     patterns: ClassVar[Sequence[DrrRule | DrrPatternBase | type[DrrPatternBase]]] = ()
     _frozen: FrozenRewritePatternSet | None = None
@@ -91,8 +101,12 @@ class PatternRewritePass(Pass):
         """Raises ``PatternError`` where ``patterns`` is no list of rules."""
         super().__init_subclass__(**options)
         listed: Any = cls.patterns
-        if not isinstance(listed, list | tuple) or not all(map(is_rule, cast("Iterable[Any]", listed))):
-            raise PatternError(f"{cls.origin}: {cls.__name__}: patterns must be a list of rules, got {listed!r}")
+        if not isinstance(listed, list | tuple) or not all(
+            map(is_rule, cast("Iterable[Any]", listed))
+        ):
+            raise PatternError(
+                f"{cls.origin}: {cls.__name__}: patterns must be a list of rules, got {listed!r}"
+            )
 
     def InitializePatterns(self, context: CustomPassContext) -> RewritePatternSet:
         del context
@@ -119,7 +133,9 @@ class PatternRewritePass(Pass):
 
 
 _HOOKS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
-"""Where a class could change a graph in another way than by rules, or give its objects other hooks."""
+"""Where a class could change a graph in another way than by rules, or give its objects other
+hooks.
+"""
 
 
 class RunningPass:
@@ -148,7 +164,9 @@ class RunningPass:
 
 
 class RunningRules(RunningPass, PatternFusionPass):
-    """A ``PatternRewritePass`` as the host runs it; that it has patterns lets ``check-pass`` build instances of them."""
+    """A ``PatternRewritePass`` as the host runs it; that it has patterns lets ``check-pass``
+    build instances of them.
+    """
 
     subject: PatternRewritePass
 
@@ -160,7 +178,8 @@ _Pass = TypeVar("_Pass", bound=type[Pass])
 
 
 def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
-    """Register a pass of a vendor file: ``@REG_IR_PASS("fused_linear_pass")`` on a subclass of ``Pass``.
+    """Register a pass of a vendor file: ``@REG_IR_PASS("fused_linear_pass")`` on a subclass of
+    ``Pass``.
 
     Raises:
         VendorError: the class is none, or does not define ``Run``.
@@ -169,7 +188,9 @@ def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
     def mark(cls: _Pass) -> _Pass:
         origin = es.author_origin(HERE)
         if not isinstance(cls, type) or not issubclass(cls, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise VendorError(f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}")
+            raise VendorError(
+                f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}"
+            )
         if cls.Run is Pass.Run:
             raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, graph)")
         setattr(cls, _MARK, name or cls.name or cls.__name__)
@@ -188,9 +209,21 @@ def spec_of(cls: type[Pass], name: str) -> PassSpec:
 
     def factory() -> RunningPass:
         made = cls()
-        return RunningRules(made) if isinstance(made, PatternRewritePass) and made.patterns else RunningPass(made)
+        return (
+            RunningRules(made)
+            if isinstance(made, PatternRewritePass) and made.patterns
+            else RunningPass(made)
+        )
 
     trusted = issubclass(cls, PatternRewritePass) and all(
         getattr(cls, hook) is getattr(PatternRewritePass, hook) for hook in _HOOKS
     )
-    return PassSpec(name, cls.stage, str(cls.origin), "drr", factory, labels=frozenset(cls.labels), trusted=trusted)
+    return PassSpec(
+        name,
+        cls.stage,
+        str(cls.origin),
+        "drr",
+        factory,
+        labels=frozenset(cls.labels),
+        trusted=trusted,
+    )

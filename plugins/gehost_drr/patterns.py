@@ -1,7 +1,7 @@
 """What the author of a rule meets: the two patterns, their operators, and attribute variables.
 
-``Op``, ``Tensor`` and ``Attr`` are the published spelling. ``pat.Relu(pat.x)`` is short for them: a capital begins an
-operator, a small letter a tensor, and ``pat.y = …`` names what an operator makes.
+``Op``, ``Tensor`` and ``Attr`` are the published spelling. ``pat.Relu(pat.x)`` is short for them: a
+capital begins an operator, a small letter a tensor, and ``pat.y = …`` names what an operator makes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from msgspec import Struct
 
 from gehost import PatternError, es
 from gehost_drr.expressions import HERE, Expression, Variable, as_condition
-from gehost_drr.graph import Condition, Const, Native, NativeCall, NoneTensor, Operand, PatternGraph, Tensor
+from gehost_drr.graph import (
+    Condition,
+    Const,
+    Native,
+    NativeCall,
+    NoneTensor,
+    Operand,
+    PatternGraph,
+    Tensor,
+)
 
 
 class Op(Struct, frozen=True):
@@ -29,7 +38,8 @@ class Op(Struct, frozen=True):
         """Returns the first tensor that it makes.
 
         Raises:
-            PatternError: what is no operand; an operand of another pattern; a name that another operator makes already.
+            PatternError: what is no operand; an operand of another pattern; a name that another
+                operator makes already.
         """
         outputs: Sequence[Tensor | NoneTensor] = ()
         inputs: Sequence[Operand] = arguments
@@ -39,8 +49,15 @@ class Op(Struct, frozen=True):
                 inputs, outputs = first, second
         for position, given in enumerate(inputs):
             if not _is_operand(given, in_result=self.graph.is_result):
-                told = f"input {position} of {self.ops[0]}: wanted a tensor, a number or a list of numbers, got {given!r}"
-                hint = "; outputs by name are a second list: op([x], [y])" if isinstance(given, list | tuple) else ""
+                told = (
+                    f"input {position} of {self.ops[0]}: wanted a tensor, a number or a list "
+                    f"of numbers, got {given!r}"
+                )
+                hint = (
+                    "; outputs by name are a second list: op([x], [y])"
+                    if isinstance(given, list | tuple)
+                    else ""
+                )
                 raise PatternError(f"{self.origin}: {told}{hint}")
         return self.graph.apply(self.ops, self.attributes, inputs, outputs, self.origin)
 
@@ -49,7 +66,11 @@ class Op(Struct, frozen=True):
 
 
 def _is_operand(given: Any, *, in_result: bool) -> bool:
-    if given is None or isinstance(given, Tensor | NoneTensor) or (in_result and isinstance(given, Const)):
+    if (
+        given is None
+        or isinstance(given, Tensor | NoneTensor)
+        or (in_result and isinstance(given, Const))
+    ):
         return True
     return not isinstance(given, str | bytes) and _is_plain(given)
 
@@ -75,17 +96,25 @@ class _Capital:
         return op(*inputs) if inputs else op
 
     def __repr__(self) -> str:
-        return f"operator {self._op}, which is applied to nothing (a tensor's name does not begin with a capital)"
+        return (
+            f"operator {self._op}, which is applied to nothing (a tensor's name does not begin "
+            "with a capital)"
+        )
 
 
 def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
-    """What an attribute may be: plain, an expression, or computed; texts as they are written, as bytes too."""
+    """What an attribute may be: plain, an expression, or computed; texts as they are written, as
+    bytes too.
+    """
     if isinstance(value, bytes):
         return value.decode()
     if value is None or isinstance(value, Expression | Native) or _is_plain(value):
         return value
     if isinstance(value, Tensor | NoneTensor | Const | Op | _Capital) or not callable(value):
-        raise PatternError(f'{origin}: attribute "{name}" of {op}: wanted a value, a variable or a function, got {value!r}')
+        raise PatternError(
+            f'{origin}: attribute "{name}" of {op}: wanted a value, a variable or a '
+            f"function, got {value!r}"
+        )
     return value
 
 
@@ -103,7 +132,10 @@ def _reason(given: Any) -> str:
 
 def _function(given: Any, what: str, instead: str) -> Any:
     if isinstance(given, Expression) or not callable(given):
-        raise PatternError(f"{es.author_origin(HERE)}: {what} wants a function of the match, got {given!r}; {instead}")
+        raise PatternError(
+            f"{es.author_origin(HERE)}: {what} wants a function of the match, got "
+            f"{given!r}; {instead}"
+        )
     return given
 
 
@@ -125,10 +157,17 @@ class DrrPattern:
         origin = es.author_origin(HERE)
         ops = (op,) if isinstance(op, str) else tuple(op) if isinstance(op, list | tuple) else ()
         if not ops or not all(name and isinstance(name, str) for name in ops):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PatternError(f"{origin}: Op wants the name of an operator, or a list of names, got {op!r}")
+            raise PatternError(
+                f"{origin}: Op wants the name of an operator, or a list of names, got {op!r}"
+            )
         given: Any = {} if attributes is None else attributes
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in cast("Mapping[Any, Any]", given)):
-            raise PatternError(f"{origin}: the attributes of {ops[0]} must be a mapping by name, got {attributes!r}")
+        if not isinstance(given, Mapping) or not all(
+            isinstance(name, str) for name in cast("Mapping[Any, Any]", given)
+        ):
+            raise PatternError(
+                f"{origin}: the attributes of {ops[0]} must be a mapping by name, got "
+                f"{attributes!r}"
+            )
         named = cast("Mapping[str, Any]", given)
         read = {name: _attribute(value, name, ops[0], origin) for name, value in named.items()}
         return Op(self._graph, ops, read, origin)
@@ -154,7 +193,9 @@ class DrrPattern:
     def __setattr__(self, name: str, given: Any) -> None:
         origin = es.author_origin(HERE)
         if name.startswith("_") or name[0].isupper() or hasattr(type(self), name):
-            raise PatternError(f'{origin}: a tensor cannot be called "{name}" so; write Tensor("{name}").Assign(…)')
+            raise PatternError(
+                f'{origin}: a tensor cannot be called "{name}" so; write Tensor("{name}").Assign(…)'
+            )
         self._graph.bind(name, given)
 
 
@@ -173,7 +214,8 @@ class SourcePattern(DrrPattern):
         return Variable(_name(name, "Attr"))
 
     def RequireNativeCall(self, test: NativeCall, reason: str = "") -> None:
-        """Ask a function of the match; it returns whether the match may be replaced, or ``m.reject("key: text")``.
+        """Ask a function of the match; it returns whether the match may be replaced, or
+        ``m.reject("key: text")``.
 
         Args:
             test: the function.
@@ -191,19 +233,24 @@ class SourcePattern(DrrPattern):
         """Ask what an expression says, which must be known to be true.
 
         Args:
-            test: over tensors and attribute variables of this pattern: ``pat.x.dtype == pat.y.dtype``.
-            reason: ``key: text`` for the report, where it is not; the expression itself unless said.
+            test: over tensors and attribute variables of this pattern: ``pat.x.dtype ==
+                pat.y.dtype``.
+            reason: ``key: text`` for the report, where it is not; the expression itself unless
+                said.
 
         Raises:
             PatternError: it is no expression, or one that is neither true nor false.
         """
         origin = es.author_origin(HERE)
         if not isinstance(test, Expression):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
-            raise PatternError(f"{origin}: where wants an expression over tensors of the pattern, got {test!r}")
+            raise PatternError(
+                f"{origin}: where wants an expression over tensors of the pattern, got {test!r}"
+            )
         self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
     def Commutative(self, made: Tensor) -> Tensor:
-        """Let the operator that makes a tensor match with its operands in any order; returns the tensor.
+        """Let the operator that makes a tensor match with its operands in any order; returns the
+        tensor.
 
         Raises:
             PatternError: no operator of this pattern makes it.
@@ -211,7 +258,9 @@ class SourcePattern(DrrPattern):
         mine = isinstance(made, Tensor) and made.graph is self._graph  # pyright: ignore[reportUnnecessaryIsInstance]
         maker = self._graph.makers.get(made.name) if mine else None
         if maker is None:
-            raise PatternError(f"{es.author_origin(HERE)}: no operator makes {made!r}, so that none can commute")
+            raise PatternError(
+                f"{es.author_origin(HERE)}: no operator makes {made!r}, so that none can commute"
+            )
         maker.commutative = True
         return made
 
@@ -221,7 +270,9 @@ class SourcePattern(DrrPattern):
 
 
 class ResultPattern(DrrPattern):
-    """What stands in place of a match. Tensors that it does not make are those at the inputs of the source pattern."""
+    """What stands in place of a match. Tensors that it does not make are those at the inputs of
+    the source pattern.
+    """
 
     __slots__ = ()
 
@@ -234,7 +285,8 @@ class ResultPattern(DrrPattern):
         return Native(_function(compute, "Attr of a result", "a value or variable stands as it is"))
 
     def Const(self, compute: NativeCall) -> Const:
-        """A constant that is computed from the match: an array, or a number or list in its partner's dtype.
+        """A constant that is computed from the match: an array, or a number or list in its
+        partner's dtype.
 
         Raises:
             PatternError: it is no function.
@@ -243,7 +295,9 @@ class ResultPattern(DrrPattern):
 
 
 class DrrPatternContext:
-    """Given to a rule, to get the source pattern from; what the rule then says stands in ``source`` and ``result``."""
+    """Given to a rule, to get the source pattern from; what the rule then says stands in
+    ``source`` and ``result``.
+    """
 
     def __init__(self) -> None:
         self.source = PatternGraph(is_result=False)

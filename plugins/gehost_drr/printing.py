@@ -1,6 +1,7 @@
 """A graph as text, one operation a line, in the form of Paddle's IR.
 
-``(%2) = "MatMul" (%0, %1) {…} : (tensor<1x300x256xf32>, tensor<256x256xf32>) -> tensor<1x300x256xf32>``
+``(%2) = "MatMul" (%0, %1) {…} : (tensor<1x300x256xf32>, tensor<256x256xf32>) ->
+tensor<1x300x256xf32>``
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _INDENT = "    "
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph with its bodies: first what it is given, then its operations, then what it gives."""
+    """The graph with its bodies: first what it is given, then its operations, then what it
+    gives.
+    """
     return "\n".join(["{", *_lines(graph, _Numbers(), _INDENT), "}"])
 
 
@@ -43,7 +46,11 @@ class _Numbers:
         self._known: dict[Value, int] = {}
 
     def of(self, value: Value | None) -> str:
-        return "<<NULL VALUE>>" if value is None else f"%{self._known.setdefault(value, len(self._known))}"
+        return (
+            "<<NULL VALUE>>"
+            if value is None
+            else f"%{self._known.setdefault(value, len(self._known))}"
+        )
 
     def all(self, values: Sequence[Value | None]) -> str:
         return f"({', '.join(map(self.of, values))})"
@@ -51,11 +58,17 @@ class _Numbers:
 
 def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
     for value in graph.inputs:
-        yield f'{indent}({numbers.of(value)}) = "builtin.input" () {{name: {_quoted(value.name)}}} : () -> {type_text(value)}'
+        yield (
+            f'{indent}({numbers.of(value)}) = "builtin.input" () {{name: '
+            f"{_quoted(value.name)}}} : () -> {type_text(value)}"
+        )
     for value in graph.values.values():
         if value.initializer is not None and not value.is_input:
             name = _quoted(value.name)
-            yield f'{indent}({numbers.of(value)}) = "builtin.parameter" () {{name: {name}}} : () -> {type_text(value)}'
+            yield (
+                f'{indent}({numbers.of(value)}) = "builtin.parameter" () {{name: {name}}} : () '
+                f"-> {type_text(value)}"
+            )
     for node in graph.nodes:
         yield f"{indent}{_operation(node, numbers)}"
         for body in node.bodies:
@@ -63,13 +76,20 @@ def _lines(graph: Graph, numbers: _Numbers, indent: str) -> Iterator[str]:
             yield from _lines(body, numbers, indent + _INDENT)
             yield f"{indent}}}"
     outputs = list[Value | None](graph.outputs)
-    yield f'{indent}() = "builtin.output" {numbers.all(outputs)} : {_types(outputs, always=True)} ->'
+    yield (
+        f'{indent}() = "builtin.output" {numbers.all(outputs)} : {_types(outputs, always=True)} ->'
+    )
 
 
 def _operation(node: Node, numbers: _Numbers) -> str:
     made, read = numbers.all(node.outputs), numbers.all(node.inputs)
-    attributes = ", ".join(f"{name}: {_attribute(value)}" for name, value in sorted(node.attrs.items()))
-    return f"{made} = {_quoted(node.op)} {read} {{{attributes}}} : {_types(node.inputs, always=True)} -> {_types(node.outputs)}"
+    attributes = ", ".join(
+        f"{name}: {_attribute(value)}" for name, value in sorted(node.attrs.items())
+    )
+    return (
+        f"{made} = {_quoted(node.op)} {read} {{{attributes}}} : "
+        f"{_types(node.inputs, always=True)} -> {_types(node.outputs)}"
+    )
 
 
 def _types(values: Sequence[Value | None], *, always: bool = False) -> str:

@@ -56,9 +56,15 @@ class DrrRule:
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
-        """What attributes of the result are computed from and has to be known; a variable's value may be absent."""
+        """What attributes of the result are computed from and has to be known; a variable's
+        value may be absent.
+        """
         values = (value for each in self.result.applications for value in each.attributes.values())
-        return tuple(value for value in values if isinstance(value, Expression) and not isinstance(value, Variable))
+        return tuple(
+            value
+            for value in values
+            if isinstance(value, Expression) and not isinstance(value, Variable)
+        )
 
     @cached_property
     def _in_order(self) -> Sequence[Application]:
@@ -67,20 +73,30 @@ class DrrRule:
     @cached_property
     def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
         """What a replacement takes from a match, in the order in which ``_apply`` asks for it."""
-        given = [value for each in self._in_order for value in (*each.attributes.values(), *each.constants)]
+        given = [
+            value
+            for each in self._in_order
+            for value in (*each.attributes.values(), *each.constants)
+        ]
         return [compute for value in given if (compute := _computation(value)) is not None]
 
     @cached_property
     def _has_lists(self) -> bool:
-        """Whether the result reads a list or array, which its author may fill anew at each match."""
-        return any(isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs)
+        """Whether the result reads a list or array, which its author may fill anew at each
+        match.
+        """
+        return any(
+            isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs
+        )
 
     @cached_property
     def _recipe(self) -> es.Recipe:
         return es.Recipe(self._build)
 
     @classmethod
-    def defined(cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any) -> DrrRule:
+    def defined(
+        cls, name: str, origin: es.Origin, module: str, context: DrrPatternContext, **options: Any
+    ) -> DrrRule:
         """The rule that an author wrote into ``context``.
 
         Raises:
@@ -89,12 +105,18 @@ class DrrRule:
         source, result = context.source, context.result
         check_options(name, origin, options)
         check(name, origin, source, result)
-        outputs = tuple(made for made in dict.fromkeys((*result.makers, *result.forwards)) if made in source.makers)
+        outputs = tuple(
+            made
+            for made in dict.fromkeys((*result.makers, *result.forwards))
+            if made in source.makers
+        )
         with es.written_at(origin):
             pattern, inputs, tensors = _as_pattern(name, source, outputs)
             _dry_run(name, result, inputs)
         options["labels"] = frozenset(options["labels"])
-        return cls(name, origin, module, source, result, inputs, outputs, tensors, pattern, **options)
+        return cls(
+            name, origin, module, source, result, inputs, outputs, tensors, pattern, **options
+        )
 
     def __repr__(self) -> str:
         return f"<DrrRule {self.name} at {self.origin}>"
@@ -108,7 +130,10 @@ class DrrRule:
         lines += [f"  match    {each}" for each in self.source.applications]
         lines += [f"  where    {each}" for each in self.source.conditions]
         lines += [f"  replace  {each}" for each in self.result.applications]
-        lines += [f"  replace  {target} = {tensor}" for target, (tensor, _) in self.result.forwards.items()]
+        lines += [
+            f"  replace  {target} = {tensor}"
+            for target, (tensor, _) in self.result.forwards.items()
+        ]
         return "\n".join(lines)
 
     def unfit_for(self, opset: int) -> str:
@@ -141,14 +166,18 @@ class DrrRule:
             if isinstance(test, Expression):
                 answer = test.evaluate(matched)
                 if answer is not True:
-                    return matched.reject(condition.reason or f"where: {test} is {'false' if answer is False else 'not known'}")
+                    return matched.reject(
+                        condition.reason
+                        or f"where: {test} is {'false' if answer is False else 'not known'}"
+                    )
                 continue
             answer = test(matched)
             if isinstance(answer, Rejection):
                 return answer
             if not isinstance(answer, int | np.bool_ | None):
                 raise PassError(
-                    f"the native call at {condition.origin} must return True, False or m.reject(reason), got {answer!r}"
+                    f"the native call at {condition.origin} must return True, False or "
+                    f"m.reject(reason), got {answer!r}"
                 )
             if answer is None:
                 return matched.reject(f"native call: the one at {condition.origin} returned None")
@@ -168,9 +197,13 @@ class DrrRule:
         computed = iter(values)
         with es.written_at(self.origin):
             builder = EsGraphBuilder(self.name)
-            made: dict[str, EsTensor] = dict(zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True))
+            made: dict[str, EsTensor] = dict(
+                zip(self.inputs, builder.CreateInputs(len(self.inputs)), strict=True)
+            )
         for application in self._in_order:
-            params = {name: _value(value, computed) for name, value in application.attributes.items()}
+            params = {
+                name: _value(value, computed) for name, value in application.attributes.items()
+            }
             _apply(application, builder, made, params, lambda const: _value(const, computed))
         for target, (tensor, _) in self.result.forwards.items():
             made[target] = made[tensor]
@@ -207,7 +240,9 @@ class DrrPass(PatternFusionPass):
 
 
 class DrrPatternBase:
-    """A rule as a class: override ``__call__``, which says the patterns to ``ctx``. Collected from vendor files."""
+    """A rule as a class: override ``__call__``, which says the patterns to ``ctx``. Collected
+    from vendor files.
+    """
 
     name: ClassVar[str] = ""
     """The class's name unless said."""
@@ -226,7 +261,9 @@ class DrrPatternBase:
 
     def __call__(self, ctx: DrrPatternContext) -> None:
         del ctx
-        raise PatternError(f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)")
+        raise PatternError(
+            f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)"
+        )
 
     def rule(self) -> DrrRule:
         """Define the rule; raises ``PatternError`` where it is not well-formed."""
@@ -246,14 +283,19 @@ class DrrPatternBase:
         )
 
 
-# -- from what was written to what gehost builds --------------------------------------------------------------------
+# -- from what was written to what gehost builds
+# --------------------------------------------------------------------
 
 
-def _as_pattern(name: str, source: PatternGraph, outputs: Sequence[str]) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
+def _as_pattern(
+    name: str, source: PatternGraph, outputs: Sequence[str]
+) -> tuple[Pattern, tuple[str, ...], dict[str, int]]:
     """The pattern, its inputs by index, and under which index it captures each tensor."""
     builder = EsGraphBuilder(name)
     ordered = source.in_order()
-    inputs = dict.fromkeys(read for each in ordered for read in each.reads if read not in source.makers)
+    inputs = dict.fromkeys(
+        read for each in ordered for read in each.reads if read not in source.makers
+    )
     made = {read: builder.CreateInput(index, read) for index, read in enumerate(inputs)}
     for application in ordered:
         tensors = _apply(application, builder, made, {}, lambda const: const)
@@ -295,22 +337,31 @@ def _apply(
                 operands.append(None if isinstance(given, NoneTensor) else given)
         returned = application.function(*operands, num_outputs=len(application.outputs), **params)
         tensors = [returned] if isinstance(returned, EsTensor) else list(returned)
-    made.update((name, tensor) for name, tensor in zip(application.outputs, tensors, strict=True) if name)
+    made.update(
+        (name, tensor) for name, tensor in zip(application.outputs, tensors, strict=True) if name
+    )
     return tensors
 
 
 def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
-    """Build the result once without its values: parameters and numbers of inputs that do not exist show now."""
+    """Build the result once without its values: parameters and numbers of inputs that do not
+    exist show now.
+    """
     builder = EsGraphBuilder(name)
     made: dict[str, EsTensor] = dict(zip(inputs, builder.CreateInputs(len(inputs)), strict=True))
     for application in result.in_order():
         if len(application.ops) > 1:
-            raise PatternError(f"{application.origin}: {'|'.join(application.ops)}: a result must say which operator it wants")
+            raise PatternError(
+                f"{application.origin}: {'|'.join(application.ops)}: a result must say "
+                "which operator it wants"
+            )
         _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
 
 
 def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
-    """What computes an attribute or input of the result from a match; None for what the rule gives as it is."""
+    """What computes an attribute or input of the result from a match; None for what the rule
+    gives as it is.
+    """
     if isinstance(given, Native | Const):
         return given.compute
     if isinstance(given, Expression):

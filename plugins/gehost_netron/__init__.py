@@ -1,8 +1,8 @@
 """Names the inputs of custom operators for Netron.
 
-Netron knows ONNX's own operators; of any other it shows inputs as numbers, unless the node's metadata names them. This
-plugin writes ``input_names`` on the nodes that passes made of operators that a vendor file registered. Other nodes keep
-the bytes that they came with.
+Netron knows ONNX's own operators; of any other it shows inputs as numbers, unless the node's
+metadata names them. This plugin writes ``input_names`` on the nodes that passes made of operators
+that a vendor file registered. Other nodes keep the bytes that they came with.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def gehost_after_origin_graph_optimize(graph: Graph, context: CompileContext) ->
 
 
 def _made_by_passes(root: Graph, op: str) -> Iterator[Node]:
-    """The nodes of an operator, also under the names that further bodies of it got, which carry the marks of a pass."""
+    """The nodes of an operator, also under the names that further bodies of it got, which carry
+    the marks of a pass.
+    """
     for graph in (root, *root.subgraphs()):
         names = [name for name in graph.by_op if name == op or name.startswith(f"{op}__")]
         for node in graph.nodes_of(*names):

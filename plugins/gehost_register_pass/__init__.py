@@ -1,7 +1,7 @@
 """RegisterPass: a rewrite as a pair of Python functions, which are traced.
 
-A function under ``@RegisterPass`` returns a pattern function and a replace function. Both are called once with tensors that
-stand for those of a match; what they do is written down as a rule.
+A function under ``@RegisterPass`` returns a pattern function and a replace function. Both are
+called once with tensors that stand for those of a match; what they do is written down as a rule.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("InputSpec", "MappedPattern", "OpDesc", "ParamAttr", "PassDesc", "Tensor", "op"), "desc"),
+    **dict.fromkeys(
+        ("InputSpec", "MappedPattern", "OpDesc", "ParamAttr", "PassDesc", "Tensor", "op"), "desc"
+    ),
     **dict.fromkeys(("RegisterPass", "RegisteredPass"), "register"),
     **dict.fromkeys(("from_json", "to_json"), "serial"),
     **dict.fromkeys(("Symbol", "native"), "symbols"),
@@ -47,7 +49,9 @@ _HOMES = {
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the functions that this module, or a module of this package, marked; imported ones are somebody else's."""
+    """Register the functions that this module, or a module of this package, marked; imported
+    ones are somebody else's.
+    """
     if "gehost_register_pass.register" not in sys.modules:  # nobody can have marked anything
         return
     from .register import RegisteredPass

@@ -17,9 +17,16 @@ from .symbols import Symbol, Untold, dtype_name, expression_of
 
 
 class InputSpec:
-    """The shape (None or -1: any size) and dtype that an argument of a pattern asks of its tensor."""
+    """The shape (None or -1: any size) and dtype that an argument of a pattern asks of its
+    tensor.
+    """
 
-    def __init__(self, shape: Sequence[int | None] | None = None, dtype: str | DataType | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        shape: Sequence[int | None] | None = None,
+        dtype: str | DataType | None = None,
+        name: str = "",
+    ) -> None:
         """Raises ``PatternError`` for a shape or dtype that no tensor has."""
         self.shape = None if shape is None else _sizes(shape)
         self.dtype = None if dtype is None else dtype_name(dtype)
@@ -28,7 +35,9 @@ class InputSpec:
 
 def _sizes(shape: Any) -> tuple[int | None, ...]:
     """A shape that an author gave."""
-    sizes: list[Any] = list(cast("Sequence[Any]", shape)) if isinstance(shape, Sequence) else ["no size"]
+    sizes: list[Any] = (
+        list(cast("Sequence[Any]", shape)) if isinstance(shape, Sequence) else ["no size"]
+    )
     known = [None if size in (None, -1) else size for size in sizes]
     if not all(size is None or (type(size) is int and size >= 0) for size in known):
         raise mistake(f"InputSpec: a shape holds sizes, or None for any, got {shape!r}")
@@ -36,13 +45,20 @@ def _sizes(shape: Any) -> tuple[int | None, ...]:
 
 
 class ParamAttr:
-    """Says that an argument of a pattern is a weight: a constant that no caller of the model can override."""
+    """Says that an argument of a pattern is a weight: a constant that no caller of the model can
+    override.
+    """
 
 
 class Traced(Untold):
-    """A tensor, or an operator that stands for its first output; one is not compared with another."""
+    """A tensor, or an operator that stands for its first output; one is not compared with
+    another.
+    """
 
-    _advice = "a tensor has no value while it is traced; ask for what is known of it: x.shape, x.dtype, add.Attr(…)"
+    _advice = (
+        "a tensor has no value while it is traced; ask for what is known of it: x.shape, "
+        "x.dtype, add.Attr(…)"
+    )
 
     def __eq__(self, other: object) -> bool:
         raise mistake(self._advice)
@@ -58,11 +74,18 @@ class Tensor(Traced):
     scope: Scope
 
     def Attr(self, name: str) -> Symbol:
-        """What a match knows of the tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a flat list) of a constant."""
+        """What a match knows of the tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a
+        flat list) of a constant.
+        """
         if name not in TENSOR_ATTRIBUTES:
-            raise mistake(f'a tensor has no attribute "{name}"; it has shape, dtype and, if it is constant, value')
+            raise mistake(
+                f'a tensor has no attribute "{name}"; it has shape, dtype and, if it is '
+                "constant, value"
+            )
         if self.scope.role == "replace" and self.ref.op is not None:
-            raise mistake("what the replacement makes is not there when it is built; ask the arguments")
+            raise mistake(
+                "what the replacement makes is not there when it is built; ask the arguments"
+            )
         if self.scope.matched is not current("Attr").matched:
             raise mistake("what another pattern matches is not known here")
         return Symbol(TensorAttr(self.ref, name))
@@ -81,7 +104,9 @@ Given: TypeAlias = "Tensor | OpDesc | Symbol | float | Sequence[Any] | None"
 
 
 class OpAttribute(Symbol):
-    """An attribute of an operator: read it in a pattern, or let a replacement take it from what matched."""
+    """An attribute of an operator: read it in a pattern, or let a replacement take it from what
+    matched.
+    """
 
     def __init__(self, op: OpDesc, name: str) -> None:
         self._op = op
@@ -89,15 +114,26 @@ class OpAttribute(Symbol):
 
     @property
     def expression(self) -> OpAttr:
-        """Raises ``PatternError`` unless the operator is one of the pattern at hand, and applied."""
+        """Raises ``PatternError`` unless the operator is one of the pattern at hand, and
+        applied.
+        """
         number = self._op.number
         if self._op.scope is not current("Attr").matched:
-            raise mistake(f"{self._op.type} is no operator of the pattern; MappedPattern(…) asks those that are")
+            raise mistake(
+                f"{self._op.type} is no operator of the pattern; MappedPattern(…) asks "
+                "those that are"
+            )
         return OpAttr(number, self._name)
 
-    def MappedPattern(self, op: str = "", index: int = 0, name: str = "", element_index: int | None = None) -> None:
-        """Give the attribute the value that the pattern's operator has; see the function ``MappedPattern``."""
-        self._op.SetAttr(self._name, MappedPattern(op or self._op.type, index, name or self._name, element_index))
+    def MappedPattern(
+        self, op: str = "", index: int = 0, name: str = "", element_index: int | None = None
+    ) -> None:
+        """Give the attribute the value that the pattern's operator has; see the function
+        ``MappedPattern``.
+        """
+        self._op.SetAttr(
+            self._name, MappedPattern(op or self._op.type, index, name or self._name, element_index)
+        )
 
 
 class OpDesc(Traced):
@@ -121,7 +157,8 @@ class OpDesc(Traced):
         """Apply the operator.
 
         Args:
-            inputs: by position: tensors, numbers (in the dtype of the tensor beside them), None for an absent one.
+            inputs: by position: tensors, numbers (in the dtype of the tensor beside them), None
+                for an absent one.
             num_outputs: how many outputs, where the operator leaves it open.
             named: inputs by ONNX's name (``A=x``), and attributes.
 
@@ -129,7 +166,10 @@ class OpDesc(Traced):
             PatternError: it was applied before.
         """
         if self.scope is not None:
-            raise mistake(f"this {self.type} was applied at {self.origin} already; PassDesc.OP.{self.type} makes another one")
+            raise mistake(
+                f"this {self.type} was applied at {self.origin} already; "
+                f"PassDesc.OP.{self.type} makes another one"
+            )
         if problem := operator_problem(self.type, num_outputs):
             raise mistake(problem)
         self.scope = current(self.type)
@@ -151,7 +191,9 @@ class OpDesc(Traced):
         return self._number
 
     def SetAttr(self, name: str, value: Any) -> OpDesc:
-        """In a pattern: ask for a value, which a symbol may compute. In a replacement: give it. Returns the operator."""
+        """In a pattern: ask for a value, which a symbol may compute. In a replacement: give it.
+        Returns the operator.
+        """
         self._may_change("SetAttr")
         self.attributes[name] = expression_of(value)
         return self
@@ -171,10 +213,16 @@ class OpDesc(Traced):
         if isinstance(which, str):
             names = _output_names(self.type)
             if which not in names:
-                raise mistake(f'{self.type} has no output "{which}"; it has {", ".join(names) or "none that ONNX names"}')
+                raise mistake(
+                    f'{self.type} has no output "{which}"; it has '
+                    f"{', '.join(names) or 'none that ONNX names'}"
+                )
             which = names.index(which)
         if type(which) is not int or which < 0:
-            raise mistake(f"an output of {self.type} is told by its position from 0 or its name, got {which!r}")
+            raise mistake(
+                f"an output of {self.type} is told by its position from 0 or its name, got "
+                f"{which!r}"
+            )
         return Tensor(Ref(number, which), self.scope)
 
     def Commutative(self) -> OpDesc:
@@ -186,9 +234,13 @@ class OpDesc(Traced):
     def _may_change(self, call: str) -> None:
         scope = current(call)
         if self.scope not in (None, scope):
-            raise mistake(f"{call}: this {self.type} was applied in another function, at {self.origin}")
+            raise mistake(
+                f"{call}: this {self.type} was applied in another function, at {self.origin}"
+            )
         if call == "Commutative" and scope.role == "replace":
-            raise mistake("Commutative belongs into the pattern function: a replacement has one order")
+            raise mistake(
+                "Commutative belongs into the pattern function: a replacement has one order"
+            )
 
 
 def _output_names(type_: str) -> list[str]:
@@ -199,7 +251,9 @@ def _output_names(type_: str) -> list[str]:
         return []
 
 
-def MappedPattern(op: str, index: int = 0, name: str = "", element_index: int | None = None) -> Symbol:
+def MappedPattern(
+    op: str, index: int = 0, name: str = "", element_index: int | None = None
+) -> Symbol:
     """In a replacement: an attribute of the node that one operator of the pattern matched.
 
     Args:
@@ -213,7 +267,10 @@ def MappedPattern(op: str, index: int = 0, name: str = "", element_index: int | 
     """
     scope = current("MappedPattern")
     if scope.pattern is None:
-        raise mistake("MappedPattern belongs into the replace function; in a pattern, ask the operator: add.Attr(…)")
+        raise mistake(
+            "MappedPattern belongs into the replace function; in a pattern, ask the "
+            "operator: add.Attr(…)"
+        )
     found = [other.number for other in scope.pattern.ops if other.type == op]
     if not 0 <= index < len(found):
         known = ", ".join(other.type for other in scope.pattern.ops)

@@ -1,4 +1,6 @@
-"""What a rule computes from a match: sizes, attributes and arithmetic on them, as data that compares, prints and serialises."""
+"""What a rule computes from a match: sizes, attributes and arithmetic on them, as data that
+compares, prints and serialises.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Constant(Struct, frozen=True):
 
 
 class TensorAttr(Struct, frozen=True):
-    """What is known of a matched tensor: one of ``TENSOR_ATTRIBUTES``; ``dtype`` is numpy's name, ``value`` flat."""
+    """What is known of a matched tensor: one of ``TENSOR_ATTRIBUTES``; ``dtype`` is numpy's
+    name, ``value`` flat.
+    """
 
     tensor: Ref
     name: str
@@ -182,13 +186,16 @@ class DimName(str):
 
 
 class DtypeName(str):
-    """An element type by numpy's name; where ONNX has a number for it (``Cast``'s ``to``), equal to that."""
+    """An element type by numpy's name; where ONNX has a number for it (``Cast``'s ``to``), equal
+    to that.
+    """
 
     __slots__ = ()
 
 
 class Stored(float):
-    """A number as a model holds it, exactly; a number of Python's is rounded as it was before they are compared.
+    """A number as a model holds it, exactly; a number of Python's is rounded as it was before they
+    are compared.
 
     0.1 as float32 is 0.10000000149; what is computed from it is an ordinary number.
     """
@@ -226,14 +233,17 @@ NUMBERS: frozenset[type] = frozenset({int, float})
 
 
 def known(value: Any) -> Any:
-    """A value of which everything is known, tuples as lists: what authors' functions and replacements are given.
+    """A value of which everything is known, tuples as lists: what authors' functions and
+    replacements are given.
 
     Raises:
         Unknown: sizes that are not known, in a list too.
     """
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)
-        return list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(known, entries))
+        return (
+            list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(known, entries))
+        )
     if value is None:
         raise Unknown("a size is not known")
     if isinstance(value, DimName):
@@ -242,7 +252,8 @@ def known(value: Any) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    if type(left) is type(right) and type(left) in (int, DtypeName):  # most are two sizes, ranks or dtypes
+    # most are two sizes, ranks or dtypes
+    if type(left) is type(right) and type(left) in (int, DtypeName):
         return left == right
     if _is_list(left) or _is_list(right):
         return _equal_lists(_as_list(left), _as_list(right))
@@ -253,7 +264,9 @@ def _equal(left: Any, right: Any) -> bool:
             return True
         raise Unknown(f"whether {left} is {right} is not known")
     if isinstance(left, DtypeName) or isinstance(right, DtypeName):
-        left, right = (DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right))
+        left, right = (
+            DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right)
+        )
     left, right = _alike(left, right)
     if isinstance(left, str) is not isinstance(right, str):
         raise Unknown(f"{left!r} is not of the kind of {right!r}")

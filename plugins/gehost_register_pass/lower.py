@@ -1,4 +1,6 @@
-"""From a traced rule to the one rule model: patterns over ``EsGraph``, conditions, and a replacement for each match."""
+"""From a traced rule to the one rule model: patterns over ``EsGraph``, conditions, and a
+replacement for each match.
+"""
 
 from __future__ import annotations
 
@@ -77,29 +79,45 @@ class LoweredPair:
         self._pair = pair
         names = Names(pair)
         self._computed = [value for op in pair.replace.ops for value in _computed(op)]
-        self._asked = [(entry, text_of(entry, names)) for entry in (*pair.conditions, *self._computed)]
+        self._asked = [
+            (entry, text_of(entry, names)) for entry in (*pair.conditions, *self._computed)
+        ]
         with es.written_at(pair.pattern.origin):
             builder = EsGraphBuilder(name)
-            inputs = [_placeholder(builder, index, given) for index, given in enumerate(pair.inputs)]
+            inputs = [
+                _placeholder(builder, index, given) for index, given in enumerate(pair.inputs)
+            ]
             made = self._made = _build(pair.pattern, inputs, _stand_in)
-            graph = builder.BuildAndReset([_tensor(ref, inputs, made) for ref in pair.pattern.outputs])
+            graph = builder.BuildAndReset(
+                [_tensor(ref, inputs, made) for ref in pair.pattern.outputs]
+            )
             self.pattern = Pattern(graph)
         self._orders = _orders(pair)
         self._recipes = [es.Recipe(partial(self._replaced, order)) for order in self._orders]
         self._settled: tuple[_Matched, es.Recipe] | None = None
         self._constrain()
-        self._replaced(self._orders[0], [None] * len(self._computed))  # proves operators, inputs and names of attributes
+        # proves operators, inputs and names of attributes
+        self._replaced(self._orders[0], [None] * len(self._computed))
 
     def _constrain(self) -> None:
         """Ask for the attributes that the pattern names, and bind those that are computed with."""
         ops = self._pair.pattern.ops
-        read = sorted({(found.op, found.name) for found in self._pair.expressions if isinstance(found, OpAttr)})
+        read = sorted(
+            {
+                (found.op, found.name)
+                for found in self._pair.expressions
+                if isinstance(found, OpAttr)
+            }
+        )
         for number, (op, outputs) in enumerate(zip(ops, self._made, strict=True)):
             with es.written_at(op.origin):
                 node = outputs[0].GetProducer()
-                given = node.params if isinstance(node, es.EsNode) else {}  # without numbers that were inputs by name
+                # without numbers that were inputs by name
+                given = node.params if isinstance(node, es.EsNode) else {}
                 literal = {name: _stand_in(value) for name, value in op.attributes if name in given}
-                variables = {name: es.Bind(_variable(owner, name)) for owner, name in read if owner == number}
+                variables = {
+                    name: es.Bind(_variable(owner, name)) for owner, name in read if owner == number
+                }
                 es.constrain(outputs[0], **{**variables, **literal})
                 if op.commutative:
                     es.Commutative(outputs[0])
@@ -127,13 +145,18 @@ class LoweredPair:
                     continue
                 left, right = asked.left.at(matched), asked.right.at(matched)
                 if not asked.holds(left, right):
-                    return f"condition: {text} does not hold: {_shown(left)} {asked.relation} {_shown(right)}"
+                    return (
+                        f"condition: {text} does not hold: {_shown(left)} {asked.relation} "
+                        f"{_shown(right)}"
+                    )
             except Unknown as reason:
                 return f"unknown: {text}: {reason}"
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """The graph of the replace function, with what it takes from a match of which ``problem`` found none."""
+        """The graph of the replace function, with what it takes from a match of which
+        ``problem`` found none.
+        """
         assert self._settled is not None
         settled, recipe = self._settled
         assert settled.match is match
@@ -142,12 +165,18 @@ class LoweredPair:
     def _replaced(self, order: Sequence[int], values: Sequence[Any]) -> EsGraph:
         """The graph of the replace function; ``values`` are those of ``_computed``."""
         program = self._pair.replace
-        computed = {id(expression): value for expression, value in zip(self._computed, values, strict=True)}
+        computed = {
+            id(expression): value for expression, value in zip(self._computed, values, strict=True)
+        }
         with es.written_at(program.origin):
             builder = EsGraphBuilder(self._name)
             placeholders = builder.CreateInputs(len(order))
             inputs = [placeholders[index] for index in order]
-            made = _build(program, inputs, lambda given: computed[id(given)] if id(given) in computed else _stand_in(given))
+            made = _build(
+                program,
+                inputs,
+                lambda given: computed[id(given)] if id(given) in computed else _stand_in(given),
+            )
             return builder.BuildAndReset([_tensor(ref, inputs, made) for ref in program.outputs])
 
 
@@ -163,7 +192,9 @@ class _Matched:
         self._pair = pair
 
     def value(self, expression: Expression) -> Any:
-        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is not known."""
+        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is
+        not known.
+        """
         if id(expression) not in self._values:
             self._values[id(expression)] = _plain(known(expression.at(self)))
         return self._values[id(expression)]
@@ -190,23 +221,39 @@ class _Matched:
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
-    """Which placeholder each argument may be: its own, or the other operand's of an operator that commutes.
+    """Which placeholder each argument may be: its own, or the other operand's of an operator that
+    commutes.
 
-    The matcher tells operands apart by what makes and reads them. Two arguments that only this operator reads match in either
-    order; the conditions tell which is meant.
+    The matcher tells operands apart by what makes and reads them. Two arguments that only this
+    operator reads match in either order; the conditions tell which is meant.
     """
-    reads = Counter(operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref))
+    reads = Counter(
+        operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref)
+    )
     orders: list[Sequence[int]] = [range(len(pair.inputs))]
     for op in pair.pattern.ops:
         ends = [
-            operand.index for operand in op.operands if isinstance(operand, Ref) and operand.op is None and reads[operand] == 1
+            operand.index
+            for operand in op.operands
+            if isinstance(operand, Ref) and operand.op is None and reads[operand] == 1
         ]
-        if not op.commutative or len(ends) != 2 or len(op.operands) != 2 or len(orders) > _MOST_ORDERS // 2:
+        if (
+            not op.commutative
+            or len(ends) != 2
+            or len(op.operands) != 2
+            or len(orders) > _MOST_ORDERS // 2
+        ):
             continue
         one, other = ends
-        if (pair.inputs[one].dtype, pair.inputs[one].shape) == (pair.inputs[other].dtype, pair.inputs[other].shape):
+        if (pair.inputs[one].dtype, pair.inputs[one].shape) == (
+            pair.inputs[other].dtype,
+            pair.inputs[other].shape,
+        ):
             exchanged = {one: other, other: one}
-            orders += [[order[exchanged.get(index, index)] for index in range(len(order))] for order in orders]
+            orders += [
+                [order[exchanged.get(index, index)] for index in range(len(order))]
+                for order in orders
+            ]
     return orders
 
 
@@ -221,7 +268,9 @@ def _computed(op: Op) -> list[Expression]:
 
 
 def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
-    return builder.CreateInput(index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape)
+    return builder.CreateInput(
+        index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape
+    )
 
 
 def _build(
@@ -242,9 +291,15 @@ def _build(
 
     for op in program.ops:
         with es.written_at(op.origin):
-            operands, named = [operand(given) for given in op.inputs], {name: operand(given) for name, given in op.named}
+            operands, named = (
+                [operand(given) for given in op.inputs],
+                {name: operand(given) for name, given in op.named},
+            )
             if named and "::" in op.type:
-                raise mistake(f"ONNX does not know the inputs of {op.type} by name; give {', '.join(named)} by position")
+                raise mistake(
+                    f"ONNX does not know the inputs of {op.type} by name; give "
+                    f"{', '.join(named)} by position"
+                )
             attributes = {name: value_of(value) for name, value in op.attributes}
             result: Any = es.op(op.type)(*operands, num_outputs=op.outputs, **named, **attributes)
         made.append((result,) if isinstance(result, EsTensor) else tuple(result))
@@ -256,7 +311,10 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
         return inputs[ref.index]
     outputs = made[ref.op]
     if ref.index >= len(outputs):
-        raise mistake(f"output {ref.index} of an operator that has {len(outputs)} here; num_outputs= asks for more")
+        raise mistake(
+            f"output {ref.index} of an operator that has {len(outputs)} here; num_outputs= "
+            "asks for more"
+        )
     return outputs[ref.index]
 
 
@@ -269,12 +327,16 @@ def _plain(value: Any) -> Any:
     """A value as operators take it: lists, and ONNX's number of an element type."""
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)
-        return list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(_plain, entries))
+        return (
+            list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(_plain, entries))
+        )
     return int(DTYPES[value]) if isinstance(value, DtypeName) else value
 
 
 def _dtype_of(node: Node, name: str, found: Any) -> Any:
-    """In which element type a node holds the numbers of a parameter: its attribute's, or that of the constant at an input."""
+    """In which element type a node holds the numbers of a parameter: its attribute's, or that of
+    the constant at an input.
+    """
     for value in () if name in node.attrs else node.inputs:
         array = value.array if value is not None else None
         if array is not None and array.size == np.size(found) and array.tolist() == found:

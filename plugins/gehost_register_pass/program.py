@@ -10,7 +10,20 @@ from msgspec import Struct
 
 from gehost import CustomPassStage, es
 
-from .expressions import DTYPES, Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .expressions import (
+    DTYPES,
+    Binary,
+    Condition,
+    Constant,
+    Expression,
+    Item,
+    Listed,
+    Native,
+    OpAttr,
+    Ref,
+    Size,
+    TensorAttr,
+)
 
 _MOST_OUTPUTS: Final = 1024
 
@@ -19,7 +32,9 @@ Operand: TypeAlias = Ref | Expression | None
 
 
 class Input(Struct, frozen=True):
-    """An argument of the pattern function, and what is asked of the tensor there; a None in ``shape`` is any size."""
+    """An argument of the pattern function, and what is asked of the tensor there; a None in
+    ``shape`` is any size.
+    """
 
     name: str
     constant: bool = False
@@ -61,7 +76,11 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
     """Why there is no such operator, "" when there may be one."""
     if "::" not in type_ and es.first_version("", type_) is None:
         near = difflib.get_close_matches(type_, es.operator_names(), 1)
-        hint = f"; did you mean {near[0]}?" if near else f'; one of another domain is op("domain::{type_}")'
+        hint = (
+            f"; did you mean {near[0]}?"
+            if near
+            else f'; one of another domain is op("domain::{type_}")'
+        )
         return f"ONNX has no operator {type_}{hint}"
     if outputs is not None and (type(outputs) is not int or not 0 < outputs <= _MOST_OUTPUTS):
         return f"num_outputs of {type_} is a number from 1 to {_MOST_OUTPUTS}, got {outputs!r}"
@@ -69,7 +88,9 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
 
 
 class Program(Struct, frozen=True):
-    """What a function traced: its operators in the order of their calls, and the tensors that it returned."""
+    """What a function traced: its operators in the order of their calls, and the tensors that it
+    returned.
+    """
 
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
@@ -101,7 +122,9 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 
 class Pair(Struct, frozen=True):
-    """A pattern function and a replace function. Inputs of both programs are numbered as ``inputs``."""
+    """A pattern function and a replace function. Inputs of both programs are numbered as
+    ``inputs``.
+    """
 
     inputs: tuple[Input, ...]
     pattern: Program
@@ -125,8 +148,12 @@ class Pair(Struct, frozen=True):
                 raise ValueError(f"the pattern has no operator {expression.op}")
 
     def _check(self, given: Operand, ops: int) -> None:
-        """Raises ``ValueError`` for a tensor that is neither an input nor of one of the first ``ops`` operators."""
-        if isinstance(given, Ref) and (given.index >= len(self.inputs) if given.op is None else given.op >= ops):
+        """Raises ``ValueError`` for a tensor that is neither an input nor of one of the first
+        ``ops`` operators.
+        """
+        if isinstance(given, Ref) and (
+            given.index >= len(self.inputs) if given.op is None else given.op >= ops
+        ):
             raise ValueError(f"there is no tensor {given.index} of operator {given.op}")
 
     @property
@@ -153,4 +180,6 @@ class Rule(Struct, frozen=True):
     @property
     def is_native(self) -> bool:
         """Whether it calls Python functions, which JSON can only name."""
-        return any(isinstance(expression, Native) for pair in self.pairs for expression in pair.expressions)
+        return any(
+            isinstance(expression, Native) for pair in self.pairs for expression in pair.expressions
+        )

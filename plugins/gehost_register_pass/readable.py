@@ -8,35 +8,62 @@ from keyword import iskeyword
 from math import isfinite
 from typing import Any, Final, cast
 
-from .expressions import Binary, Condition, Constant, Expression, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .expressions import (
+    Binary,
+    Condition,
+    Constant,
+    Expression,
+    Item,
+    Listed,
+    Native,
+    OpAttr,
+    Ref,
+    Size,
+    TensorAttr,
+)
 from .program import Input, Op, Operand, Pair, Program, Rule
 
 _INDENT: Final = "    "
 
 
 class Names:
-    """What the tensors and operators of a pair are called in print: ``x``, ``add_0``, and in the replacement ``sum_r0``."""
+    """What the tensors and operators of a pair are called in print: ``x``, ``add_0``, and in the
+    replacement ``sum_r0``.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self.inputs = [given.name for given in pair.inputs]
         self.op = "PassDesc.OP" if "op" in self.inputs else "op"
-        self.pattern = [self._unused(f"{_stem(op)}_{number}") for number, op in enumerate(pair.pattern.ops)]
-        self.replace = [self._unused(f"{_stem(op)}_r{number}") for number, op in enumerate(pair.replace.ops)]
+        self.pattern = [
+            self._unused(f"{_stem(op)}_{number}") for number, op in enumerate(pair.pattern.ops)
+        ]
+        self.replace = [
+            self._unused(f"{_stem(op)}_r{number}") for number, op in enumerate(pair.replace.ops)
+        ]
         types = [op.type for op in pair.pattern.ops]
-        self.mapped = [f"op={_literal(type_)}, index={types[:number].count(type_)}" for number, type_ in enumerate(types)]
+        self.mapped = [
+            f"op={_literal(type_)}, index={types[:number].count(type_)}"
+            for number, type_ in enumerate(types)
+        ]
 
     def _unused(self, name: str) -> str:
         return self._unused(f"{name}_") if name in self.inputs else name
 
 
 def _stem(op: Op) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in op.type.rpartition("::")[2].lower())
+    return "".join(
+        letter if letter.isalnum() else "_" for letter in op.type.rpartition("::")[2].lower()
+    )
 
 
 def readable(rule: Rule) -> str:
     """A rule as Python: tracing it gives the rule again."""
     function = rule.name if rule.name.isidentifier() and not iskeyword(rule.name) else "rule"
-    lines = [f"# {rule.origin}", f"@RegisterPass({', '.join(_registration(rule, function))})", f"def {function}():"]
+    lines = [
+        f"# {rule.origin}",
+        f"@RegisterPass({', '.join(_registration(rule, function))})",
+        f"def {function}():",
+    ]
     for number, pair in enumerate(rule.pairs):
         suffix = f"_{number}" if len(rule.pairs) > 1 else ""
         names = Names(pair)
@@ -91,20 +118,27 @@ def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -
     for name, op in zip(own, program.ops, strict=True):
         arguments = [_operand(given, names, own) for given in op.inputs]
         arguments += [f"{keyword}={_operand(given, names, own)}" for keyword, given in op.named]
-        arguments += [f"{keyword}={text_of(value, names, pattern=pattern)}" for keyword, value in op.attributes]
+        arguments += [
+            f"{keyword}={text_of(value, names, pattern=pattern)}"
+            for keyword, value in op.attributes
+        ]
         if op.outputs is not None:
             arguments.append(f"num_outputs={op.outputs}")
         made = f"{names.op}({_literal(op.type)})" if "::" in op.type else f"{names.op}.{op.type}"
         ending = ".Commutative()" if op.commutative else ""
         lines.append(f"{_INDENT * 2}{name} = {made}({', '.join(arguments)}){ending}")
-    lines.append(f"{_INDENT * 2}return {', '.join(_ref(ref, names, own) for ref in program.outputs)}")
+    lines.append(
+        f"{_INDENT * 2}return {', '.join(_ref(ref, names, own) for ref in program.outputs)}"
+    )
     return lines
 
 
 def _operand(given: Operand, names: Names, own: list[str]) -> str:
     if given is None:
         return "None"
-    return _ref(given, names, own) if isinstance(given, Ref) else text_of(given, names, pattern=False)
+    return (
+        _ref(given, names, own) if isinstance(given, Ref) else text_of(given, names, pattern=False)
+    )
 
 
 def _ref(ref: Ref, names: Names, own: list[str]) -> str:
@@ -114,7 +148,9 @@ def _ref(ref: Ref, names: Names, own: list[str]) -> str:
 
 
 def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True) -> str:
-    """An expression or condition of a pair, as it is written in its pattern or its replace function."""
+    """An expression or condition of a pair, as it is written in its pattern or its replace
+    function.
+    """
 
     def text(expression: Expression) -> str:
         match expression:
@@ -126,7 +162,11 @@ def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True
                 assert op is not None
                 return f'{names.pattern[op]}.Output({index}).Attr("{name}")'
             case OpAttr(op, name):
-                return f'{names.pattern[op]}.Attr("{name}")' if pattern else f'MappedPattern({names.mapped[op]}, name="{name}")'
+                return (
+                    f'{names.pattern[op]}.Attr("{name}")'
+                    if pattern
+                    else f'MappedPattern({names.mapped[op]}, name="{name}")'
+                )
             case Item(of, index):
                 return f"{text(of)}[{index}]"
             case Size(of):
@@ -140,7 +180,11 @@ def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True
                 return f"{name}({', '.join(map(text, arguments))})"
 
     if isinstance(asked, Condition):
-        if asked.relation == "==" and isinstance(asked.right, Constant) and asked.right.value is True:
+        if (
+            asked.relation == "=="
+            and isinstance(asked.right, Constant)
+            and asked.right.value is True
+        ):
             return f"{text(asked.left)}.Holds()"
         return f"{text(asked.left)} {asked.relation} {text(asked.right)}"
     return text(asked)

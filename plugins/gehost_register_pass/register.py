@@ -1,4 +1,6 @@
-"""``RegisterPass``: marks a function; the host that loads the file traces it, and registers what comes out."""
+"""``RegisterPass``: marks a function; the host that loads the file traces it, and registers what
+comes out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Specs = Mapping[str, InputSpec | ParamAttr]
 
 
 class RegisteredPass:
-    """A registered rule. The function is traced when the rule is first asked for, and not when its file is imported."""
+    """A registered rule. The function is traced when the rule is first asked for, and not when
+    its file is imported.
+    """
 
     def __init__(self, name: str, module: str, where: es.Origin, trace: Callable[[], Rule]) -> None:
         self.name = name
@@ -40,7 +44,8 @@ class RegisteredPass:
         """The rule as data.
 
         Raises:
-            PatternError: a function's signature or what it returns is wrong, or a pattern is not well-formed.
+            PatternError: a function's signature or what it returns is wrong, or a pattern is
+                not well-formed.
         """
         rule = self._trace()
         TracedPass(rule)
@@ -84,7 +89,8 @@ def RegisterPass(
     max_opset: int | None = None,
     shape_proven: bool = False,
 ) -> Any:
-    """Register what a function without parameters returns: a pattern and a replace function, or a list of such pairs.
+    """Register what a function without parameters returns: a pattern and a replace function, or a
+    list of such pairs.
 
     Args:
         function: the function, when it is given by decoration.
@@ -93,10 +99,12 @@ def RegisterPass(
         name: the function's name unless said otherwise.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
-        shape_proven: the construction, or what the pattern asks, proves output sizes that the host cannot compare.
+        shape_proven: the construction, or what the pattern asks, proves output sizes that the
+            host cannot compare.
 
     Raises:
-        PatternError: it is no function, or takes parameters; or what is said of it is of the wrong kind.
+        PatternError: it is no function, or takes parameters; or what is said of it is of the
+            wrong kind.
     """
     where, module = origin(), calling_module()
     for what, given, kinds in (
@@ -107,23 +115,58 @@ def RegisterPass(
         ("shape_proven", shape_proven, (bool,)),
     ):
         if type(given) not in kinds:
-            raise mistake(f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}", where)
-    specs: dict[Any, Any] = dict(input_specs) if isinstance(input_specs, Mapping) else {"": input_specs} if input_specs else {}
-    if not all(isinstance(key, str) and isinstance(spec, InputSpec | ParamAttr) for key, spec in specs.items()):
-        raise mistake(f"input_specs must be a dict of an InputSpec or ParamAttr for each argument, got {input_specs!r}", where)
+            raise mistake(
+                f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}",
+                where,
+            )
+    specs: dict[Any, Any] = (
+        dict(input_specs)
+        if isinstance(input_specs, Mapping)
+        else {"": input_specs}
+        if input_specs
+        else {}
+    )
+    if not all(
+        isinstance(key, str) and isinstance(spec, InputSpec | ParamAttr)
+        for key, spec in specs.items()
+    ):
+        raise mistake(
+            (
+                "input_specs must be a dict of an InputSpec or ParamAttr for each argument, "
+                f"got {input_specs!r}"
+            ),
+            where,
+        )
 
     def register(function: Any) -> RegisteredPass:
         if not inspect.isfunction(function):
-            raise mistake(f"RegisterPass wants a function that returns (pattern, replace), got {function!r}", where)
+            raise mistake(
+                f"RegisterPass wants a function that returns (pattern, replace), got {function!r}",
+                where,
+            )
         at, called = origin_of(function, where), name or function.__name__
         parameters = inspect.signature(function).parameters
         if parameters:
-            raise mistake(f"{function.__name__} takes parameters ({', '.join(parameters)}); a registered function takes none", at)
+            raise mistake(
+                (
+                    f"{function.__name__} takes parameters ({', '.join(parameters)}); a "
+                    "registered function takes none"
+                ),
+                at,
+            )
 
         def trace() -> Rule:
             with author_code(at):
                 returned = function()
-            return Rule(called, stage, at, trace_pairs(returned, specs, at), min_opset, max_opset, shape_proven)
+            return Rule(
+                called,
+                stage,
+                at,
+                trace_pairs(returned, specs, at),
+                min_opset,
+                max_opset,
+                shape_proven,
+            )
 
         return RegisteredPass(called, module, at, trace)
 

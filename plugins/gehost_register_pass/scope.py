@@ -27,9 +27,13 @@ def origin() -> es.Origin:
 
 
 def calling_module() -> str:
-    """Name of the module of the author's call at hand: the one that registers what the call makes."""
+    """Name of the module of the author's call at hand: the one that registers what the call
+    makes.
+    """
     frame = inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(__package__ or ""):
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(
+        __package__ or ""
+    ):
         frame = frame.f_back
     return "" if frame is None else str(frame.f_globals.get("__name__", ""))
 
@@ -41,16 +45,24 @@ def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
 
 @contextmanager
 def author_code(where: es.Origin) -> Generator[None]:
-    """Turn whatever an author's function raises into a ``PatternError`` with the deepest line of its file."""
+    """Turn whatever an author's function raises into a ``PatternError`` with the deepest line of
+    its file.
+    """
     try:
         yield
     except GehostError:
         raise
     except (Exception, SystemExit) as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where.path]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == where.path
+        ]
         at = es.Origin(where.path, lines[-1] or where.line) if lines else where
         told = " ".join(str(error).split())
-        raise mistake(f"{type(error).__name__}: {told}" if told else type(error).__name__, at) from error
+        raise mistake(
+            f"{type(error).__name__}: {told}" if told else type(error).__name__, at
+        ) from error
 
 
 @dataclass(eq=False)

@@ -1,4 +1,6 @@
-"""Rules as JSON and back. A Python function is written as its import path, and nothing is imported unless that is allowed."""
+"""Rules as JSON and back. A Python function is written as its import path, and nothing is
+imported unless that is allowed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,18 @@ from msgspec import Struct
 
 from gehost import CustomPassStage, es
 
-from .expressions import Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr
+from .expressions import (
+    Binary,
+    Condition,
+    Constant,
+    Item,
+    Listed,
+    Native,
+    OpAttr,
+    Ref,
+    Size,
+    TensorAttr,
+)
 from .program import Input, Op, Pair, Program, Rule
 from .register import RegisteredPass
 from .scope import calling_module, mistake, origin
@@ -34,16 +47,23 @@ def to_json(registered: RegisteredPass) -> str:
     """A registered rule as JSON; ``"native"`` says whether it names Python functions.
 
     Raises:
-        PatternError: it calls a function that has no import path: a lambda, or one inside another function.
+        PatternError: it calls a function that has no import path: a lambda, or one inside
+            another function.
     """
     rule = registered.rule
     for pair in rule.pairs:
         for expression in pair.expressions:
             if isinstance(expression, Native) and "<" in expression.path:
                 raise mistake(
-                    f"{rule.name} calls {expression.path}, which cannot be imported; write it at the top of a module", rule.origin
+                    (
+                        f"{rule.name} calls {expression.path}, which cannot be imported; write "
+                        "it at the top of a module"
+                    ),
+                    rule.origin,
                 )
-    return json.dumps({"format": FORMAT, "native": rule.is_native, "rule": _encoded(rule)}, indent=1)
+    return json.dumps(
+        {"format": FORMAT, "native": rule.is_native, "rule": _encoded(rule)}, indent=1
+    )
 
 
 def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") -> RegisteredPass:
@@ -51,7 +71,8 @@ def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") ->
 
     Args:
         text: JSON.
-        allow_native: whether modules may be imported for the functions that the rule names, which runs their code.
+        allow_native: whether modules may be imported for the functions that the rule names,
+            which runs their code.
         source: what errors call it.
 
     Raises:
@@ -67,7 +88,14 @@ def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") ->
             raise mistake(f"{source}: it holds no rule with a name and a pair", where)
         registered = RegisteredPass(rule.name, calling_module(), rule.origin, lambda: rule)
         _ = registered.rule
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, AssertionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        AssertionError,
+    ) as error:
         raise mistake(f"{source}: not a rule: {type(error).__name__}: {error}", where) from error
     return registered
 
@@ -81,7 +109,10 @@ def _encoded(value: Any) -> Any:
         return list(map(_encoded, cast("tuple[Any, ...]", value)))
     if isinstance(value, Struct):
         kept = [name for name in value.__struct_fields__ if name != "function"]
-        return {"is": type(value).__name__, **{name: _encoded(getattr(value, name)) for name in kept}}
+        return {
+            "is": type(value).__name__,
+            **{name: _encoded(getattr(value, name)) for name in kept},
+        }
     return value
 
 
@@ -113,18 +144,26 @@ class _Decoder:
     def _function(self, path: str) -> Callable[..., Any]:
         if not self._allow_native:
             raise mistake(
-                f"{self._source}: the rule calls {path}; allow_native=True imports it, which runs its code", self._where
+                (
+                    f"{self._source}: the rule calls {path}; allow_native=True imports it, "
+                    "which runs its code"
+                ),
+                self._where,
             )
         module, _, name = path.partition(":")
         try:
             found = attrgetter(name)(importlib.import_module(module))
         except (Exception, SystemExit) as error:
-            raise mistake(f"{self._source}: {path} cannot be imported: {error}", self._where) from error
+            raise mistake(
+                f"{self._source}: {path} cannot be imported: {error}", self._where
+            ) from error
         return getattr(found, "__wrapped__", found)
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    """Whether a value is what a field of the data says; ``Any`` stands for a number, a text, or tuples of them."""
+    """Whether a value is what a field of the data says; ``Any`` stands for a number, a text, or
+    tuples of them.
+    """
     kind, parts = get_origin(wanted), get_args(wanted)
     if kind is UnionType:
         return any(_is(value, part) for part in parts)
@@ -135,5 +174,9 @@ def _is(value: Any, wanted: Any) -> bool:
     if not isinstance(value, tuple):
         return wanted is Any and type(value) in (bool, int, float, str)
     entries = cast("tuple[Any, ...]", value)
-    kinds = [wanted if wanted is Any else parts[0]] * len(entries) if wanted is Any or parts[-1] is ... else parts
+    kinds = (
+        [wanted if wanted is Any else parts[0]] * len(entries)
+        if wanted is Any or parts[-1] is ...
+        else parts
+    )
     return len(entries) == len(kinds) and all(map(_is, entries, kinds))

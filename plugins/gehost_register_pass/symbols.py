@@ -1,4 +1,6 @@
-"""What authors compute and compare with: symbols, whose operators build expressions and whose comparisons state conditions."""
+"""What authors compute and compare with: symbols, whose operators build expressions and whose
+comparisons state conditions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ import numpy as np
 
 from gehost import DataType
 
-from .expressions import DTYPES, Binary, Condition, Constant, Expression, Item, Listed, Native, Size, TensorAttr
+from .expressions import (
+    DTYPES,
+    Binary,
+    Condition,
+    Constant,
+    Expression,
+    Item,
+    Listed,
+    Native,
+    Size,
+    TensorAttr,
+)
 from .scope import current, mistake
 
 Number: TypeAlias = "Symbol | int | float"
@@ -23,7 +36,10 @@ class Untold:
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy's numbers and arrays leave operators to it."""
-    _advice: ClassVar[str] = "a symbol has no value while it is traced; compare it: the comparison is a condition on the graph"
+    _advice: ClassVar[str] = (
+        "a symbol has no value while it is traced; compare it: the comparison is a "
+        "condition on the graph"
+    )
 
     def __bool__(self) -> bool:
         raise mistake(self._advice)
@@ -32,13 +48,17 @@ class Untold:
 class Stated(Untold):
     """A condition that was stated."""
 
-    _advice = "a comparison is a condition on the graph, and is stated by writing it; it has no value while it is traced"
+    _advice = (
+        "a comparison is a condition on the graph, and is stated by writing it; it has no "
+        "value while it is traced"
+    )
 
 
 class Symbol(Untold):
     """A value that only a match will have: ``x.Attr("shape")[0]``, and what is computed from it.
 
-    A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a statement of its own.
+    A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a
+    statement of its own.
     """
 
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride] - equality is no question here
@@ -109,7 +129,9 @@ class Symbol(Untold):
     Add, Sub, Mul, Div, Mod = __add__, __sub__, __mul__, __truediv__, __mod__
 
     def EQ(self, other: Comparable) -> Stated:
-        """State that both are equal; lists are so element by element, and two unknown sizes are not."""
+        """State that both are equal; lists are so element by element, and two unknown sizes are
+        not.
+        """
         return _state(self, "==", expression_of(other))
 
     def Holds(self) -> Stated:
@@ -150,10 +172,14 @@ def _state(left: Symbol, relation: str, right: Expression) -> Stated:
 
 
 def dtype_name(given: Any) -> str:
-    """Numpy's name of an element type that an author gave; one that does not exist would differ from every tensor's."""
+    """Numpy's name of an element type that an author gave; one that does not exist would differ
+    from every tensor's.
+    """
     found = next((name for name, dtype in DTYPES.items() if given in (name, dtype)), None)
     if found is None:
-        raise mistake(f"there is no dtype {given!r}; give a DataType or numpy's name, as in float32")
+        raise mistake(
+            f"there is no dtype {given!r}; give a DataType or numpy's name, as in float32"
+        )
     return found
 
 
@@ -175,8 +201,11 @@ def expression_of(value: Any) -> Expression:
     if isinstance(value, bool | str):
         return Constant(value)
     if isinstance(value, int | float):
-        return Constant(int(value) if isinstance(value, int) else float(value))  # of an IntEnum the number
-    raise mistake(f"wanted a number, a text, a list of them or a symbol, got {type(value).__name__}")
+        # of an IntEnum the number
+        return Constant(int(value) if isinstance(value, int) else float(value))
+    raise mistake(
+        f"wanted a number, a text, a list of them or a symbol, got {type(value).__name__}"
+    )
 
 
 def _tuples(value: Any) -> Any:
@@ -184,9 +213,11 @@ def _tuples(value: Any) -> Any:
 
 
 def native(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a Python function be called with what a match will have; on symbols it gives a symbol, else it is as before.
+    """Let a Python function be called with what a match will have; on symbols it gives a symbol,
+    else it is as before.
 
-    Where it returns None, the match is refused. A rule that calls one is native: its JSON form holds the import path alone.
+    Where it returns None, the match is refused. A rule that calls one is native: its JSON form
+    holds the import path alone.
 
     Raises:
         PatternError: it has no name, as a ``functools.partial`` has none, or is no function.

@@ -1,4 +1,6 @@
-"""Calls an author's functions with tensors that stand for those of a match, and writes down what they do."""
+"""Calls an author's functions with tensors that stand for those of a match, and writes down what
+they do.
+"""
 
 from __future__ import annotations
 
@@ -30,69 +32,120 @@ def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ..
     """The pairs of what a registered function returned.
 
     Raises:
-        PatternError: it is neither (pattern, replace) nor a list of such pairs, or a specification is for no argument.
+        PatternError: it is neither (pattern, replace) nor a list of such pairs, or a
+            specification is for no argument.
     """
     listed = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
     if not listed or not all(map(_is_pair, listed)):
-        raise mistake(f"a registered function must return (pattern, replace), or a list of such pairs, got {returned!r}", where)
+        raise mistake(
+            (
+                "a registered function must return (pattern, replace), or a list of such "
+                f"pairs, got {returned!r}"
+            ),
+            where,
+        )
     pairs = tuple(_trace_pair(pattern, replace, specs, where) for pattern, replace in listed)
     unused = specs.keys() - {given.name for pair in pairs for given in pair.inputs}
     if unused:
-        raise mistake(f"input_specs: no pattern has an argument {' or '.join(sorted(unused))}", where)
+        raise mistake(
+            f"input_specs: no pattern has an argument {' or '.join(sorted(unused))}", where
+        )
     return pairs
 
 
 def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and [callable(entry) for entry in cast("tuple[Any, ...]", given)] == [True, True]
+    return isinstance(given, tuple) and [
+        callable(entry) for entry in cast("tuple[Any, ...]", given)
+    ] == [True, True]
 
 
-def _trace_pair(pattern: Callable[..., Any], replace: Callable[..., Any], specs: Specs, where: es.Origin) -> Pair:
+def _trace_pair(
+    pattern: Callable[..., Any], replace: Callable[..., Any], specs: Specs, where: es.Origin
+) -> Pair:
     pattern_at, replace_at = origin_of(pattern, where), origin_of(replace, where)
     names = _arguments(pattern, "pattern", pattern_at)
     wanted = _arguments(replace, "replace", replace_at)
     strange = [name for name in wanted if name not in names]
     if strange:
         raise mistake(
-            f"replace takes {', '.join(strange)}, which pattern does not; its arguments are {', '.join(names)}", replace_at
+            (
+                f"replace takes {', '.join(strange)}, which pattern does not; its arguments "
+                f"are {', '.join(names)}"
+            ),
+            replace_at,
         )
     inputs = tuple(input_of(name, specs.get(name)) for name in names)
     scope, source = _trace(Scope("pattern"), pattern, names, names, pattern_at)
     _, target = _trace(Scope("replace", pattern=scope), replace, names, wanted, replace_at)
     if len(source.outputs) != len(target.outputs):
-        raise mistake(f"replace returns {len(target.outputs)} tensors, pattern {len(source.outputs)}", replace_at)
+        raise mistake(
+            f"replace returns {len(target.outputs)} tensors, pattern {len(source.outputs)}",
+            replace_at,
+        )
     return _pair(inputs, source, tuple(scope.conditions), target)
 
 
-def _pair(inputs: tuple[Input, ...], source: Program, conditions: tuple[Condition, ...], target: Program) -> Pair:
-    """What a pattern computes for an attribute, instead of naming it, is a condition on the attribute."""
+def _pair(
+    inputs: tuple[Input, ...], source: Program, conditions: tuple[Condition, ...], target: Program
+) -> Pair:
+    """What a pattern computes for an attribute, instead of naming it, is a condition on the
+    attribute.
+    """
     ops: list[Op] = []
     computed: list[Condition] = []
     for number, op in enumerate(source.ops):
-        literal = tuple((name, value) for name, value in op.attributes if isinstance(value, Constant))
+        literal = tuple(
+            (name, value) for name, value in op.attributes if isinstance(value, Constant)
+        )
         computed += [
-            Condition(OpAttr(number, name), "==", value) for name, value in op.attributes if not isinstance(value, Constant)
+            Condition(OpAttr(number, name), "==", value)
+            for name, value in op.attributes
+            if not isinstance(value, Constant)
         ]
         ops.append(Op(op.type, op.inputs, op.named, literal, op.outputs, op.commutative, op.origin))
-    return Pair(inputs, Program(tuple(ops), source.outputs, source.origin), conditions + tuple(computed), target)
+    return Pair(
+        inputs,
+        Program(tuple(ops), source.outputs, source.origin),
+        conditions + tuple(computed),
+        target,
+    )
 
 
 def _arguments(function: Callable[..., Any], role: str, where: es.Origin) -> list[str]:
     """The arguments that stand for tensors: those without a default."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise mistake(f"{role} must name its arguments, which are matched by name: {parameter} is not allowed", where)
+        if parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+            parameter.POSITIONAL_ONLY,
+        ):
+            raise mistake(
+                (
+                    f"{role} must name its arguments, which are matched by name: {parameter} "
+                    "is not allowed"
+                ),
+                where,
+            )
     return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
 
 def _trace(
-    scope: Scope, function: Callable[..., Any], names: Sequence[str], wanted: Sequence[str], where: es.Origin
+    scope: Scope,
+    function: Callable[..., Any],
+    names: Sequence[str],
+    wanted: Sequence[str],
+    where: es.Origin,
 ) -> tuple[Scope, Program]:
     token = tracing.set(scope)
     try:
         with author_code(where):
-            returned = function(**{name: Tensor(Ref(None, names.index(name)), scope) for name in wanted})
-        listed: list[Any] = list(cast("Any", returned)) if isinstance(returned, list | tuple) else [returned]
+            returned = function(
+                **{name: Tensor(Ref(None, names.index(name)), scope) for name in wanted}
+            )
+        listed: list[Any] = (
+            list(cast("Any", returned)) if isinstance(returned, list | tuple) else [returned]
+        )
         if not listed or not all(isinstance(tensor, Tensor | OpDesc) for tensor in listed):
             raise mistake(f"{scope.role} must return tensors of its own, got {returned!r}", where)
         outputs = tuple(_ref(tensor, scope, where) for tensor in listed)
@@ -121,7 +174,13 @@ def _operand(given: Any, scope: Scope, where: es.Origin) -> Operand:
     with es.written_at(where):
         operand = expression_of(given)
     if scope.role == "pattern" and not isinstance(operand, Constant):
-        raise mistake("an operand of a pattern is a tensor or a number; compare what is computed with its Attr", where)
+        raise mistake(
+            (
+                "an operand of a pattern is a tensor or a number; compare what is computed "
+                "with its Attr"
+            ),
+            where,
+        )
     return operand
 
 

@@ -28,9 +28,19 @@ Outcomes = Mapping[str, Outcome]
 
 
 @click.command()
-@click.option("--variant", "variants", multiple=True, type=click.Choice(list(VARIANTS)), help="Only these; all by default.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    type=click.Choice(list(VARIANTS)),
+    help="Only these; all by default.",
+)
 @click.option("-k", "part", default="", help="Only cases with this in their names.")
-@click.option("--vendors/--no-vendors", default=True, help="With the passes of the repository, or inference and clean-up alone.")
+@click.option(
+    "--vendors/--no-vendors",
+    default=True,
+    help="With the passes of the repository, or inference and clean-up alone.",
+)
 @click.option("--jobs", default=os.cpu_count() or 1, help="Processes.")
 def main(variants: tuple[str, ...], part: str, *, vendors: bool, jobs: int) -> None:
     """Run the backend test cases of the onnx wheel through gehost."""
@@ -57,7 +67,17 @@ def main(variants: tuple[str, ...], part: str, *, vendors: bool, jobs: int) -> N
 
 
 def _summary(found: Mapping[str, Outcomes]) -> Table:
-    titles = ("models", "right\nbefore", "in ORT", "in ref.", "right\nafter", "re-\nwritten", "cleaned", "folded", "same\nbits")
+    titles = (
+        "models",
+        "right\nbefore",
+        "in ORT",
+        "in ref.",
+        "right\nafter",
+        "re-\nwritten",
+        "cleaned",
+        "folded",
+        "same\nbits",
+    )
     table = Table("variant", *titles, "types\nheld", "findings", box=SIMPLE, pad_edge=False)
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
@@ -67,10 +87,23 @@ def _summary(found: Mapping[str, Outcomes]) -> Table:
         engines = Counter(outcome.engine for outcome in outcomes)
         right = sum(bool(outcome.engine and not outcome.wrong) for outcome in outcomes)
         changed = (
-            sum(bool(getattr(outcome, what)) for outcome in outcomes) for what in ("rewritten", "cleaned", "folded", "exact")
+            sum(bool(getattr(outcome, what)) for outcome in outcomes)
+            for what in ("rewritten", "cleaned", "folded", "exact")
         )
-        typed, findings = sum(outcome.typed for outcome in outcomes), sum(len(outcome.findings) for outcome in outcomes)
-        row = (len(seen), len(seen) - engines[""], engines["onnxruntime"], engines["reference"], right, *changed, typed, findings)
+        typed, findings = (
+            sum(outcome.typed for outcome in outcomes),
+            sum(len(outcome.findings) for outcome in outcomes),
+        )
+        row = (
+            len(seen),
+            len(seen) - engines[""],
+            engines["onnxruntime"],
+            engines["reference"],
+            right,
+            *changed,
+            typed,
+            findings,
+        )
         table.add_row(variant, *map(str, row))
     return table
 
@@ -80,9 +113,13 @@ def _print_never_right(console: Console, seen: Outcomes) -> None:
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for name, outcome in seen.items():
         if not outcome.engine:
-            reasons["; ".join(f"{engine}: {text[:150]}" for engine, text in outcome.failures.items())].append(name)
+            reasons[
+                "; ".join(f"{engine}: {text[:150]}" for engine, text in outcome.failures.items())
+            ].append(name)
     for reason, names in reasons.items():
-        console.print(f"{len(names)} not right before: {reason}\n  {', '.join(names)}", markup=False)
+        console.print(
+            f"{len(names)} not right before: {reason}\n  {', '.join(names)}", markup=False
+        )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,14 @@ def load(name: str) -> Case:
         directory = Path(source.model_dir)
         model = onnx.load(directory / "model.onnx")
         runs = [_read_run(model, data) for data in sorted(directory.glob("test_data_set_*"))]
-    return Case(source.kind, source.name, model, tuple(_named(model, *run) for run in runs), source.rtol, source.atol)
+    return Case(
+        source.kind,
+        source.name,
+        model,
+        tuple(_named(model, *run) for run in runs),
+        source.rtol,
+        source.atol,
+    )
 
 
 @functools.cache
@@ -97,12 +104,18 @@ def _numpy(value: Any) -> Any:
 
 
 def _read_run(model: onnx.ModelProto, directory: Path) -> tuple[list[Any], list[Any]]:
-    return _read(directory, "input", model.graph.input), _read(directory, "output", model.graph.output)
+    return _read(directory, "input", model.graph.input), _read(
+        directory, "output", model.graph.output
+    )
 
 
 def _read(directory: Path, what: str, entries: Any) -> list[Any]:
-    files = sorted(directory.glob(f"{what}_*.pb"), key=lambda path: int(re.findall(r"\d+", path.stem)[-1]))
-    return [_decode(path.read_bytes(), entry.type) for path, entry in zip(files, entries, strict=False)]
+    files = sorted(
+        directory.glob(f"{what}_*.pb"), key=lambda path: int(re.findall(r"\d+", path.stem)[-1])
+    )
+    return [
+        _decode(path.read_bytes(), entry.type) for path, entry in zip(files, entries, strict=False)
+    ]
 
 
 def _decode(content: bytes, kind: onnx.TypeProto) -> Any:

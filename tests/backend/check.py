@@ -46,7 +46,9 @@ class Outcome:
 @functools.cache
 def host(variant: str, *, vendors: bool = True) -> tuple[Host, TypeRecorder]:
     recorder = TypeRecorder()
-    options = HostOptions(vendors=[VENDORS] if vendors else [], plugins=False, inline_functions=variant == "inlined")
+    options = HostOptions(
+        vendors=[VENDORS] if vendors else [], plugins=False, inline_functions=variant == "inlined"
+    )
     return Host(options, plugins=[("types", recorder)]), recorder
 
 
@@ -57,7 +59,12 @@ def check(name: str, variant: str, *, vendors: bool = True) -> Outcome | None:
         made = VARIANTS[variant](case.model, run.feeds)
         if made is None:
             return None
-        _check_run(dataclasses.replace(case, model=made[0]), Run(made[1], run.expected), host(variant, vendors=vendors), outcome)
+        _check_run(
+            dataclasses.replace(case, model=made[0]),
+            Run(made[1], run.expected),
+            host(variant, vendors=vendors),
+            outcome,
+        )
     return outcome
 
 
@@ -68,7 +75,9 @@ def _check_run(case: Case, run: Run, through: tuple[Host, TypeRecorder], outcome
         compiled, report = compiler.run(case.model)
         after = ENGINES[outcome.engine](compiled, run.feeds) if before is not None else {}
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was to be found
-        outcome.findings.append(f"does not compile, or not run afterwards: {type(error).__name__}: {error}")
+        outcome.findings.append(
+            f"does not compile, or not run afterwards: {type(error).__name__}: {error}"
+        )
         outcome.wrong = True
         return
     outcome.rewritten += sum(record.replaced for record in report.passes)
@@ -85,7 +94,10 @@ def _check_run(case: Case, run: Run, through: tuple[Host, TypeRecorder], outcome
         outcome.exact += 1
         if not bits_equal(_only(before, run.expected), outputs):
             outcome.findings.append("clean-up alone changed bits of an output")
-    for types, values in ((recorder.inferred, {**run.feeds, **before}), (recorder.final, {**run.feeds, **after})):
+    for types, values in (
+        (recorder.inferred, {**run.feeds, **before}),
+        (recorder.final, {**run.feeds, **after}),
+    ):
         outcome.typed += len(types.keys() & values.keys())
         outcome.findings += contradictions(types, values)
 
@@ -127,7 +139,11 @@ def _invalid(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
         if list(getattr(before.graph, what)) != list(getattr(after.graph, what))
     ]
     refused = _refused(after)
-    return [*found, f"refused by onnx.checker: {refused}"] if refused and not _refused(before) else found
+    return (
+        [*found, f"refused by onnx.checker: {refused}"]
+        if refused and not _refused(before)
+        else found
+    )
 
 
 def _refused(model: onnx.ModelProto) -> str:

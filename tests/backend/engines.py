@@ -34,10 +34,17 @@ def ort(model: onnx.ModelProto, feeds: Values) -> dict[str, Any]:
     open_model.CopyFrom(model)
     outputs = {entry.name for entry in model.graph.output}
     names = computed(model)
-    open_model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
-    session = onnxruntime.InferenceSession(open_model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    open_model.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in names if name not in outputs
+    )
+    session = onnxruntime.InferenceSession(
+        open_model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     # Copies, as BatchNormalization in training mode writes to its inputs.
-    copies = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in feeds.items()}
+    copies = {
+        name: value.copy() if isinstance(value, np.ndarray) else value
+        for name, value in feeds.items()
+    }
     return dict(zip(names, session.run(names, copies, quiet), strict=True))
 
 
@@ -49,7 +56,9 @@ def reference(model: onnx.ModelProto, feeds: Values) -> dict[str, Any]:
 
 def computed(model: onnx.ModelProto) -> list[str]:
     """The names of all outputs, and of what else the nodes of the root graph make."""
-    return list(dict.fromkeys([*(entry.name for entry in model.graph.output), *made_in(model.graph)]))
+    return list(
+        dict.fromkeys([*(entry.name for entry in model.graph.output), *made_in(model.graph)])
+    )
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType({"onnxruntime": ort, "reference": reference})
@@ -58,7 +67,11 @@ ENGINES: Mapping[str, Engine] = MappingProxyType({"onnxruntime": ort, "reference
 def differences(expected: Values, actual: Values, rtol: float, atol: float) -> list[str]:
     """How ``actual`` is not what was expected; nothing where all is close enough, NaN beside NaN."""
     wanted, given = _tensors(expected), _tensors(actual)
-    wide = max(rtol, _BFLOAT16_RTOL) if any(array.dtype.name == "bfloat16" for array in wanted.values()) else rtol
+    wide = (
+        max(rtol, _BFLOAT16_RTOL)
+        if any(array.dtype.name == "bfloat16" for array in wanted.values())
+        else rtol
+    )
     found = compare_outputs(wanted, given, rtol=wide, atol=atol)
     return [f"{d.place}: {d.reason or f'{d.b} in place of {d.a}'}" for d in found if not d.equal]
 
@@ -69,12 +82,16 @@ def is_exact(engine: str, values: Values) -> bool:
     ONNX Runtime has no float16 kernels for most operators. It computes them in float32 and leaves out roundings between
     two of them, but not beside an output.
     """
-    return engine != "onnxruntime" or all(array.dtype != np.float16 for array in _tensors(values).values())
+    return engine != "onnxruntime" or all(
+        array.dtype != np.float16 for array in _tensors(values).values()
+    )
 
 
 def bits_equal(expected: Values, actual: Values) -> bool:
     wanted, given = _tensors(expected), _tensors(actual)
-    return list(wanted) == list(given) and all(_content(wanted[name]) == _content(given[name]) for name in wanted)
+    return list(wanted) == list(given) and all(
+        _content(wanted[name]) == _content(given[name]) for name in wanted
+    )
 
 
 def _content(array: Array) -> tuple[Any, ...]:

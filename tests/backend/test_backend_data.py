@@ -23,7 +23,9 @@ IN_TURNS = [name for name in VARIANTS if name not in ("plain", "constant")]
 """Variants of which each case runs in one."""
 
 
-@pytest.mark.parametrize(("place", "name"), [pytest.param(place, name, id=name) for place, name in enumerate(NAMES)])
+@pytest.mark.parametrize(
+    ("place", "name"), [pytest.param(place, name, id=name) for place, name in enumerate(NAMES)]
+)
 def test_expected_outputs_and_true_types(place: int, name: str) -> None:
     for variant in ("plain", "constant", IN_TURNS[place % len(IN_TURNS)]):
         outcome = check(name, variant, vendors=variant == "plain")
@@ -33,7 +35,11 @@ def test_expected_outputs_and_true_types(place: int, name: str) -> None:
 def test_nearly_all_cases_run() -> None:
     assert len(NAMES) >= 1500
     found = [cases.load(name) for name in NAMES]
-    right = [case.name for case in found if all(run_as_expected(case, run, Outcome()) is not None for run in case.runs)]
+    right = [
+        case.name
+        for case in found
+        if all(run_as_expected(case, run, Outcome()) is not None for run in case.runs)
+    ]
     assert len(right) >= 0.95 * len(NAMES)
 
 
@@ -47,7 +53,11 @@ def test_chance_is_no_expected_output() -> None:
 
 
 FLOAT = TensorType(DataType.FLOAT, (2, "N", None))
-SEQUENCE = OtherType(onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(1, [2])).SerializeToString())
+SEQUENCE = OtherType(
+    onnx.helper.make_sequence_type_proto(
+        onnx.helper.make_tensor_type_proto(1, [2])
+    ).SerializeToString()
+)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +73,9 @@ SEQUENCE = OtherType(onnx.helper.make_sequence_type_proto(onnx.helper.make_tenso
         (SEQUENCE, [np.zeros(2, np.float32), np.zeros(2, np.int32)], False),
     ],
 )
-def test_a_type_is_held_against_the_value(said: TensorType | OtherType, value: object, true: bool) -> None:
+def test_a_type_is_held_against_the_value(
+    said: TensorType | OtherType, value: object, true: bool
+) -> None:
     assert (contradictions({"x": said}, {"x": value}) == []) is true
 
 

@@ -70,7 +70,10 @@ def _pairs(said: ValueType | None, value: Any) -> Iterator[tuple[TensorType, np.
         elif proto.HasField("sequence_type"):
             inside = decode_type(proto.sequence_type.elem_type)
             for element in value:
-                yield from _pairs(TensorType(inside.dtype, None) if isinstance(inside, TensorType) else inside, element)
+                yield from _pairs(
+                    TensorType(inside.dtype, None) if isinstance(inside, TensorType) else inside,
+                    element,
+                )
 
 
 def _fits(said: TensorType, value: np.ndarray[Any, Any], sizes: dict[str, int]) -> bool:
@@ -78,7 +81,9 @@ def _fits(said: TensorType, value: np.ndarray[Any, Any], sizes: dict[str, int]) 
         return False
     if said.shape is None:
         return True
-    return len(said.shape) == value.ndim and all(_is(dim, size, sizes) for dim, size in zip(said.shape, value.shape, strict=True))
+    return len(said.shape) == value.ndim and all(
+        _is(dim, size, sizes) for dim, size in zip(said.shape, value.shape, strict=True)
+    )
 
 
 def _is(dim: Dim, size: int, sizes: dict[str, int]) -> bool:

@@ -86,9 +86,13 @@ def _with_constants(made: onnx.ModelProto, feeds: Values, names: Sequence[str]) 
     for entry in inputs:
         if entry.name not in tensors:
             graph.input.append(entry)
-        elif made.ir_version < 4:  # where initializers had to be inputs, which nobody could override
+        elif (
+            made.ir_version < 4
+        ):  # where initializers had to be inputs, which nobody could override
             tensor = tensors[entry.name]
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+            graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
     return made, {name: value for name, value in feeds.items() if name not in arrays}
 
 
@@ -104,7 +108,9 @@ def branch(model: onnx.ModelProto, feeds: Values) -> Made:
     del graph.node[:]
     graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "condition__"))
     if made.ir_version < 4:
-        graph.input.append(onnx.helper.make_tensor_value_info("condition__", onnx.TensorProto.BOOL, []))
+        graph.input.append(
+            onnx.helper.make_tensor_value_info("condition__", onnx.TensorProto.BOOL, [])
+        )
     graph.node.append(onnx.helper.make_node("If", ["condition__"], outputs, **bodies))
     return inner(made, feeds)
 
@@ -115,7 +121,9 @@ def function(model: onnx.ModelProto, feeds: Values) -> Made:
     inputs = list(dict.fromkeys(entry.name for entry in (*graph.input, *graph.initializer)))
     outputs = [entry.name for entry in graph.output]
     nodes, imports = list(graph.node), list(made.opset_import)
-    made.functions.append(onnx.helper.make_function("cases", "Case", inputs, outputs, nodes, imports))
+    made.functions.append(
+        onnx.helper.make_function("cases", "Case", inputs, outputs, nodes, imports)
+    )
     made.opset_import.append(onnx.helper.make_opsetid("cases", 1))
     del graph.node[:]
     graph.node.append(onnx.helper.make_node("Case", inputs, outputs, domain="cases"))
@@ -141,8 +149,12 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     if not any(entry.domain in ("", "ai.onnx") for entry in made.opset_import):
-        fitting = [release for release in onnx.helper.VERSION_TABLE if release[1] <= made.ir_version]
-        made.opset_import.append(onnx.helper.make_opsetid("", max(release[2] for release in fitting)))
+        fitting = [
+            release for release in onnx.helper.VERSION_TABLE if release[1] <= made.ir_version
+        ]
+        made.opset_import.append(
+            onnx.helper.make_opsetid("", max(release[2] for release in fitting))
+        )
     return made
 
 
@@ -157,7 +169,9 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
             for place, name in enumerate(field):
                 field[place] = names.get(name, name)
         for attribute in node.attribute:
-            for body in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+            for body in (
+                [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+            ):
                 own = {*made_in(body), *(entry.name for entry in (*body.input, *body.initializer))}
                 _rename(body, {old: new for old, new in names.items() if old not in own})
                 for entry in body.output:

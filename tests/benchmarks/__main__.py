@@ -19,14 +19,37 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import tables
-from tests.benchmarks.commands import PEERS, CorpusModel, installed, measure_corpus, measure_external
+from tests.benchmarks.commands import (
+    PEERS,
+    CorpusModel,
+    installed,
+    measure_corpus,
+    measure_external,
+)
 from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import FIGURES, OPTIMIZERS, QUICK_MODELS, QUICK_SIZES, SIZES, STYLES_LARGEST
+from tests.benchmarks.figures import (
+    FIGURES,
+    OPTIMIZERS,
+    QUICK_MODELS,
+    QUICK_SIZES,
+    SIZES,
+    STYLES_LARGEST,
+)
 from tests.benchmarks.processes import ROOT, Outcome, medians, run, run_task
 from tests.benchmarks.style_models import compare_styles
 
 SECTIONS = ("graph", "memory", "styles", "optimizers", "corpus", "external")
-PACKAGES = ("onnx", "onnxruntime", "onnxscript", "onnx-ir", "onnxsim", "onnxslim", "onnxoptimizer", "numpy", "protobuf")
+PACKAGES = (
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "onnx-ir",
+    "onnxsim",
+    "onnxslim",
+    "onnxoptimizer",
+    "numpy",
+    "protobuf",
+)
 _IMPORTED_AS = {"ort": "onnxruntime"}
 
 
@@ -56,7 +79,11 @@ def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Ta
     if not {"graph", "memory", "styles", "optimizers"} & set(sections):
         return
     graphs = bench.graphs(sections, sizes)
-    measured = {"graphs": [{"kind": kind, "size": size, **asdict(graph)} for (kind, size), graph in graphs.items()]}
+    measured = {
+        "graphs": [
+            {"kind": kind, "size": size, **asdict(graph)} for (kind, size), graph in graphs.items()
+        ]
+    }
     rows = compared(graphs, sections)
     for table, wanted in ((tables.figures_table, False), (tables.styles_table, True)):
         shown = [row for row in rows if row.is_style is wanted]
@@ -73,7 +100,10 @@ def _corpus(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -
     if "corpus" in sections and given.corpus.is_dir():
         names = given.models or (QUICK_MODELS if given.quick else ())
         corpus = bench.corpus(given.corpus, names)
-        yield tables.corpus_table(corpus), {"corpus": {name: asdict(model) for name, model in corpus.items()}}
+        yield (
+            tables.corpus_table(corpus),
+            {"corpus": {name: asdict(model) for name, model in corpus.items()}},
+        )
     elif "corpus" in sections:
         print(f"no corpus at {given.corpus}; give --corpus DIR", file=sys.stderr)
 
@@ -82,20 +112,28 @@ def _styles(sections: Sequence[str], given: argparse.Namespace) -> _Tables:
     if "styles" in sections:
         names = given.models or (QUICK_MODELS if given.quick else ())
         compared_models = compare_styles(given.corpus, names)
-        found = {name: {rule: asdict(each) for rule, each in rules.items()} for name, rules in compared_models.items()}
+        found = {
+            name: {rule: asdict(each) for rule, each in rules.items()}
+            for name, rules in compared_models.items()
+        }
         yield tables.agreement_table(compared_models), {"styles": found}
 
 
 def _external(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -> _Tables:
     if "external" in sections:
         external = bench.external(given.gib)
-        yield tables.external_table(external), {"external": {tool: asdict(found) for tool, found in external.items()}}
+        yield (
+            tables.external_table(external),
+            {"external": {tool: asdict(found) for tool, found in external.items()}},
+        )
 
 
 class _Bench:
     """Makes models below ``scratch`` and measures tasks on them."""
 
-    def __init__(self, scratch: Path, repeat: int, limit: float, names: Sequence[str], *, peers: bool) -> None:
+    def __init__(
+        self, scratch: Path, repeat: int, limit: float, names: Sequence[str], *, peers: bool
+    ) -> None:
         self._scratch = scratch
         self._repeat = repeat
         self._limit = limit
@@ -109,7 +147,9 @@ class _Bench:
         chosen = [figure for figure in FIGURES if figure.section in sections]
         measured: dict[tuple[str, int], Graph] = {}
         for kind in ("decoder", "siblings", "mirrored", "styles"):
-            tasks = dict.fromkeys(task for figure in chosen if figure.graph == kind for task in figure.tasks)
+            tasks = dict.fromkeys(
+                task for figure in chosen if figure.graph == kind for task in figure.tasks
+            )
             if kind == "decoder" and "optimizers" in sections:
                 tasks |= dict.fromkeys(("gehost.compile", *OPTIMIZERS))
             wanted = [task for task in tasks if self._wants(task)]
@@ -118,9 +158,15 @@ class _Bench:
                     continue
                 model = self._generate(kind, size)
                 outcomes = medians(
-                    wanted, lambda task, model=model, size=size, kind=kind: self._task(task, kind, size, model), self._repeat
+                    wanted,
+                    lambda task, model=model, size=size, kind=kind: self._task(
+                        task, kind, size, model
+                    ),
+                    self._repeat,
                 )
-                measured[kind, size] = Graph(**json.loads(Path(f"{model}.json").read_text(encoding="utf-8")), tasks=outcomes)
+                measured[kind, size] = Graph(
+                    **json.loads(Path(f"{model}.json").read_text(encoding="utf-8")), tasks=outcomes
+                )
                 model.unlink()
         return measured
 
@@ -153,14 +199,30 @@ class _Bench:
     def _generate(self, kind: str, amount: float) -> Path:
         folder = self._scratch / f"{kind}-{amount}"
         folder.mkdir()
-        made = run([sys.executable, "-m", "tests.benchmarks.generate", kind, str(amount), str(folder / "model.onnx")], 1000)
+        made = run(
+            [
+                sys.executable,
+                "-m",
+                "tests.benchmarks.generate",
+                kind,
+                str(amount),
+                str(folder / "model.onnx"),
+            ],
+            1000,
+        )
         if made.failure:
             raise SystemExit(f"cannot make a {kind} graph of {amount}: {made.failure}")
         return folder / "model.onnx"
 
 
 def _about(repeat: int, limit: float) -> dict[str, Any]:
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     versions: dict[str, str] = {}
     for package in PACKAGES:
         try:
@@ -183,17 +245,36 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two sizes, four models, one run each")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="default: all but external")
-    parser.add_argument("--tasks", nargs="+", metavar="TEXT", help="only tasks on graphs whose name contains one of these")
-    parser.add_argument("--sizes", nargs="+", type=int, help=f"nodes; default: {' '.join(map(str, SIZES))}")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        metavar="TEXT",
+        help="only tasks on graphs whose name contains one of these",
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, help=f"nodes; default: {' '.join(map(str, SIZES))}"
+    )
     parser.add_argument("--repeat", type=int, help="runs of each measurement; default 3")
-    parser.add_argument("--limit", type=float, default=120, help="CPU seconds after which a run is stopped; default 120")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=120,
+        help="CPU seconds after which a run is stopped; default 120",
+    )
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--corpus", type=Path, default=ROOT.parent / "shared" / "corpus")
     parser.add_argument("--models", nargs="+", help="names of the corpus's manifest; default: all")
     parser.add_argument(
-        "--gib", type=float, default=3, help="external weights, GiB; a peer that copies them needs the disk space"
+        "--gib",
+        type=float,
+        default=3,
+        help="external weights, GiB; a peer that copies them needs the disk space",
     )
-    parser.add_argument("--scratch", type=Path, help="where models are made; default: the system's temporary directory")
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        help="where models are made; default: the system's temporary directory",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     return parser
 

@@ -21,7 +21,9 @@ _SCRIPTS = {
         "o.graph_optimization_level = r.GraphOptimizationLevel.ORT_ENABLE_EXTENDED; "
         "r.InferenceSession(sys.argv[1], o, providers=['CPUExecutionProvider'])"
     ),
-    "onnxoptimizer": ("import sys, onnx, onnxoptimizer as o; onnx.save(o.optimize(onnx.load(sys.argv[1])), sys.argv[2])"),
+    "onnxoptimizer": (
+        "import sys, onnx, onnxoptimizer as o; onnx.save(o.optimize(onnx.load(sys.argv[1])), sys.argv[2])"
+    ),
 }
 PEERS = ("onnxslim", "onnxsim", "onnxscript", "onnxruntime", "onnxoptimizer")
 REQUIRED = ("onnxslim", "onnxsim", "onnxscript")
@@ -42,7 +44,17 @@ def installed(package: str) -> bool:
 
 def command(tool: str, model: str, out: str) -> list[str]:
     if tool == "gehost":
-        return [sys.executable, "-m", "gehost", "compile", model, "-o", out, "--vendors", str(ROOT / "vendors")]
+        return [
+            sys.executable,
+            "-m",
+            "gehost",
+            "compile",
+            model,
+            "-o",
+            out,
+            "--vendors",
+            str(ROOT / "vendors"),
+        ]
     if tool in _SCRIPTS:
         return [sys.executable, "-c", _SCRIPTS[tool], model, out]
     script = Path(sys.executable).with_name(tool)
@@ -50,7 +62,12 @@ def command(tool: str, model: str, out: str) -> list[str]:
 
 
 def measure_corpus(
-    corpus: Path, names: Sequence[str], tools: Sequence[str], scratch: Path, repeat: int, limit: float
+    corpus: Path,
+    names: Sequence[str],
+    tools: Sequence[str],
+    scratch: Path,
+    repeat: int,
+    limit: float,
 ) -> dict[str, CorpusModel]:
     """Each model of a corpus through each tool."""
     measured: dict[str, CorpusModel] = {}
@@ -63,7 +80,11 @@ def measure_corpus(
             if tool != "gehost" and not installed(tool):
                 return Outcome(failure="not installed")
             done = run(command(tool, model, str(scratch / "out.onnx")), limit)
-            print(f"{Path(model).stem}, {tool}: {done.failure or f'{done.seconds:.2f} s'}", file=sys.stderr, flush=True)
+            print(
+                f"{Path(model).stem}, {tool}: {done.failure or f'{done.seconds:.2f} s'}",
+                file=sys.stderr,
+                flush=True,
+            )
             return done
 
         measured[entry["name"]] = CorpusModel(entry["nodes"], medians(tools, one, repeat))
@@ -79,7 +100,9 @@ def goal_of(nodes: int, tool: str) -> float | None:
     return None
 
 
-def measure_external(model: Path, tools: Sequence[str], scratch: Path, repeat: int, limit: float) -> dict[str, Outcome]:
+def measure_external(
+    model: Path, tools: Sequence[str], scratch: Path, repeat: int, limit: float
+) -> dict[str, Outcome]:
     """A model whose weights lie in a file beside it; the output goes beside it too, so that nothing need be copied."""
     out = model.with_name("compiled.onnx")
     dumps = scratch / "dumps"
@@ -93,9 +116,19 @@ def measure_external(model: Path, tools: Sequence[str], scratch: Path, repeat: i
             return Outcome(failure="not installed")
         else:
             result = scratch / "result.json"
-            task = [sys.executable, "-m", "tests.benchmarks.worker", "onnxscript.rewrite", str(model), str(out), str(result)]
+            task = [
+                sys.executable,
+                "-m",
+                "tests.benchmarks.worker",
+                "onnxscript.rewrite",
+                str(model),
+                str(out),
+                str(result),
+            ]
             done = run(task if name == "onnxscript" else command(name, str(model), str(out)), limit)
-        copied = sum(path.stat().st_size for path in model.parent.glob("compiled*")) - (out.stat().st_size if out.exists() else 0)
+        copied = sum(path.stat().st_size for path in model.parent.glob("compiled*")) - (
+            out.stat().st_size if out.exists() else 0
+        )
         if copied:
             done.note = f"writes {copied / 2**30:.1f} GiB of weights"
         for path in model.parent.glob("compiled*"):

@@ -109,7 +109,9 @@ def growth(graphs: Graphs) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = []
     for task, kinds in GROWTH.items():
-        before, after = (graph.tasks.get(task, Outcome(failure="not measured")) for graph in (small, large))
+        before, after = (
+            graph.tasks.get(task, Outcome(failure="not measured")) for graph in (small, large)
+        )
         if before.failure or after.failure:
             continue
         costs = {
@@ -118,5 +120,12 @@ def growth(graphs: Graphs) -> list[dict[str, Any]]:
         }
         for kind in kinds:
             end, start = costs[kind]
-            rows.append({"task": task, "what": kind, "growth": end / start, "met": end <= GROWTH_BOUND * start})
+            rows.append(
+                {
+                    "task": task,
+                    "what": kind,
+                    "growth": end / start,
+                    "met": end <= GROWTH_BOUND * start,
+                }
+            )
     return rows

@@ -71,16 +71,37 @@ FIGURES = (
     Figure("shape inference", "gehost.infer", ("onnx.infer",)),
     Figure("save", "gehost.save", ("onnx.save",)),
     Figure("save", "gehost.save", ("onnx_ir.save",)),
-    Figure("rule MatMul + Add", "gehost.matmul_add", ("onnxscript.matmul_add",), _FIVE, sites=("matmul_add",)),
-    Figure("rule LayerNorm, 9 nodes", "gehost.layer_norm", ("onnxscript.layer_norm",), _FIVE, sites=("layer_norm",)),
+    Figure(
+        "rule MatMul + Add",
+        "gehost.matmul_add",
+        ("onnxscript.matmul_add",),
+        _FIVE,
+        sites=("matmul_add",),
+    ),
+    Figure(
+        "rule LayerNorm, 9 nodes",
+        "gehost.layer_norm",
+        ("onnxscript.layer_norm",),
+        _FIVE,
+        sites=("layer_norm",),
+    ),
     Figure("rule Gelu, 5 nodes", "gehost.gelu", ("onnxscript.gelu",), _FIVE, sites=("gelu",)),
     Figure("the three rules", "gehost.three", ("onnxscript.three",), _FIVE, sites=_THREE),
-    Figure("idle rule, operators present", "gehost.idle_present", ("onnxscript.idle_present",), _IDLE),
+    Figure(
+        "idle rule, operators present", "gehost.idle_present", ("onnxscript.idle_present",), _IDLE
+    ),
     Figure("idle rule, operators absent", "gehost.idle_absent", ("onnxscript.idle_absent",), _IDLE),
     Figure("5 rules of mixed size", "gehost.mixed_5", ("onnxscript.mixed_5",), sites=_THREE),
     Figure("100 rules of mixed size", "gehost.mixed_100", ("onnxscript.mixed_100",), sites=_THREE),
     Figure("100 rules against 5", "gehost.mixed_100", ("gehost.mixed_5",), Goal(3), sites=_THREE),
-    Figure("sibling rule", "gehost.siblings", ("onnxscript.siblings",), Goal(100, 4_000, faster=True), "siblings", ("siblings",)),
+    Figure(
+        "sibling rule",
+        "gehost.siblings",
+        ("onnxscript.siblings",),
+        Goal(100, 4_000, faster=True),
+        "siblings",
+        ("siblings",),
+    ),
     Figure(
         "sibling rule, mirrored",
         "gehost.mirrored",
@@ -91,22 +112,62 @@ FIGURES = (
     ),
     Figure("whole compile", "gehost.compile", _FLOOR, Goal(3), sites=_THREE),
     *(
-        Figure(f"explain, {name}", f"gehost.explained.{name}", (f"gehost.plain.{name}",), Goal(3), sites=(site,))
+        Figure(
+            f"explain, {name}",
+            f"gehost.explained.{name}",
+            (f"gehost.plain.{name}",),
+            Goal(3),
+            sites=(site,),
+        )
         for name, site in EXPLAINED.items()
     ),
     Figure("load, three rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE),
-    Figure("memory: load, rules, save", "gehost.rewrite", ("onnx.load",), Goal(3), sites=_THREE, memory=True),
-    Figure("memory: load, rules, save", "gehost.rewrite", ("onnxscript.rewrite",), sites=_THREE, memory=True),
-    Figure("memory: whole compile", "gehost.compile", ("onnx.load",), Goal(5), sites=_THREE, memory=True),
+    Figure(
+        "memory: load, rules, save",
+        "gehost.rewrite",
+        ("onnx.load",),
+        Goal(3),
+        sites=_THREE,
+        memory=True,
+    ),
+    Figure(
+        "memory: load, rules, save",
+        "gehost.rewrite",
+        ("onnxscript.rewrite",),
+        sites=_THREE,
+        memory=True,
+    ),
+    Figure(
+        "memory: whole compile",
+        "gehost.compile",
+        ("onnx.load",),
+        Goal(5),
+        sites=_THREE,
+        memory=True,
+    ),
     *(Figure(f"{rule}, ge", f"gehost.{rule}.ge", graph="styles", sites=(rule,)) for rule in STYLED),
     *(
-        Figure(f"{rule}, {style}", f"gehost.{rule}.{style}", (f"gehost.{rule}.ge",), EQUAL, "styles", (rule,))
+        Figure(
+            f"{rule}, {style}",
+            f"gehost.{rule}.{style}",
+            (f"gehost.{rule}.ge",),
+            EQUAL,
+            "styles",
+            (rule,),
+        )
         for rule in STYLED
         for style in STYLES[1:]
     ),
 )
 
-OPTIMIZERS = ("ort.basic", "ort.extended", "onnxscript.optimizer", "onnxsim", "onnxslim", "onnxoptimizer")
+OPTIMIZERS = (
+    "ort.basic",
+    "ort.extended",
+    "onnxscript.optimizer",
+    "onnxsim",
+    "onnxslim",
+    "onnxoptimizer",
+)
 """Whole optimizers, which do other work than the three rules; for scale, beside gehost's whole compile."""
 
 GROWTH = {

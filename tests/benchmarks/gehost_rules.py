@@ -18,7 +18,14 @@ from gehost import (
     es,
     shapes,
 )
-from tests.benchmarks.near_misses import ABSENT_PAIR, BINARY, IDLE_COPIES, PRESENT_PAIR, Chain, chains
+from tests.benchmarks.near_misses import (
+    ABSENT_PAIR,
+    BINARY,
+    IDLE_COPIES,
+    PRESENT_PAIR,
+    Chain,
+    chains,
+)
 
 PassClass = type[PatternFusionPass]
 
@@ -31,13 +38,19 @@ class MatMulAdd(PatternFusionPass):
         builder = EsGraphBuilder("matmul_add")
         a, b, c = builder.CreateInputs(3)
         product = es.MatMul(a, b)
-        return [Pattern(builder.BuildAndReset([es.Add(product, c)])).CaptureTensor(product).CaptureTensor(c)]
+        return [
+            Pattern(builder.BuildAndReset([es.Add(product, c)]))
+            .CaptureTensor(product)
+            .CaptureTensor(c)
+        ]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         product, addend = (match.GetCapturedTensor(i).value for i in (0, 1))
         if product.rank != 2:
             return match.reject("rank: Gemm takes matrices")
-        return shapes.broadcasts_into(addend, product) or match.reject("addend: widens the product, or may")
+        return shapes.broadcasts_into(addend, product) or match.reject(
+            "addend: widens the product, or may"
+        )
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("gemm")
@@ -61,12 +74,16 @@ class LayerNorm(PatternFusionPass):
         x, scale, bias = match.inputs
         if _scalar(match.GetCapturedTensor(0).value) is None:
             return match.reject("epsilon: not one number")
-        return (_fits(scale, x) and _fits(bias, x)) or match.reject("vector: not as long as the last axis")
+        return (_fits(scale, x) and _fits(bias, x)) or match.reject(
+            "vector: not as long as the last axis"
+        )
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("layer_normalization")
         epsilon = _scalar(match.GetCapturedTensor(0).value)
-        return builder.BuildAndReset([es.LayerNormalization(*builder.CreateInputs(3), axis=-1, epsilon=epsilon)])
+        return builder.BuildAndReset(
+            [es.LayerNormalization(*builder.CreateInputs(3), axis=-1, epsilon=epsilon)]
+        )
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
@@ -82,7 +99,9 @@ class Gelu(PatternFusionPass):
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         found = _scalar(match.GetCapturedTensor(0).value)
-        return (found is not None and isclose(found, sqrt(2.0), rel_tol=1e-5)) or match.reject("constant: not the root of 2")
+        return (found is not None and isclose(found, sqrt(2.0), rel_tol=1e-5)) or match.reject(
+            "constant: not the root of 2"
+        )
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("gelu")
@@ -98,7 +117,10 @@ class _Siblings(PatternFusionPass):
         builder = EsGraphBuilder("siblings")
         x, b, c, d, e = builder.CreateInputs(5)
         second = es.MatMul(x, d)
-        outputs = [es.Add(es.MatMul(x, b), c), es.Add(e, second) if self.mirrored else es.Add(second, e)]
+        outputs = [
+            es.Add(es.MatMul(x, b), c),
+            es.Add(e, second) if self.mirrored else es.Add(second, e),
+        ]
         return [Pattern(builder.BuildAndReset(outputs))]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
@@ -144,12 +166,17 @@ THREE: list[PassClass] = [MatMulAdd, LayerNorm, Gelu]
 
 def mixed(count: int) -> list[PassClass]:
     """So many rules in one stage: near misses first, while the graph is at its largest, then the three that match."""
-    return [*(near_miss(f"NearMiss{i}", chain) for i, chain in enumerate(chains(count - len(THREE)))), *THREE]
+    return [
+        *(near_miss(f"NearMiss{i}", chain) for i, chain in enumerate(chains(count - len(THREE)))),
+        *THREE,
+    ]
 
 
 def idle(*, absent: bool) -> list[PassClass]:
     """Equal rules that match nothing, so many that what the first one loads does not count."""
-    return [near_miss(f"Idle{i}", ABSENT_PAIR if absent else PRESENT_PAIR) for i in range(IDLE_COPIES)]
+    return [
+        near_miss(f"Idle{i}", ABSENT_PAIR if absent else PRESENT_PAIR) for i in range(IDLE_COPIES)
+    ]
 
 
 def _chain(builder: EsGraphBuilder, chain: Chain) -> EsTensor:
@@ -173,4 +200,9 @@ def _scalar(constant: Value) -> float | None:
 
 
 def _fits(vector: Value, x: Value) -> bool:
-    return bool(vector.shape and x.shape and len(vector.shape) == 1 and shapes.same_dim(vector.shape[0], x.shape[-1]))
+    return bool(
+        vector.shape
+        and x.shape
+        and len(vector.shape) == 1
+        and shapes.same_dim(vector.shape[0], x.shape[-1])
+    )

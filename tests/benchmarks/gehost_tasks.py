@@ -58,7 +58,9 @@ class _StageClock:
             self._block.__exit__(None, None, None)
 
 
-def _host(passes: Sequence[PassSpec], plugins: Sequence[tuple[str, object]] = (), *, cleanup: bool = False) -> Host:
+def _host(
+    passes: Sequence[PassSpec], plugins: Sequence[tuple[str, object]] = (), *, cleanup: bool = False
+) -> Host:
     host = Host(HostOptions(plugins=False, cleanup=cleanup), plugins=plugins)
     for spec in passes:
         host.passes.add(spec)
@@ -193,7 +195,9 @@ def _rewrite(path: str, out: str) -> Measured:
                     value.stated = known
         for cls in rules.THREE:
             record = PassRecord(cls.__name__, "", "", cls.kind)
-            context = CustomPassContext(model, registry, inferrer, CustomPassStage.kAfterInferShape, record)
+            context = CustomPassContext(
+                model, registry, inferrer, CustomPassStage.kAfterInferShape, record
+            )
             with running(context):
                 cls().Run(model.graph, context)
             measured.rewrites += record.replaced

@@ -64,7 +64,10 @@ class _Writer:
         return self.constant(f"weight_{len(self.weights)}", self._random.normal(0, 0.3, shape))
 
     def project(self, x: str, *, mirrored: bool = False) -> str:
-        product, bias = self.add("MatMul", x, self.random(self.width, self.width)), self.random(self.width)
+        product, bias = (
+            self.add("MatMul", x, self.random(self.width, self.width)),
+            self.random(self.width),
+        )
         return self.add("Add", bias, product) if mirrored else self.add("Add", product, bias)
 
     def normalize(self, x: str, axes: str, two: str, epsilon: str) -> str:
@@ -77,9 +80,14 @@ class _Writer:
 
     def model(self, result: str) -> onnx.ModelProto:
         shape = ["batch", self.width]
-        ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name in ("x", result)]
+        ends = [
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+            for name in ("x", result)
+        ]
         graph = helper.make_graph(self.nodes, "benchmark", *ends, self.weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+        )
 
 
 def decoder(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
@@ -89,7 +97,13 @@ def decoder(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     axes = writer.constant("axes", [-1], np.int64)
     two, epsilon, root, one, half = (
         writer.constant(name, value)
-        for name, value in {"two": 2, "epsilon": 1e-5, "root_two": 2**0.5, "one": 1, "half": 0.5}.items()
+        for name, value in {
+            "two": 2,
+            "epsilon": 1e-5,
+            "root_two": 2**0.5,
+            "one": 1,
+            "half": 0.5,
+        }.items()
     )
     x = "x"
     for _ in range(blocks):
@@ -104,7 +118,9 @@ def siblings(nodes: int, *, mirrored: bool = False) -> tuple[onnx.ModelProto, di
     writer, groups = _Writer(), max(1, round(nodes / GROUP))
     x = "x"
     for _ in range(groups):
-        x = writer.add("Sum", *(writer.project(x, mirrored=mirrored and i % 2 == 1) for i in range(FAN_OUT)))
+        x = writer.add(
+            "Sum", *(writer.project(x, mirrored=mirrored and i % 2 == 1) for i in range(FAN_OUT))
+        )
     return writer.model(x), {"siblings": groups * FAN_OUT // 2}
 
 
@@ -113,7 +129,10 @@ def styles(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     writer, blocks = _Writer(), max(1, round(nodes / STYLES_BLOCK))
     add = writer.add
     axes = writer.constant("axes", [-1], np.int64)
-    two, epsilon, zero = (writer.constant(name, value) for name, value in {"two": 2, "epsilon": 1e-5, "zero": 0}.items())
+    two, epsilon, zero = (
+        writer.constant(name, value)
+        for name, value in {"two": 2, "epsilon": 1e-5, "zero": 0}.items()
+    )
     x = "x"
     for _ in range(blocks):
         y = add("Transpose", add("Transpose", x, perm=[1, 0]), perm=[1, 0])
@@ -124,7 +143,12 @@ def styles(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     return writer.model(x), dict.fromkeys(STYLED, blocks)
 
 
-_KINDS = {"decoder": decoder, "siblings": siblings, "mirrored": partial(siblings, mirrored=True), "styles": styles}
+_KINDS = {
+    "decoder": decoder,
+    "siblings": siblings,
+    "mirrored": partial(siblings, mirrored=True),
+    "styles": styles,
+}
 
 
 def external(path: Path, gibibytes: float, layers: int = 12) -> dict[str, int]:
@@ -133,8 +157,17 @@ def external(path: Path, gibibytes: float, layers: int = 12) -> dict[str, int]:
     writer = _Writer(width)
     size, x = width * width * 4, "x"
     for layer in range(layers):
-        weight = TensorProto(name=f"big_{layer}", data_type=TensorProto.FLOAT, dims=[width, width], data_location="EXTERNAL")
-        for key, value in {"location": f"{path.name}.data", "offset": layer * size, "length": size}.items():
+        weight = TensorProto(
+            name=f"big_{layer}",
+            data_type=TensorProto.FLOAT,
+            dims=[width, width],
+            data_location="EXTERNAL",
+        )
+        for key, value in {
+            "location": f"{path.name}.data",
+            "offset": layer * size,
+            "length": size,
+        }.items():
             weight.external_data.add(key=key, value=str(value))
         writer.weights.append(weight)
         x = writer.add("Add", writer.add("MatMul", x, weight.name), writer.random(width))
@@ -156,7 +189,9 @@ def write(kind: str, amount: float, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.generate", description=write.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.generate", description=write.__doc__
+    )
     parser.add_argument("kind", choices=[*_KINDS, "external"])
     parser.add_argument("amount", type=float)
     parser.add_argument("path", type=Path)

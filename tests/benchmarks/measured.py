@@ -42,5 +42,7 @@ def status(key: str) -> float:
     path = Path("/proc/self/status")
     if not path.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line = next(line for line in path.read_text(encoding="ascii").splitlines() if line.startswith(f"{key}:"))
+    line = next(
+        line for line in path.read_text(encoding="ascii").splitlines() if line.startswith(f"{key}:")
+    )
     return int(line.split()[1]) / 1024

@@ -8,7 +8,14 @@ from typing import Any
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRule, RewriteRuleClassBase
 
-from tests.benchmarks.near_misses import ABSENT_PAIR, BINARY, IDLE_COPIES, PRESENT_PAIR, Chain, chains
+from tests.benchmarks.near_misses import (
+    ABSENT_PAIR,
+    BINARY,
+    IDLE_COPIES,
+    PRESENT_PAIR,
+    Chain,
+    chains,
+)
 
 
 class MatMulAdd(RewriteRuleClassBase):
@@ -28,12 +35,21 @@ class LayerNorm(RewriteRuleClassBase):
         variance = op.ReduceMean(op.Pow(centred, 2), [-1], keepdims=1)
         return op.Add(op.Mul(op.Div(centred, op.Sqrt(op.Add(variance, epsilon))), scale), bias)
 
-    def check(self, context: Any, scale: ir.Value, bias: ir.Value, epsilon: ir.Value, **_: Any) -> bool:
-        return _rank(scale) == 1 and _rank(bias) == 1 and epsilon.const_value is not None and _rank(epsilon) == 0
+    def check(
+        self, context: Any, scale: ir.Value, bias: ir.Value, epsilon: ir.Value, **_: Any
+    ) -> bool:
+        return (
+            _rank(scale) == 1
+            and _rank(bias) == 1
+            and epsilon.const_value is not None
+            and _rank(epsilon) == 0
+        )
 
     def rewrite(self, op: Any, x: Any, scale: Any, bias: Any, epsilon: ir.Value) -> Any:
         assert epsilon.const_value is not None
-        return op.LayerNormalization(x, scale, bias, axis=-1, epsilon=epsilon.const_value.numpy().item())
+        return op.LayerNormalization(
+            x, scale, bias, axis=-1, epsilon=epsilon.const_value.numpy().item()
+        )
 
 
 class Gelu(RewriteRuleClassBase):
@@ -51,7 +67,9 @@ class Siblings(RewriteRuleClassBase):
         second = op.MatMul(x, d)
         return op.Add(op.MatMul(x, b), c), op.Add(e, second) if self.mirrored else op.Add(second, e)
 
-    def check(self, context: Any, b: ir.Value, c: ir.Value, d: ir.Value, e: ir.Value, **_: Any) -> bool:
+    def check(
+        self, context: Any, b: ir.Value, c: ir.Value, d: ir.Value, e: ir.Value, **_: Any
+    ) -> bool:
         return [_rank(value) for value in (b, c, d, e)] == [2, 1, 2, 1]
 
     def rewrite(self, op: Any, x: Any, b: Any, c: Any, d: Any, e: Any) -> Any:

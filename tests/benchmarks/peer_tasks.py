@@ -90,7 +90,9 @@ def _ir_rewrite(path: str, out: str) -> Measured:
     measured = Measured()
     with measured.timing():
         model = onnx_ir.load(path)
-        measured.rewrites = RewriteRuleSet([rule.rule() for rule in onnxscript_rules.THREE]).apply_to_model(model)
+        measured.rewrites = RewriteRuleSet(
+            [rule.rule() for rule in onnxscript_rules.THREE]
+        ).apply_to_model(model)
         onnx_ir.save(model, out)
     return measured
 

@@ -48,7 +48,11 @@ def run(command: Sequence[str], limit: float) -> Outcome:
         child = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]), "PYTHONDONTWRITEBYTECODE": ""},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+                "PYTHONDONTWRITEBYTECODE": "",
+            },
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )
@@ -65,7 +69,11 @@ def run(command: Sequence[str], limit: float) -> Outcome:
             for timer in timers:
                 timer.cancel()
         child.returncode = code = os.waitstatus_to_exitcode(status)
-        if stopped.is_set() or code == -signal.SIGXCPU or (code == -signal.SIGKILL and used.ru_utime + used.ru_stime > limit):
+        if (
+            stopped.is_set()
+            or code == -signal.SIGXCPU
+            or (code == -signal.SIGKILL and used.ru_utime + used.ru_stime > limit)
+        ):
             return Outcome(failure=f"> {limit:.0f} s")
         if code:
             errors.seek(0)
@@ -86,14 +94,24 @@ def run_task(task: str, model: Path, scratch: Path, limit: float) -> Outcome:
     """Run one task of ``gehost_tasks`` or ``peer_tasks``."""
     result = scratch / "result.json"
     result.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "tests.benchmarks.worker", task, str(model), str(scratch / "out.onnx"), str(result)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.worker",
+        task,
+        str(model),
+        str(scratch / "out.onnx"),
+        str(result),
+    ]
     whole = run(command, limit)
     if whole.failure:
         return whole
     return Outcome(**json.loads(result.read_text(encoding="utf-8")), wall=whole.wall, runs=1)
 
 
-def medians(names: Iterable[str], measure: Callable[[str], Outcome], repeat: int) -> dict[str, Outcome]:
+def medians(
+    names: Iterable[str], measure: Callable[[str], Outcome], repeat: int
+) -> dict[str, Outcome]:
     """Measure each name ``repeat`` times in turns, so that noise meets all alike; a failure is not repeated."""
     runs: dict[str, list[Outcome]] = {name: [] for name in names}
     for _ in range(repeat):
@@ -107,9 +125,13 @@ def _median(runs: Sequence[Outcome]) -> Outcome:
     if runs[-1].failure:
         return runs[-1]
     found: Mapping[str, Any] = {
-        key: None if getattr(runs[0], key) is None else statistics.median(getattr(run, key) for run in runs)
+        key: None
+        if getattr(runs[0], key) is None
+        else statistics.median(getattr(run, key) for run in runs)
         for key in ("seconds", "wall", "peak", "resident")
     }
     counts = {run.rewrites for run in runs}
     failure = "" if len(counts) == 1 else f"rewrites differ from run to run: {counts}"
-    return Outcome(**found, rewrites=runs[0].rewrites, runs=len(runs), failure=failure, note=runs[0].note)
+    return Outcome(
+        **found, rewrites=runs[0].rewrites, runs=len(runs), failure=failure, note=runs[0].note
+    )

@@ -40,7 +40,9 @@ def agreement(rule: str, model: onnx.ModelProto) -> Agreement:
         result, report = host.run(model)
         (record,) = report.passes
         refused = sum(record.rejected.values())
-        found.append((record.matched, record.replaced, refused, result.SerializeToString(deterministic=True)))
+        found.append(
+            (record.matched, record.replaced, refused, result.SerializeToString(deterministic=True))
+        )
     matched, replaced, *_ = found[0]
     return Agreement(matched, replaced, all(other == found[0] for other in found))
 
@@ -50,7 +52,11 @@ def compare_styles(corpus: Path, names: Sequence[str] = ()) -> dict[str, dict[st
     compared: dict[str, dict[str, Agreement]] = {}
     for name, model in _models(corpus, names):
         compared[name] = {rule: agreement(rule, model) for rule in STYLED}
-        print(f"styles on {name}: {sum(each.replaced for each in compared[name].values())} rewrites", file=sys.stderr, flush=True)
+        print(
+            f"styles on {name}: {sum(each.replaced for each in compared[name].values())} rewrites",
+            file=sys.stderr,
+            flush=True,
+        )
     return compared
 
 

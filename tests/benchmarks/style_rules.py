@@ -34,7 +34,9 @@ class Transposes(PatternFusionPass):
     def Patterns(self) -> Sequence[Pattern]:
         builder = EsGraphBuilder("transposes")
         first = es.constrain(es.Transpose(builder.CreateInput(0)), perm=es.Bind("p1"))
-        return [Pattern(builder.BuildAndReset([es.constrain(es.Transpose(first), perm=es.Bind("p2"))]))]
+        return [
+            Pattern(builder.BuildAndReset([es.constrain(es.Transpose(first), perm=es.Bind("p2"))]))
+        ]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         return None not in match.attributes.values() or match.reject("unknown: a perm is left out")
@@ -42,13 +44,17 @@ class Transposes(PatternFusionPass):
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("transposes")
         first, second = match.attributes["p1"], match.attributes["p2"]
-        return builder.BuildAndReset([es.Transpose(builder.CreateInput(0), perm=[first[axis] for axis in second])])
+        return builder.BuildAndReset(
+            [es.Transpose(builder.CreateInput(0), perm=[first[axis] for axis in second])]
+        )
 
 
 @drr.rule(name="transposes")
 def drr_transposes(pat: Any, res: Any) -> None:
     pat.y = pat.Transpose(perm=attr.p2)(pat.Transpose(perm=attr.p1)(pat.x))
-    pat.RequireNativeCall(lambda m: m.p1 is not None and m.p2 is not None, "unknown: a perm is left out")
+    pat.RequireNativeCall(
+        lambda m: m.p1 is not None and m.p2 is not None, "unknown: a perm is left out"
+    )
     res.y = res.Transpose(perm=lambda m: [m.p1[axis] for axis in m.p2])(res.x)
 
 
@@ -60,7 +66,12 @@ def compose(first: list[int], second: list[int]) -> list[int]:
 @RegisterPass(name="transposes")
 def traced_transposes() -> Any:
     def result(x: Any) -> Any:
-        return op.Transpose(x, perm=compose(MappedPattern("Transpose", 0, "perm"), MappedPattern("Transpose", 1, "perm")))
+        return op.Transpose(
+            x,
+            perm=compose(
+                MappedPattern("Transpose", 0, "perm"), MappedPattern("Transpose", 1, "perm")
+            ),
+        )
 
     return lambda x: op.Transpose(op.Transpose(x)), result
 
@@ -139,13 +150,17 @@ class Linear(PatternFusionPass):
     def Patterns(self) -> Sequence[Pattern]:
         builder = EsGraphBuilder("linear")
         x, w, b = builder.CreateInputs(3)
-        return [Pattern(builder.BuildAndReset([es.Relu(es.Commutative(es.Add(es.MatMul(x, w), b)))]))]
+        return [
+            Pattern(builder.BuildAndReset([es.Relu(es.Commutative(es.Add(es.MatMul(x, w), b)))]))
+        ]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         x, w, b = (value.shape for value in match.inputs)
         if x is None or w is None or b is None or (len(x), len(w), len(b)) != (2, 2, 1):
             return match.reject("condition: ranks are not 2, 2 and 1")
-        return (b[0] is not None and b[0] == w[1]) or match.reject("condition: b is not as long as the result's last axis")
+        return (b[0] is not None and b[0] == w[1]) or match.reject(
+            "condition: b is not as long as the result's last axis"
+        )
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("linear")
@@ -155,8 +170,13 @@ class Linear(PatternFusionPass):
 @drr.rule(name="linear")
 def drr_linear(pat: Any, res: Any) -> None:
     pat.y = pat.Relu(pat.Commutative(pat.Add(pat.MatMul(pat.x, pat.w), pat.b)))
-    pat.where((pat.x.rank == 2) & (pat.w.rank == 2) & (pat.b.rank == 1), "condition: ranks are not 2, 2 and 1")
-    pat.where(pat.b.shape[0] == pat.w.shape[1], "condition: b is not as long as the result's last axis")
+    pat.where(
+        (pat.x.rank == 2) & (pat.w.rank == 2) & (pat.b.rank == 1),
+        "condition: ranks are not 2, 2 and 1",
+    )
+    pat.where(
+        pat.b.shape[0] == pat.w.shape[1], "condition: b is not as long as the result's last axis"
+    )
     res.y = res.Relu(res.Gemm(alpha=1.0)(res.x, res.w, res.b))
 
 
@@ -182,20 +202,30 @@ class LayerNorm(PatternFusionPass):
         x, scale, bias = builder.CreateInputs(3)
         centered = es.Sub(x, _mean(x))
         root = es.Sqrt(es.Add(_mean(es.Pow(centered, 2.0)), 1e-5))
-        return [Pattern(builder.BuildAndReset([es.Add(es.Mul(es.Div(centered, root), scale), bias)]))]
+        return [
+            Pattern(builder.BuildAndReset([es.Add(es.Mul(es.Div(centered, root), scale), bias)]))
+        ]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         x, scale, bias = match.inputs
         if x.dtype != DataType.FLOAT:
             return match.reject("condition: the dtype is not float32")
         for vector in (scale.shape, bias.shape):
-            if vector is None or len(vector) != 1 or not x.shape or vector[0] is None or vector[0] != x.shape[-1]:
+            if (
+                vector is None
+                or len(vector) != 1
+                or not x.shape
+                or vector[0] is None
+                or vector[0] != x.shape[-1]
+            ):
                 return match.reject("condition: scale or bias is not as long as the last axis")
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("layer_norm")
-        return builder.BuildAndReset([es.LayerNormalization(*builder.CreateInputs(3), epsilon=1e-5)])
+        return builder.BuildAndReset(
+            [es.LayerNormalization(*builder.CreateInputs(3), epsilon=1e-5)]
+        )
 
 
 def _mean(x: EsTensor) -> EsTensor:
@@ -243,7 +273,14 @@ class Styles:
     def spec(self, style: str) -> PassSpec:
         """The rule as a pass, said as ``ge``, ``drr`` or ``traced``."""
         if style == "ge":
-            return PassSpec(self.traced.name, CustomPassStage.kAfterInferShape, __file__, "pattern", self.ge, trusted=True)
+            return PassSpec(
+                self.traced.name,
+                CustomPassStage.kAfterInferShape,
+                __file__,
+                "pattern",
+                self.ge,
+                trusted=True,
+            )
         return self.drr.spec() if style == "drr" else self.traced.spec()
 
 

@@ -9,7 +9,15 @@ from rich.table import Table
 
 from tests.benchmarks.commands import PEERS, CorpusModel, goal_of
 from tests.benchmarks.comparison import Graphs, Row, Side
-from tests.benchmarks.figures import EQUAL, GROWTH_BOUND, GROWTH_FROM, GROWTH_TO, OPTIMIZERS, STYLED, STYLES
+from tests.benchmarks.figures import (
+    EQUAL,
+    GROWTH_BOUND,
+    GROWTH_FROM,
+    GROWTH_TO,
+    OPTIMIZERS,
+    STYLED,
+    STYLES,
+)
 from tests.benchmarks.processes import Outcome
 from tests.benchmarks.style_models import Agreement
 
@@ -17,8 +25,24 @@ from tests.benchmarks.style_models import Agreement
 def figures_table(rows: Sequence[Row]) -> Table:
     """Gehost beside its peers on generated graphs."""
     table = Table(title="CPU time, medians; memory is that above what the process held before")
-    for heading in ("figure", "nodes", "unit", "gehost", "a rewrite", "peer", "its cost", "a rewrite", "ratio", "goal", ""):
-        table.add_column(heading, justify="left" if heading in ("figure", "peer", "goal") else "right", no_wrap=heading != "peer")
+    for heading in (
+        "figure",
+        "nodes",
+        "unit",
+        "gehost",
+        "a rewrite",
+        "peer",
+        "its cost",
+        "a rewrite",
+        "ratio",
+        "goal",
+        "",
+    ):
+        table.add_column(
+            heading,
+            justify="left" if heading in ("figure", "peer", "goal") else "right",
+            no_wrap=heading != "peer",
+        )
     for row in rows:
         own, other = row.own, row.other
         table.add_row(
@@ -30,7 +54,12 @@ def figures_table(rows: Sequence[Row]) -> Table:
 
 def styles_table(rows: Sequence[Row]) -> Table:
     """What a rewrite costs in each style."""
-    table = Table("rule", "nodes", "GE class", title="five rules in three styles: µs CPU a rewrite, and that of GE's class in it")
+    table = Table(
+        "rule",
+        "nodes",
+        "GE class",
+        title="five rules in three styles: µs CPU a rewrite, and that of GE's class in it",
+    )
     for style in STYLES[1:]:
         table.add_column(f"{style}, goal {EQUAL}")
     found = {(row.title, row.size): row for row in rows}
@@ -63,7 +92,9 @@ def agreement_table(compared: Mapping[str, Mapping[str, Agreement]]) -> Table:
 
 def _sum(found: Sequence[Agreement]) -> Agreement:
     equal = all(each.equal for each in found)
-    return Agreement(sum(each.matched for each in found), sum(each.replaced for each in found), equal)
+    return Agreement(
+        sum(each.matched for each in found), sum(each.replaced for each in found), equal
+    )
 
 
 def _agreed(each: Agreement) -> str:
@@ -72,21 +103,40 @@ def _agreed(each: Agreement) -> str:
 
 
 def growth_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("task", "what", "growth", "goal", "", title=f"cost a node at {GROWTH_TO:,} nodes against {GROWTH_FROM:,}")
+    table = Table(
+        "task",
+        "what",
+        "growth",
+        "goal",
+        "",
+        title=f"cost a node at {GROWTH_TO:,} nodes against {GROWTH_FROM:,}",
+    )
     for row in rows:
-        table.add_row(row["task"], row["what"], f"{row['growth']:.2f} ×", f"≤ {GROWTH_BOUND} ×", _verdict(row["met"]))
+        table.add_row(
+            row["task"],
+            row["what"],
+            f"{row['growth']:.2f} ×",
+            f"≤ {GROWTH_BOUND} ×",
+            _verdict(row["met"]),
+        )
     return table
 
 
 def optimizers_table(graphs: Graphs) -> Table:
     sizes = [size for kind, size in graphs if kind == "decoder"]
-    table = Table("tool", *(f"{size:,} nodes" for size in sizes), title="whole optimizers, in process: µs CPU a node")
+    table = Table(
+        "tool",
+        *(f"{size:,} nodes" for size in sizes),
+        title="whole optimizers, in process: µs CPU a node",
+    )
     for tool in ("gehost.compile", *OPTIMIZERS):
         cells: list[str] = []
         for size in sizes:
             graph = graphs["decoder", size]
             found = graph.tasks.get(tool, Outcome())
-            cells.append(found.failure or _number(found.seconds and found.seconds / graph.nodes * 1e6))
+            cells.append(
+                found.failure or _number(found.seconds and found.seconds / graph.nodes * 1e6)
+            )
         if any(cells):
             table.add_row(tool, *cells)
     return table
@@ -116,12 +166,25 @@ def _against(own: Outcome, other: Outcome | None, bound: float | None) -> str:
 
 
 def external_table(external: Mapping[str, Outcome]) -> Table:
-    table = Table("tool", "CPU s", "wall s", "peak MiB", "goal", "", "", title="external weights, whole command")
+    table = Table(
+        "tool",
+        "CPU s",
+        "wall s",
+        "peak MiB",
+        "goal",
+        "",
+        "",
+        title="external weights, whole command",
+    )
     for tool, found in external.items():
         own = tool.startswith("gehost")
         met = bool(not found.failure and not found.note and found.wall <= 2 and found.peak < 300)
         goal = ("< 300 MiB, ≤ 2 s", _verdict(met)) if own else ("", "")
-        costs = (found.failure, "", "") if found.failure else (f"{found.seconds:.2f}", f"{found.wall:.2f}", f"{found.peak:.0f}")
+        costs = (
+            (found.failure, "", "")
+            if found.failure
+            else (f"{found.seconds:.2f}", f"{found.wall:.2f}", f"{found.peak:.0f}")
+        )
         table.add_row(tool, *costs, *goal, found.note)
     return table
 
@@ -136,7 +199,11 @@ def _ratio(row: Row) -> str:
             return f"none: {tool} did {side.problem}"
     if not row.ratio:
         return ""
-    return f"{row.ratio:.2f} ×" if row.ratio >= 1 or row.unit == "MiB" else f"{1 / row.ratio:.1f} × faster"
+    return (
+        f"{row.ratio:.2f} ×"
+        if row.ratio >= 1 or row.unit == "MiB"
+        else f"{1 / row.ratio:.1f} × faster"
+    )
 
 
 def _verdict(met: bool | None) -> str:

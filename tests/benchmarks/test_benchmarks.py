@@ -45,7 +45,9 @@ def test_the_decoder_graph_is_valid_and_has_the_promised_sites() -> None:
     assert set(sites.values()) == {59}
     assert (ops.count("MatMul"), ops.count("Sqrt"), ops.count("Erf")) == (59, 59, 59)
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
-    weights = [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.dims]
+    weights = [
+        onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.dims
+    ]
     assert len({array.tobytes() for array in weights}) == len(weights)
 
 
@@ -75,14 +77,25 @@ def test_near_misses_are_different_and_of_2_to_9_operators() -> None:
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
-def test_a_pass_rewrites_the_same_sites_by_itself_and_explained(name: str, models: dict[str, Path], tmp_path: Path) -> None:
-    done = [TASKS[f"{how}.{name}"](str(models["decoder"]), str(tmp_path / "out.onnx")) for how in ("plain", "explained")]
-    assert [measured.rewrites for measured in done] == [_sites(models["decoder"])[EXPLAINED[name]]] * 2
+def test_a_pass_rewrites_the_same_sites_by_itself_and_explained(
+    name: str, models: dict[str, Path], tmp_path: Path
+) -> None:
+    done = [
+        TASKS[f"{how}.{name}"](str(models["decoder"]), str(tmp_path / "out.onnx"))
+        for how in ("plain", "explained")
+    ]
+    assert [measured.rewrites for measured in done] == [
+        _sites(models["decoder"])[EXPLAINED[name]]
+    ] * 2
     assert all(measured.seconds > 0 for measured in done)
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS if task.partition(".")[0] not in ("plain", "explained")])
-def test_each_task_rewrites_every_site_and_keeps_the_numbers(task: str, models: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS if task.partition(".")[0] not in ("plain", "explained")]
+)
+def test_each_task_rewrites_every_site_and_keeps_the_numbers(
+    task: str, models: dict[str, Path], tmp_path: Path
+) -> None:
     figure = OWN[task]
     model, out = models[figure.graph], tmp_path / "out.onnx"
     measured = TASKS[task](str(model), str(out))
@@ -90,7 +103,9 @@ def test_each_task_rewrites_every_site_and_keeps_the_numbers(task: str, models: 
     assert measured.rewrites in ((None,) if task in ("load", "infer", "save") else (wanted,))
     assert measured.seconds > 0
     if out.exists():
-        result = compare(model, out, [{"x": np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)}])
+        result = compare(
+            model, out, [{"x": np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)}]
+        )
         assert result.equal, result.summary()
 
 
@@ -104,7 +119,9 @@ def test_each_task_rewrites_every_site_and_keeps_the_numbers(task: str, models: 
     ],
     ids=["met", "not met", "other rewrites", "no end"],
 )
-def test_a_ratio_is_given_only_where_both_rewrote_every_site(other: Outcome, ratio: float | None, met: bool | None) -> None:
+def test_a_ratio_is_given_only_where_both_rewrote_every_site(
+    other: Outcome, ratio: float | None, met: bool | None
+) -> None:
     figure = OWN["matmul_add"]
     assert figure.goal == Goal(5, faster=True)
     tasks = {figure.own: Outcome(1.0, rewrites=5), figure.peers[0]: other}
@@ -113,9 +130,17 @@ def test_a_ratio_is_given_only_where_both_rewrote_every_site(other: Outcome, rat
 
 
 @pytest.mark.parametrize(
-    ("rule", "file"), [("transposes", "bert.raw18"), ("add_zero", "bert.raw18"), ("casts", "llama.ts17"), ("linear", "if")]
+    ("rule", "file"),
+    [
+        ("transposes", "bert.raw18"),
+        ("add_zero", "bert.raw18"),
+        ("casts", "llama.ts17"),
+        ("linear", "if"),
+    ],
 )
-def test_styles_are_told_apart_where_they_do_not_do_the_same(rule: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_styles_are_told_apart_where_they_do_not_do_the_same(
+    rule: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = onnx.load(EXPORTS / f"{file}.onnx")
     found = agreement(rule, model)
     assert found.equal
@@ -126,7 +151,9 @@ def test_styles_are_told_apart_where_they_do_not_do_the_same(rule: str, file: st
 
 def test_a_sum_of_peers_wants_all_of_them() -> None:
     graph = Graph(
-        100, dict.fromkeys(("matmul_add", "layer_norm", "gelu"), 1), {"gehost.compile": Outcome(1.0), "onnx.load": Outcome(1.0)}
+        100,
+        dict.fromkeys(("matmul_add", "layer_norm", "gelu"), 1),
+        {"gehost.compile": Outcome(1.0), "onnx.load": Outcome(1.0)},
     )
     rows = compared({("decoder", 100_000): graph}, ["graph"])
     assert [(row.title, row.ratio) for row in rows] == [("whole compile", None)]
@@ -136,7 +163,10 @@ def test_growth_is_that_of_the_cost_a_node() -> None:
     small = Graph(10, {}, {"gehost.load": Outcome(1.0, peak=20, resident=10)})
     large = Graph(100, {}, {"gehost.load": Outcome(20.0, peak=110, resident=10)})
     rows = growth({("decoder", 10_000): small, ("decoder", 300_000): large})
-    assert [(row["what"], row["growth"], row["met"]) for row in rows] == [("time", 2.0, False), ("memory", 1.0, True)]
+    assert [(row["what"], row["growth"], row["met"]) for row in rows] == [
+        ("time", 2.0, False),
+        ("memory", 1.0, True),
+    ]
 
 
 def test_a_process_that_takes_too_long_is_stopped_and_not_repeated() -> None:
@@ -151,4 +181,7 @@ def test_a_process_that_takes_too_long_is_stopped_and_not_repeated() -> None:
 
 
 def test_a_process_that_fails_says_how() -> None:
-    assert run([sys.executable, "-c", "raise SystemExit('no such model')"], limit=60).failure == "exit 1: no such model"
+    assert (
+        run([sys.executable, "-c", "raise SystemExit('no such model')"], limit=60).failure
+        == "exit 1: no such model"
+    )

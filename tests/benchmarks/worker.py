@@ -21,7 +21,10 @@ def main() -> None:
 
         measured = PEERS[name](model, out)
     figures = {"seconds": measured.seconds, "rewrites": measured.rewrites}
-    Path(result).write_text(json.dumps({**figures, "peak": status("VmHWM"), "resident": measured.resident}), encoding="utf-8")
+    Path(result).write_text(
+        json.dumps({**figures, "peak": status("VmHWM"), "resident": measured.resident}),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ class TanhOfHalf(Rewrites):
     scale = 1.0
 
     def before(self, x):
-        return es.Commutative(es.Mul(es.Commutative(es.Add(es.Tanh(es.Commutative(es.Mul(x, 0.5))), 1.0)), 0.5))
+        return es.Commutative(
+            es.Mul(es.Commutative(es.Add(es.Tanh(es.Commutative(es.Mul(x, 0.5))), 1.0)), 0.5)
+        )
 
     def after(self, _match, x):
         return es.Sigmoid(x) if self.scale == 1.0 else es.Sigmoid(es.Mul(x, self.scale))
@@ -64,7 +66,9 @@ class MatMulAddRelu(Rewrites):
         return es.Relu(es.Commutative(es.Add(es.MatMul(a, b), c)))
 
     def MeetRequirements(self, match):
-        return (match.inputs[0].rank, match.inputs[1].rank) == (2, 2) or match.reject("rank: Gemm takes matrices")
+        return (match.inputs[0].rank, match.inputs[1].rank) == (2, 2) or match.reject(
+            "rank: Gemm takes matrices"
+        )
 
     def after(self, _match, a, b, c):
         return es.Relu(es.Gemm(a, b, c))
@@ -84,7 +88,9 @@ class TwoTransposes(Rewrites):
         return es.Transpose(es.Transpose(x))
 
     def MeetRequirements(self, match):
-        return all("perm" in node.attrs for node in match.GetMatchedNodes()) or match.reject("perm: absent")
+        return all("perm" in node.attrs for node in match.GetMatchedNodes()) or match.reject(
+            "perm: absent"
+        )
 
     def perms(self, match):
         return [node.attrs["perm"] for node in match.GetMatchedNodes()]

@@ -82,9 +82,14 @@ def test_a_planted_bug_is_found_at_its_match(bug: str, model: str) -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_verify_of_the_compile_sees_a_planted_bug(bug: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_of_the_compile_sees_a_planted_bug(
+    bug: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     others = [word for name in BUGS.values() if name != BUGS[bug] for word in ("--disable", name)]
-    assert run(["compile", model, "-o", "out.onnx", "--vendors", str(PLANTED), "--verify", *others]) == 6
+    assert (
+        run(["compile", model, "-o", "out.onnx", "--vendors", str(PLANTED), "--verify", *others])
+        == 6
+    )
     assert "the numbers differ" in capsys.readouterr().err
 
 
@@ -111,7 +116,12 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, l
     return code, captured.out.splitlines(), captured.err
 
 
-def small(vendors: Any, body: str = "a = Relu(x) b = Abs(a) c = Relu(b) y = Neg(c)", *, new: str = "Softplus") -> None:
+def small(
+    vendors: Any,
+    body: str = "a = Relu(x) b = Abs(a) c = Relu(b) y = Neg(c)",
+    *,
+    new: str = "Softplus",
+) -> None:
     """``m.onnx``, and a pass that replaces each of its Relus."""
     onnx.save(parse(f"{HEAD} g (float[n, 3] x) => (float[n, 3] y) {{ {body} }}"), "m.onnx")
     vendors.write("acme/a.py", "print('a vendor prints')\n", vendors.swap("Turn", "Relu", new))
@@ -129,15 +139,31 @@ def test_the_command_says_what_and_where_and_leaves_files_that_run_alone(
     )
     assert out[0].startswith("all rewrites: differ: y[")
     assert out[-3] == "4 model runs for 2 rewrites"
-    assert out[-1] == "it is in m.bisect: gehost verify m.bisect/before.onnx m.bisect/after.onnx --feeds m.bisect/feeds.npz"
-    assert run(["verify", "m.bisect/before.onnx", "m.bisect/after.onnx", "--feeds", "m.bisect/feeds.npz"]) == 6
+    assert (
+        out[-1]
+        == "it is in m.bisect: gehost verify m.bisect/before.onnx m.bisect/after.onnx --feeds m.bisect/feeds.npz"
+    )
+    assert (
+        run(
+            [
+                "verify",
+                "m.bisect/before.onnx",
+                "m.bisect/after.onnx",
+                "--feeds",
+                "m.bisect/feeds.npz",
+            ]
+        )
+        == 6
+    )
     readme = Path("m.bisect/README.md").read_text()
     assert "gehost verify before.onnx after.onnx --feeds feeds.npz" in readme
     assert "the values that their inputs had in the run that differed" in readme
     assert load_feeds("m.bisect/feeds.npz").keys() == {"x"}
 
 
-def test_a_right_compile_ends_with_0_and_writes_nothing(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_right_compile_ends_with_0_and_writes_nothing(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     small(vendors, new="LeakyRelu", body="a = Abs(x) b = Relu(a) y = Neg(b)")
     code, out, _ = command(capsys, "m.onnx")
     assert (code, out[-1]) == (0, "m.onnx: the numbers are right with all rewrites done")
@@ -149,7 +175,12 @@ def test_an_older_reproducer_is_kept(vendors: Any, capsys: pytest.CaptureFixture
     Path("m.bisect").mkdir()
     Path("m.bisect/mine").write_text("mine")
     assert command(capsys, "m.onnx")[0] == 6
-    assert {path.name for path in Path("m.bisect-2").iterdir()} == {"before.onnx", "after.onnx", "feeds.npz", "README.md"}
+    assert {path.name for path in Path("m.bisect-2").iterdir()} == {
+        "before.onnx",
+        "after.onnx",
+        "feeds.npz",
+        "README.md",
+    }
     code, out, err = command(capsys, "m.onnx", "-o", "m.bisect")
     assert (code, out) == (2, [])
     assert "exists already" in err
@@ -176,7 +207,9 @@ def test_wrong_use_is_told_in_one_line(
     assert said in line
 
 
-def test_the_tolerance_and_feeds_of_the_caller_count(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tolerance_and_feeds_of_the_caller_count(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     small(vendors)
     assert command(capsys, "m.onnx", "--atol", "10")[0] == 0
     np.savez("large.npz", x=np.full((2, 3), 100, np.float32))  # where both functions agree
@@ -189,7 +222,9 @@ def test_the_tolerance_and_feeds_of_the_caller_count(vendors: Any, capsys: pytes
 
 def test_the_values_are_of_the_feed_whose_numbers_differ(vendors: Any) -> None:
     small(vendors)
-    feeds = [{"x": np.full((2, 3), value, np.float32)} for value in (100, -1)]  # both functions agree on the first
+    feeds = [
+        {"x": np.full((2, 3), value, np.float32)} for value in (100, -1)
+    ]  # both functions agree on the first
     captured = bisect("m.onnx", vendors.host().options, feeds=feeds).captured
     assert captured is not None
     assert captured.feeds["x"].tolist() == [[-1] * 3] * 2
@@ -199,7 +234,9 @@ def test_the_values_are_of_the_feed_on_which_the_model_does_not_run(vendors: Any
     small(vendors, body="y = Neg(x)")
     two_rows = "es.Mul(builder.CreateInput(0), builder.CreateConst([[-1.0] * 3] * 2))"
     code = vendors.swap("Turn", "Neg", "Abs").replace("es.Abs(builder.CreateInput(0))", two_rows)
-    vendors.write("acme/a.py", code.replace("    def Patterns", "    shape_proven = True\n\n    def Patterns"))
+    vendors.write(
+        "acme/a.py", code.replace("    def Patterns", "    shape_proven = True\n\n    def Patterns")
+    )
     feeds = [{"x": np.ones((rows, 3), np.float32)} for rows in (2, 5)]
     found = bisect("m.onnx", vendors.host().options, feeds=feeds)
     assert found.wrong is not None
@@ -247,12 +284,16 @@ def gehost_after_infershape(graph):
     graph.add_node("Abs", list(node.inputs), [result], after=node)
 """
     vendors.write("acme/b.py", hook)
-    vendors.write("acme/c.py", "@hookimpl\ndef gehost_after_builtin_fusion_pass(graph):\n    pass\n")
+    vendors.write(
+        "acme/c.py", "@hookimpl\ndef gehost_after_builtin_fusion_pass(graph):\n    pass\n"
+    )
     found = bisect("m.onnx", vendors.host().options)
     assert found.before_rewrites == "gehost_after_infershape of plugin acme/b, or the load itself"
 
 
-def test_a_clean_up_that_is_wrong_is_told_from_rewrites(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_up_that_is_wrong_is_told_from_rewrites(
+    vendors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(vendors, body="a = Relu(x) y = LeakyRelu <alpha = 0.5> (a)", new="Abs")
 
     def wrong(model: Model, *given: Any) -> Any:
@@ -263,7 +304,11 @@ def test_a_clean_up_that_is_wrong_is_told_from_rewrites(vendors: Any, monkeypatc
     monkeypatch.setattr("gehost.host.host.clean_up", wrong)
     vendors.write("acme/a.py", vendors.swap("Right", "Relu", "Elu", meet="return False"))
     found = bisect("m.onnx", vendors.host(cleanup=True).options)
-    assert (found.before_rewrites, found.rewrites, found.model_runs) == ("the built-in clean-up", 0, 2)
+    assert (found.before_rewrites, found.rewrites, found.model_runs) == (
+        "the built-in clean-up",
+        0,
+        2,
+    )
 
 
 def test_a_pass_that_edits_by_hand_is_named(vendors: Any) -> None:
@@ -293,14 +338,24 @@ class ByHand(FusionBasePass):
         (node,) = graph.nodes_of("Add")
         graph.set_input(node, 1, graph.inputs[0])
 """
-    vendors.write("acme/a.py", by_hand, vendors.swap("Right", "Abs", "Relu", stage="kAfterOriginGraphOptimize"))
+    vendors.write(
+        "acme/a.py",
+        by_hand,
+        vendors.swap("Right", "Abs", "Relu", stage="kAfterOriginGraphOptimize"),
+    )
     code, out, err = command(capsys, "m.onnx")
     assert code == 6
     headline = err.splitlines()[-1]
     assert "m.onnx: the numbers are wrong after rewrite 1 of 1: Right (" in headline
     assert "; alone the rewrite is right within the tolerance, so it may be ByHand (" in headline
-    assert "), which edited by hand in the same step, or what it meets on the way to the outputs" in headline
-    assert out[-3:-1] == ["3 model runs for 1 rewrites", "the match alone: equal: 1 feed, 1 output, no difference"]
+    assert (
+        "), which edited by hand in the same step, or what it meets on the way to the outputs"
+        in headline
+    )
+    assert out[-3:-1] == [
+        "3 model runs for 1 rewrites",
+        "the match alone: equal: 1 feed, 1 output, no difference",
+    ]
 
 
 @pytest.mark.parametrize("relus", [2, 4])
@@ -394,7 +449,9 @@ def test_external_weights_stay_external_and_those_of_the_match_go_with_it(
     assert code == 6
     assert Path("found/before.onnx.data").stat().st_size < Path(f"{source}.data").stat().st_size
     assert "dropped_bias.py" in Path("found/README.md").read_text()
-    assert not compare("found/before.onnx", "found/after.onnx", [load_feeds("found/feeds.npz")]).equal
+    assert not compare(
+        "found/before.onnx", "found/after.onnx", [load_feeds("found/feeds.npz")]
+    ).equal
     assert out[-2].startswith("the match alone: differ")
 
 
@@ -403,5 +460,9 @@ def test_the_compile_of_the_search_is_that_of_the_host(low: str) -> None:
     proto = onnx.load(low)
     whole, report = Host(only("dropped_bias")).run(proto)
     count = sum(record.replaced for record in report.passes)
-    limited, _ = Host(HostOptions(**{**vars(only("dropped_bias")), "rewrite_limit": count})).run(proto)
-    assert whole.SerializeToString(deterministic=True) == limited.SerializeToString(deterministic=True)
+    limited, _ = Host(HostOptions(**{**vars(only("dropped_bias")), "rewrite_limit": count})).run(
+        proto
+    )
+    assert whole.SerializeToString(deterministic=True) == limited.SerializeToString(
+        deterministic=True
+    )

@@ -25,7 +25,10 @@ g (float[2, 3] x, float[3, 4] w, float[4] b) => (float[2, 4] y, float[2, 4] z) {
 THREE = [
     ("one/p.py", Pass("es.MatMul(x, y) + z", 3, "es.Gemm(x, y, z)").code("P1")),
     ("two/p.py", Pass("es.Relu(es.Gemm(x, y, z))", 3, "es.Max(es.Gemm(x, y, z), 0.0)").code("P2")),
-    ("six/p.py", Pass("-es.Max(es.Gemm(x, y, z), 0.0)", 3, "es.Min(-es.Gemm(x, y, z), 0.0)").code("P3")),
+    (
+        "six/p.py",
+        Pass("-es.Max(es.Gemm(x, y, z), 0.0)", 3, "es.Min(-es.Gemm(x, y, z), 0.0)").code("P3"),
+    ),
 ]
 
 
@@ -49,21 +52,34 @@ def tree(ancestry: Ancestry, position: int = 0) -> Any:
     ancestor = ancestry.ancestors[position]
     if not ancestor.pass_name:
         return (ancestor.node, ancestor.op)
-    return (ancestor.node, ancestor.pass_name, ancestor.vendor, [tree(ancestry, source) for source in ancestor.sources])
+    return (
+        ancestor.node,
+        ancestor.pass_name,
+        ancestor.vendor,
+        [tree(ancestry, source) for source in ancestor.sources],
+    )
 
 
 GEMM = ("P1_Gemm_0", "P1", "one", [("product", "MatMul"), ("sum", "Add")])
 FROM_TWO = [GEMM, ("relu", "Relu")]
 
 
-@pytest.mark.parametrize(("name", "own"), [("y", "P3_Min_0"), ("P3_Min_0", "P3_Min_0"), ("P3_Gemm_0", "P3_Gemm_0")])
-def test_every_step_of_three_compiles_is_told_back_to_the_original_nodes(compiled: str, name: str, own: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "own"), [("y", "P3_Min_0"), ("P3_Min_0", "P3_Min_0"), ("P3_Gemm_0", "P3_Gemm_0")]
+)
+def test_every_step_of_three_compiles_is_told_back_to_the_original_nodes(
+    compiled: str, name: str, own: str
+) -> None:
     (ancestry,) = blame(compiled, name)
     assert tree(ancestry) == (
         own,
         "P3",
         "six",
-        [("P2_Gemm_0", "P2", "two", FROM_TWO), ("P2_Max_0", "P2", "two", FROM_TWO), ("minus", "Neg")],
+        [
+            ("P2_Gemm_0", "P2", "two", FROM_TWO),
+            ("P2_Max_0", "P2", "two", FROM_TWO),
+            ("minus", "Neg"),
+        ],
     )
     assert ancestry.origins == ["product", "sum", "relu", "minus"]
 
@@ -76,10 +92,15 @@ def test_the_four_keys_keep_their_meaning(compiled: str) -> None:
     assert json.loads(told["gehost.origin_types"]) == ["MatMul", "Add", "Relu", "Neg"]
 
 
-def test_a_node_made_from_original_ones_carries_the_four_keys_alone(vendors: Any, tmp_path: Path) -> None:
+def test_a_node_made_from_original_ones_carries_the_four_keys_alone(
+    vendors: Any, tmp_path: Path
+) -> None:
     vendors.write(*THREE[0])
     result, _ = vendors.host().run(parse(CHAIN))
-    assert all("gehost.history" not in {entry.key for entry in node.metadata_props} for node in result.graph.node)
+    assert all(
+        "gehost.history" not in {entry.key for entry in node.metadata_props}
+        for node in result.graph.node
+    )
     onnx.save(result, tmp_path / "m.onnx")
     assert tree(blame(tmp_path / "m.onnx", "s")[0]) == GEMM
 
@@ -115,39 +136,86 @@ def test_what_comes_from_one_node_on_two_ways_is_told_once(vendors: Any, tmp_pat
     result, _ = vendors.host().run(parse(f'<ir_version: 8, opset_import: ["": 17]> g {body}'))
     onnx.save(result, tmp_path / "m.onnx")
     (ancestry,) = blame(tmp_path / "m.onnx", "a")
-    assert [ancestor.node for ancestor in ancestry.ancestors] == ["B_Sin_0", "A_Exp_0", "A_Neg_0", "a"]
+    assert [ancestor.node for ancestor in ancestry.ancestors] == [
+        "B_Sin_0",
+        "A_Exp_0",
+        "A_Neg_0",
+        "a",
+    ]
 
 
-def test_a_history_that_grows_too_long_is_cut_and_says_so(vendors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_grows_too_long_is_cut_and_says_so(
+    vendors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history, "_MOST_STEPS", 3)
-    vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Abs", "Exp"), vendors.swap("R", "Exp", "Sin"))
+    vendors.write(
+        "acme/p.py",
+        vendors.swap("P", "Relu", "Abs"),
+        vendors.swap("Q", "Abs", "Exp"),
+        vendors.swap("R", "Exp", "Sin"),
+    )
     vendors.write("acme/q.py", vendors.swap("S", "Sin", "Cos"), vendors.swap("T", "Cos", "Tan"))
-    model = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    model = parse(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
     result, _ = vendors.host().run(model)
     onnx.save(result, tmp_path / "m.onnx")
     (ancestry,) = blame(tmp_path / "m.onnx", "y")
-    assert [(ancestor.pass_name, ancestor.cut) for ancestor in ancestry.ancestors] == [("T", False), ("S", True), ("", False)]
+    assert [(ancestor.pass_name, ancestor.cut) for ancestor in ancestry.ancestors] == [
+        ("T", False),
+        ("S", True),
+        ("", False),
+    ]
     assert ancestry.origins == ["y"]
 
 
 STEP = '["n", "Relu", "P", "", [["a", "Exp"]], false]'
 FOREIGN = [
-    *("{broken", "[" * 100_000, "7", "null", "{}", "[]", "[7]", "[[7]]", "[[]]", "[[0]]", '[[["a"]]]', '[[["a", 7]]]'),
+    *(
+        "{broken",
+        "[" * 100_000,
+        "7",
+        "null",
+        "{}",
+        "[]",
+        "[7]",
+        "[[7]]",
+        "[[]]",
+        "[[0]]",
+        '[[["a"]]]',
+        '[[["a", 7]]]',
+    ),
     *(f"[{STEP}, {sources}]" for sources in ("[-1]", "[1]", "[true]", "[[0]]", "0", "{}")),
-    *(f"[{STEP.replace(old, new)}, [0]]" for old, new in ((", false", ""), ('"P"', "7"), ('[["a", "Exp"]]', "[0]"))),
+    *(
+        f"[{STEP.replace(old, new)}, [0]]"
+        for old, new in ((", false", ""), ('"P"', "7"), ('[["a", "Exp"]]', "[0]"))
+    ),
 ]
 
 
 @pytest.mark.parametrize("text", FOREIGN, ids=lambda text: text[:60])
-def test_a_history_that_gehost_did_not_write_is_as_none(vendors: Any, tmp_path: Path, text: str) -> None:
-    model = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { [n] y = Relu(x) }')
-    for key, value in (("gehost.pass", "Old"), ("gehost.history", text), ("gehost.origin_nodes", '["a"]')):
+def test_a_history_that_gehost_did_not_write_is_as_none(
+    vendors: Any, tmp_path: Path, text: str
+) -> None:
+    model = parse(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { [n] y = Relu(x) }'
+    )
+    for key, value in (
+        ("gehost.pass", "Old"),
+        ("gehost.history", text),
+        ("gehost.origin_nodes", '["a"]'),
+    ):
         model.graph.node[0].metadata_props.add(key=key, value=value)
     onnx.save(model, tmp_path / "m.onnx")
     assert tree(blame(tmp_path / "m.onnx", "n")[0]) == ("n", "Old", "", [("a", "")])
     vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
     vendors.host().compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
-    assert tree(blame(tmp_path / "out.onnx", "y")[0]) == ("P_Abs_0", "P", "acme", [("n", "Old", "", [("a", "")])])
+    assert tree(blame(tmp_path / "out.onnx", "y")[0]) == (
+        "P_Abs_0",
+        "P",
+        "acme",
+        [("n", "Old", "", [("a", "")])],
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +243,9 @@ NOT_TOLD = [
 ]
 
 
-def test_the_command_prints_a_tree_or_json(compiled: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_tree_or_json(
+    compiled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["blame", compiled, "P3_Min_0"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         'Min "P3_Min_0", made by P3 (six) from',
@@ -195,7 +265,9 @@ def test_the_command_prints_a_tree_or_json(compiled: str, capsys: pytest.Capture
     assert (told["origins"], told["ancestors"][0]["op"]) == (["other"], "Abs")
 
 
-def test_of_a_constant_node_nothing_is_claimed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_constant_node_nothing_is_claimed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = '<ir_version: 3, opset_import: ["": 9]> g (float[2] x) => (float[2] y) { k = Constant <value = float {1}> () y = Add(x, k) }'
     onnx.save(parse(text), here / "m.onnx")
     assert run(["blame", "m.onnx", "k"]) == 0
@@ -222,7 +294,9 @@ def test_a_node_that_a_pass_made_by_hand_is_not_called_original(
     here: Path, vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vendors.write("acme/p.py", RAW)
-    model = parse('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }')
+    model = parse(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }'
+    )
     onnx.save(vendors.host().run(model)[0], here / "m.onnx")
     assert run(["blame", "m.onnx", "by_hand"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -231,7 +305,9 @@ def test_a_node_that_a_pass_made_by_hand_is_not_called_original(
     ]
 
 
-def test_the_body_and_the_operator_that_a_node_stands_for_are_told_before_the_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_body_and_the_operator_that_a_node_stands_for_are_told_before_the_pass(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     made = Ancestor("n", "Relu_1", "P", "acme", (1,))
     print_ancestries([Ancestry("t", "acme::Relu", (made, Ancestor("a", "Exp")))])
     assert capsys.readouterr().out.splitlines()[:2] == [
@@ -240,7 +316,9 @@ def test_the_body_and_the_operator_that_a_node_stands_for_are_told_before_the_pa
     ]
 
 
-def test_the_command_fails_in_one_line(compiled: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_fails_in_one_line(
+    compiled: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert run(["blame", compiled, "nobody"]) == 2
     assert run(["blame", compiled, ""]) == 2
     (tmp_path / "text.onnx").write_text("no model")

@@ -9,14 +9,27 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import REG_DECOMPOSE_PASS, DecomposePass, EsGraphBuilder, FusionBasePass, Host, HostOptions, Pattern, es
+from gehost import (
+    REG_DECOMPOSE_PASS,
+    DecomposePass,
+    EsGraphBuilder,
+    FusionBasePass,
+    Host,
+    HostOptions,
+    Pattern,
+    es,
+)
 from gehost.cli import run
 from gehost.testing import check_pass
 from gehost.verify import compare, load_feeds
 from tests.diagnose import planted_patterns as planted
 
 VENDORS = Path(__file__).parents[2] / "vendors"
-SHIPPED = [spec.name for spec in Host(HostOptions(vendors=[VENDORS], plugins=False)).passes if spec.kind != "fusion"]
+SHIPPED = [
+    spec.name
+    for spec in Host(HostOptions(vendors=[VENDORS], plugins=False)).passes
+    if spec.kind != "fusion"
+]
 
 
 def findings(pass_: Any, **options: Any) -> str:
@@ -56,7 +69,9 @@ def test_a_condition_that_only_a_changed_instance_gets_past():
             return [Pattern(builder.BuildAndReset([es.Mul(x, ones)])).CaptureTensor(ones)]
 
         def MeetRequirements(self, match):
-            return bool(match.GetCapturedTensor(0).value.array.flat[0] == 1) or match.reject("scale: not one")
+            return bool(match.GetCapturedTensor(0).value.array.flat[0] == 1) or match.reject(
+                "scale: not one"
+            )
 
         def after(self, _match, x):
             return x
@@ -157,17 +172,35 @@ class Walking(FusionBasePass):
 @pytest.mark.parametrize(
     ("cls", "told"),
     [
-        (Picky, r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over"),
-        (Unsatisfiable, r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built"),
-        (NeedsScalars, r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range"),
+        (
+            Picky,
+            r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over",
+        ),
+        (
+            Unsatisfiable,
+            r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built",
+        ),
+        (
+            NeedsScalars,
+            r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
+        ),
         (
             Random,
             r"could not be checked: pattern 0 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
         ),
-        (RandomNormal, "could not be checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)"),
+        (
+            RandomNormal,
+            "could not be checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)",
+        ),
         (FailingOnRandom, "the pass fails: opset .*: ValueError: no"),
-        (RefusingRandom, r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon"),
-        (Failing, r"the pass fails: opset 17, .*: Failing \(.*test_check_pass.py:\d+\): Replacement at node .*: ValueError: no"),
+        (
+            RefusingRandom,
+            r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon",
+        ),
+        (
+            Failing,
+            r"the pass fails: opset 17, .*: Failing \(.*test_check_pass.py:\d+\): Replacement at node .*: ValueError: no",
+        ),
         (FailingAtOnce, "the pass fails: FailingAtOnce"),
         (Growing, "a second run changes it again: opset"),
         (Walking, "could not be checked: it has no pattern"),
@@ -192,7 +225,9 @@ def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
             return [*super().Patterns(), Pattern(builder.BuildAndReset([es.Abs(es.Sub(a, b))]))]
 
         def MeetRequirements(self, match):
-            return "Abs" not in {node.op for node in match.GetMatchedNodes()} or match.reject("abs: not negated")
+            return "Abs" not in {node.op for node in match.GetMatchedNodes()} or match.reject(
+                "abs: not negated"
+            )
 
     result = check_pass(Half, mutations=2)
     assert result.patterns == (1, 2)
@@ -204,7 +239,16 @@ def test_a_pattern_that_never_fires_beside_one_that_does_is_noted():
 
 @pytest.mark.parametrize(
     ("op", "forms"),
-    [("Conv", 2), ("Clip", 1), ("Concat", 4), ("Reshape", 1), ("ReduceSum", 1), ("Elu", 1), ("Split", 1), ("Gemm", 2)],
+    [
+        ("Conv", 2),
+        ("Clip", 1),
+        ("Concat", 4),
+        ("Reshape", 1),
+        ("ReduceSum", 1),
+        ("Elu", 1),
+        ("Split", 1),
+        ("Gemm", 2),
+    ],
 )
 def test_a_decompose_pass_is_checked_on_each_form_of_its_operator(op, forms):
     class Same(DecomposePass):
@@ -219,8 +263,13 @@ def test_a_decompose_pass_is_checked_on_each_form_of_its_operator(op, forms):
         def Replacement(self, node):
             builder = EsGraphBuilder("same")
             first, *others = builder.CreateInputs(len(node.inputs))
-            given = [tensor if value is not None else None for tensor, value in zip(others, node.inputs[1:], strict=True)]
-            made = first.graph.add_node((op,), [es.Identity(first), *given], dict(node.attrs), len(node.outputs))
+            given = [
+                tensor if value is not None else None
+                for tensor, value in zip(others, node.inputs[1:], strict=True)
+            ]
+            made = first.graph.add_node(
+                (op,), [es.Identity(first), *given], dict(node.attrs), len(node.outputs)
+            )
             return builder.BuildAndReset(made)
 
     result = check_pass(Same, mutations=2)
@@ -258,11 +307,15 @@ def test_a_file_that_is_right(check, vendors):
     file = vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
     code, (line,), err = check(file)
     assert (code, err) == (0, "")
-    assert line.startswith(f"Double ({file}:3): ok: 2 instances (1 of 1 patterns, opsets 13 to 17), 8 mutations: ")
+    assert line.startswith(
+        f"Double ({file}:3): ok: 2 instances (1 of 1 patterns, opsets 13 to 17), 8 mutations: "
+    )
 
 
 def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
-    file = vendors.write("acme/x.py", DOUBLE.format(name="Right", factor=2), DOUBLE.format(name="Triple", factor=3))
+    file = vendors.write(
+        "acme/x.py", DOUBLE.format(name="Right", factor=2), DOUBLE.format(name="Triple", factor=3)
+    )
     code, lines, err = check(file, "--save", "found")
     assert (code, err) == (6, f"gehost: {file}: the numbers change by Triple\n")
     told = [line for line in lines if line.startswith(f"Triple ({file}:")]
@@ -270,7 +323,11 @@ def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
     assert "numbers differ: opset 17, " in told[1]
     assert lines[-1].startswith("wrote found/finding-")
     found = tmp_path / "found" / "finding-1"
-    assert sorted(path.name for path in found.iterdir()) == ["after.onnx", "before.onnx", "feeds.npz"]
+    assert sorted(path.name for path in found.iterdir()) == [
+        "after.onnx",
+        "before.onnx",
+        "feeds.npz",
+    ]
     before, after = (onnx.load(found / f"{name}.onnx") for name in ("before", "after"))
     assert not compare(before, after, [load_feeds(found / "feeds.npz")]).equal
     code, (line,), err = check(file, "--pass", "Right")
@@ -278,7 +335,9 @@ def test_numbers_that_differ_are_saved_and_replay(check, vendors, tmp_path):
 
 
 def test_a_pass_that_never_fires(check, vendors):
-    file = vendors.write("acme/x.py", vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")'))
+    file = vendors.write(
+        "acme/x.py", vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
+    )
     code, lines, err = check(file)
     assert code == 5
     assert "refused: never: no" in lines[1]
@@ -286,7 +345,9 @@ def test_a_pass_that_never_fires(check, vendors):
 
 
 def test_a_pass_without_a_pattern_is_told_and_no_error(check):
-    code, (line, last), err = check(VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py")
+    code, (line, last), err = check(
+        VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py"
+    )
     assert (code, err) == (0, "")
     assert "could not be checked: it has no pattern (a Run of its own)" in line
     assert last == f"could not be checked, neither right nor wrong: {line.split(' ')[0]}"
@@ -294,7 +355,9 @@ def test_a_pass_without_a_pattern_is_told_and_no_error(check):
 
 def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
     file = vendors.write(
-        "acme/x.py", vendors.swap("Random", "Bernoulli", "RandomUniformLike"), DOUBLE.format(name="Right", factor=2)
+        "acme/x.py",
+        vendors.swap("Random", "Bernoulli", "RandomUniformLike"),
+        DOUBLE.format(name="Right", factor=2),
     )
     code, lines, err = check(file)
     assert (code, err) == (0, "")
@@ -339,11 +402,23 @@ def test_a_package_with_relative_imports_and_an_operator(check, vendors):
     [
         (["{root}/acme/custom_fusion_passes/doubl.py"], 'no such file; did you mean "double.py"?'),
         (["{root}/acme/custom_fusion_passes/_helper.py"], "_helper.py: the name starts with _"),
-        (["{root}/acme/custom_fusion_passes/empty.py"], "it registers no pass; mark the class with REG_FUSION_PASS"),
+        (
+            ["{root}/acme/custom_fusion_passes/empty.py"],
+            "it registers no pass; mark the class with REG_FUSION_PASS",
+        ),
         (["{root}/stray.py"], "the host loads files below VENDOR/custom_fusion_passes only"),
-        (["{root}/acme/custom_fusion_passes/double.py", "--pass", "Doubel"], 'it has no pass "Doubel"; did you mean "Double"?'),
-        (["{root}/acme/custom_fusion_passes/double.py", "--pass", "X"], 'it has no pass "X"; it has Double'),
-        (["{root}/acme/custom_fusion_passes/double.py", "--vendors", "{root}/none"], "no such directory of vendors"),
+        (
+            ["{root}/acme/custom_fusion_passes/double.py", "--pass", "Doubel"],
+            'it has no pass "Doubel"; did you mean "Double"?',
+        ),
+        (
+            ["{root}/acme/custom_fusion_passes/double.py", "--pass", "X"],
+            'it has no pass "X"; it has Double',
+        ),
+        (
+            ["{root}/acme/custom_fusion_passes/double.py", "--vendors", "{root}/none"],
+            "no such directory of vendors",
+        ),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(check, vendors, arguments, told):

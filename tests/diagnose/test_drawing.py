@@ -68,8 +68,16 @@ def test_texts_fit_into_their_boxes() -> None:
 
 
 def test_a_tensor_that_no_shown_node_makes_has_a_box() -> None:
-    picture = Picture((PictureNode("n", "Neg", "around", (0, 1, 2), ()),), tuple(map(made, ("input", "outer", "node"))))
-    assert set(boxes(draw(picture))) == {"Neg", "input t_input", "outer tensor t_outer", "tensor t_node"}
+    picture = Picture(
+        (PictureNode("n", "Neg", "around", (0, 1, 2), ()),),
+        tuple(map(made, ("input", "outer", "node"))),
+    )
+    assert set(boxes(draw(picture))) == {
+        "Neg",
+        "input t_input",
+        "outer tensor t_outer",
+        "tensor t_node",
+    }
 
 
 def made(source: Any) -> PictureTensor:
@@ -92,7 +100,9 @@ def test_what_the_picture_leaves_out_is_said() -> None:
         ("", 24, ""),
     ],
 )
-def test_long_texts_lose_their_middle_and_control_characters_are_spelled_out(text: str, most: int, wanted: str) -> None:
+def test_long_texts_lose_their_middle_and_control_characters_are_spelled_out(
+    text: str, most: int, wanted: str
+) -> None:
     assert shortened(text, most) == wanted
 
 

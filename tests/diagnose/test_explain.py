@@ -18,7 +18,9 @@ from gehost.testing import parse
 from tests.diagnose.conftest import Pass
 
 
-def told(vendors: Any, passes: str, body: str, node: str | None = None, opset: int = 17, **options: Any) -> Explanation:
+def told(
+    vendors: Any, passes: str, body: str, node: str | None = None, opset: int = 17, **options: Any
+) -> Explanation:
     """What is told of pass P on a graph of ONNX text, ``(inputs) => (outputs) { … }``."""
     vendors.write("acme/p.py", passes)
     model = parse(f'<ir_version: 8, opset_import: ["": {opset}]> g {body}')
@@ -147,8 +149,15 @@ MISSES = {
 
 
 @pytest.mark.parametrize(("made", "body", "reason"), MISSES.values(), ids=MISSES)
-def test_the_true_cause_of_each_kind_of_miss_is_named(vendors: Any, made: Pass | str, body: str, reason: str) -> None:
-    found = told(vendors, made if isinstance(made, str) else made.code(), body, opset=13 if "has 13" in reason else 17)
+def test_the_true_cause_of_each_kind_of_miss_is_named(
+    vendors: Any, made: Pass | str, body: str, reason: str
+) -> None:
+    found = told(
+        vendors,
+        made if isinstance(made, str) else made.code(),
+        body,
+        opset=13 if "has 13" in reason else 17,
+    )
     assert "rewritten" not in found.counts()
     assert nearest(found) == reason
 
@@ -176,15 +185,21 @@ def test_a_node_that_another_match_took_is_told_with_that_match(vendors: Any) ->
         ("y", "taken", 'needs Add "b", which was taken by the match at "b"'),
     ],
 )
-def test_one_node_alone_is_told_whatever_its_place_in_the_pattern(vendors: Any, node: str, outcome: str, reason: str) -> None:
+def test_one_node_alone_is_told_whatever_its_place_in_the_pattern(
+    vendors: Any, node: str, outcome: str, reason: str
+) -> None:
     assert outcomes(told(vendors, ADD_ADD.code(), CHAIN_OF_ADDS, node)) == {node: (outcome, reason)}
 
 
 def test_an_inner_node_tells_the_nearest_miss_around_it(vendors: Any) -> None:
     body = f"{UNARY} {{ [inner] a = Relu(x) b = Exp(a) y = Neg(b) }}"
     found = told(vendors, Pass("-es.Relu(x)").code(), body, "inner")
-    assert outcomes(found) == {"inner": ("near miss", 'tensor "a": wanted Neg to read it; it is read by Exp')}
-    assert outcomes(told(vendors, Pass("-es.Relu(x)").code(), body, "b")) == {"b": ("near miss", '"b": wanted Neg, got Exp')}
+    assert outcomes(found) == {
+        "inner": ("near miss", 'tensor "a": wanted Neg to read it; it is read by Exp')
+    }
+    assert outcomes(told(vendors, Pass("-es.Relu(x)").code(), body, "b")) == {
+        "b": ("near miss", '"b": wanted Neg, got Exp')
+    }
 
 
 RELU_TO_EXP = Pass("es.Relu(x)", replacement="es.Exp(x)").code("Early")
@@ -224,7 +239,12 @@ def test_a_node_that_is_gone_when_the_pass_runs_says_who_took_it(
 
 
 def test_a_node_that_an_earlier_pass_made_says_so(vendors: Any) -> None:
-    found = told(vendors, RELU_TO_EXP + Pass("-es.Relu(x)").code(), f"{UNARY} {{ a = Relu(x) y = Neg(a) }}", "a")
+    found = told(
+        vendors,
+        RELU_TO_EXP + Pass("-es.Relu(x)").code(),
+        f"{UNARY} {{ a = Relu(x) y = Neg(a) }}",
+        "a",
+    )
     assert found.notes == ['Exp "Early_Exp_0" was made by Early']
 
 
@@ -239,7 +259,11 @@ def test_a_node_that_matches_only_after_another_rewrite_is_told_as_rewritten(ven
 
 def test_what_a_rewrite_made_is_told_too(vendors: Any) -> None:
     once = 'return match.inputs[0].producer is None or match.reject("again: it is done")'
-    found = told(vendors, Pass("es.Relu(x)", replacement="es.Relu(-x)", meet=once).code(), f"{UNARY} {{ y = Relu(x) }}")
+    found = told(
+        vendors,
+        Pass("es.Relu(x)", replacement="es.Relu(-x)", meet=once).code(),
+        f"{UNARY} {{ y = Relu(x) }}",
+    )
     assert outcomes(found) == {
         "y": ("rewritten", 'became Neg "P_Neg_0", Relu "P_Relu_0"'),
         "P_Relu_0": ("refused", "MeetRequirements: again: it is done"),
@@ -249,7 +273,9 @@ def test_what_a_rewrite_made_is_told_too(vendors: Any) -> None:
 def test_the_nearest_of_many_come_first_and_each_line_says_how_far_it_came(vendors: Any) -> None:
     body = "(float[2] x) => (float[2] y) { a = Exp(x) b = Relu(a) c = Neg(b) d = Exp(c) e = Neg(d) f = Abs(e) y = Neg(f) }"
     found = told(vendors, Pass("-es.Relu(es.Abs(x))").code(), body)
-    assert [(group.first.depth, [each.node for each in group.findings]) for group in found.groups()] == [
+    assert [
+        (group.first.depth, [each.node for each in group.findings]) for group in found.groups()
+    ] == [
         (2, ["c"]),
         (1, ["e"]),
         (1, ["y"]),
@@ -280,7 +306,9 @@ class P(PatternFusionPass):
 """
 
 
-def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells_all(vendors: Any) -> None:
+def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells_all(
+    vendors: Any,
+) -> None:
     body = f"{UNARY} {{ a = Relu(x) [near] b = Neg(a) c = Abs(b) d = Relu(c) [done] y = Neg(d) }}"
     found = told(vendors, TWO_PATTERNS, body)
     assert found.counts() == {"rewritten": 1, "near miss": 1}
@@ -288,12 +316,18 @@ def test_of_several_patterns_the_nearest_counts_and_one_that_was_asked_for_tells
         'became Sin "P_Sin_0"',
         'Relu "a" input 0: wanted Abs, got "x", an input of the graph',
     ]
-    assert {(each.node, each.pattern) for each in found.findings} == {("near", 0), ("near", 1), ("done", 1)}
+    assert {(each.node, each.pattern) for each in found.findings} == {
+        ("near", 0),
+        ("near", 1),
+        ("done", 1),
+    }
     assert len(told(vendors, TWO_PATTERNS, body, "near").groups()) == 2
 
 
 def test_a_pattern_tells_of_the_graph_that_the_patterns_before_it_left(vendors: Any) -> None:
-    code = TWO_PATTERNS.replace("-es.Exp(one.CreateInput(0))", "-es.Relu(es.Exp(one.CreateInput(0)))")
+    code = TWO_PATTERNS.replace(
+        "-es.Exp(one.CreateInput(0))", "-es.Relu(es.Exp(one.CreateInput(0)))"
+    )
     body = f"{UNARY} {{ a = Exp(x) b = Relu(a) c = Neg(b) y = Neg(c) }}"
     found = told(vendors, code, body)
     assert [(each.pattern, each.reason) for each in found.findings if each.node == "y"] == [
@@ -313,10 +347,22 @@ def test_a_pattern_tells_of_the_graph_that_the_patterns_before_it_left(vendors: 
 def test_of_patterns_that_came_equally_far_the_closer_counts_else_the_first(
     vendors: Any, one: str, two: str, told_of: str
 ) -> None:
-    made = {"Split": "es.Split({}, num_outputs=2, axis=0)[1]", "Cos": "es.Cos({})", "Tan": "es.Tan({})"}
-    code = TWO_PATTERNS.replace("es.Exp(one.CreateInput(0))", made[one].format("one.CreateInput(0)"))
-    code = code.replace("es.Relu(es.Abs(two.CreateInput(0)))", made[two].format("two.CreateInput(0)"))
-    found = told(vendors, code, "(float[4] x) => (float[2] y, float[2] b) { a, b = Split <axis = 0> (x) y = Neg(a) }")
+    made = {
+        "Split": "es.Split({}, num_outputs=2, axis=0)[1]",
+        "Cos": "es.Cos({})",
+        "Tan": "es.Tan({})",
+    }
+    code = TWO_PATTERNS.replace(
+        "es.Exp(one.CreateInput(0))", made[one].format("one.CreateInput(0)")
+    )
+    code = code.replace(
+        "es.Relu(es.Abs(two.CreateInput(0)))", made[two].format("two.CreateInput(0)")
+    )
+    found = told(
+        vendors,
+        code,
+        "(float[4] x) => (float[2] y, float[2] b) { a, b = Split <axis = 0> (x) y = Neg(a) }",
+    )
     (group,) = found.groups()
     assert group.cause == f"Neg … input 0: wanted {told_of}"
 
@@ -359,15 +405,23 @@ class P(DecomposePass):
 """
 
 
-def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_is_nothing(vendors: Any) -> None:
+def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_is_nothing(
+    vendors: Any,
+) -> None:
     body = f"{UNARY} {{ [never] a = Relu(x) [always] b = Relu(a) y = Abs(b) }}"
     assert outcomes(told(vendors, DECOMPOSE, body)) == {
         "never": ("refused", "MeetRequirements: it returned False"),
         "always": ("rewritten", 'became Max "P_Max_0"'),
     }
-    assert outcomes(told(vendors, DECOMPOSE, body, "y")) == {"y": ("near miss", 'wanted Gelu or Relu, got Abs "y"')}
-    assert outcomes(told(vendors, DECOMPOSE, body, "never")) == {"never": ("refused", "MeetRequirements: it returned False")}
-    assert told(vendors, DECOMPOSE, f"{UNARY} {{ y = Abs(x) }}").notes == ["the model has no Gelu or Relu"]
+    assert outcomes(told(vendors, DECOMPOSE, body, "y")) == {
+        "y": ("near miss", 'wanted Gelu or Relu, got Abs "y"')
+    }
+    assert outcomes(told(vendors, DECOMPOSE, body, "never")) == {
+        "never": ("refused", "MeetRequirements: it returned False")
+    }
+    assert told(vendors, DECOMPOSE, f"{UNARY} {{ y = Abs(x) }}").notes == [
+        "the model has no Gelu or Relu"
+    ]
 
 
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
@@ -385,21 +439,31 @@ def test_passes_after_it_do_not_run_and_a_pass_that_is_off_says_so(vendors: Any)
 
 
 def test_a_pass_that_fails_says_that_it_was_undone(vendors: Any) -> None:
-    found = told(vendors, Pass("es.Relu(x)", meet="1 / 0").code(), f"{UNARY} {{ y = Relu(x) }}", keep_going=True)
+    found = told(
+        vendors,
+        Pass("es.Relu(x)", meet="1 / 0").code(),
+        f"{UNARY} {{ y = Relu(x) }}",
+        keep_going=True,
+    )
     assert found.notes[0].startswith("it failed, and what it did was undone: P (")
     assert outcomes(found) == {"y": ("left", "matches, but the pass ended before its turn")}
 
 
 def test_a_match_that_a_rewrite_before_it_breaks_says_why(vendors: Any) -> None:
     """One node takes the place of Relu r and Neg m, so that what it reads now comes before all that it gives."""
-    joined = Pass("[es.Relu(x), -y]", 2, "list(es.Split(es.Concat(x, y, axis=0), num_outputs=2, axis=0))").code()
+    joined = Pass(
+        "[es.Relu(x), -y]", 2, "list(es.Split(es.Concat(x, y, axis=0), num_outputs=2, axis=0))"
+    ).code()
     body = (
         "(float[2] x, float[2] w) => (float[2] m, float[2] n) "
         "{ r = Relu(x) s = Relu(w) p = Exp(s) m = Neg(p) q = Exp(r) n = Neg(q) }"
     )
     found = outcomes(told(vendors, joined, body))
     assert found["r"][0] == "rewritten"
-    assert found["s"] == ("near miss", 'would make a cycle through Exp "q", since a rewrite of this pass')
+    assert found["s"] == (
+        "near miss",
+        'would make a cycle through Exp "q", since a rewrite of this pass',
+    )
 
 
 # -- the command ----------------------------------------------------------------------------------------------------------
@@ -420,7 +484,9 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 
 
 @pytest.mark.usefixtures("acme")
-def test_the_command_prints_the_pass_the_counts_and_each_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_pass_the_counts_and_each_cause(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     before = sorted(os.listdir())
     code, out, err = command(capsys, "--pass", "P")
     assert (code, err) == (0, "a vendor prints\n")
@@ -434,9 +500,14 @@ def test_the_command_prints_the_pass_the_counts_and_each_cause(capsys: pytest.Ca
     assert sorted(os.listdir()) == before
 
 
-def test_where_all_operators_were_found_the_command_says_so(acme: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_all_operators_were_found_the_command_says_so(
+    acme: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     acme.write("acme/p.py", Pass("-es.Relu(x)").code())
-    onnx.save(parse(f'<ir_version: 8, opset_import: ["": 17]> g {TWO} {{ z = Relu(x) y = Neg(z) }}'), "m.onnx")
+    onnx.save(
+        parse(f'<ir_version: 8, opset_import: ["": 17]> g {TWO} {{ z = Relu(x) y = Neg(z) }}'),
+        "m.onnx",
+    )
     _, out, _ = command(capsys, "--pass", "P")
     assert out.splitlines()[3:] == [
         "1 × near miss, all operators found, but the match fails at Relu of vendors/acme/custom_fusion_passes/p.py:11",
@@ -458,7 +529,11 @@ def test_as_json_it_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "told_on_stderr"),
     [
         (["--pass", "Q"], 2, "explain: there is no pass Q; `gehost passes` lists them"),
-        (["--pass", "P", "--node", "yy"], 2, 'the model has no node "yy" when P runs; did you mean y?'),
+        (
+            ["--pass", "P", "--node", "yy"],
+            2,
+            'the model has no node "yy" when P runs; did you mean y?',
+        ),
         (["--pass", "P", "--node", ""], 2, "a node's name cannot be empty"),
         (["--pass", "P", "--disable", "Off"], 2, "--enable/--disable: there is no pass Off"),
     ],
@@ -479,7 +554,9 @@ def test_a_file_that_is_no_model_is_the_models_fault(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("acme")
-def test_names_of_the_model_have_no_meaning_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_the_model_have_no_meaning_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     model = parse(f'<ir_version: 8, opset_import: ["": 17]> g {UNARY} {{ y = Neg(x) }}')
     model.graph.node[0].name = "[red]\x1b[31m\n"
     onnx.save(model, "m.onnx")
@@ -489,9 +566,14 @@ def test_names_of_the_model_have_no_meaning_to_the_terminal(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("name", ["bert.ts13.onnx"])
-def test_on_a_real_model_what_is_told_agrees_with_the_report_of_a_compile(name: str, tmp_path: Path) -> None:
+def test_on_a_real_model_what_is_told_agrees_with_the_report_of_a_compile(
+    name: str, tmp_path: Path
+) -> None:
     root = Path(__file__).parents[2]
-    model, options = root / "tests" / "models" / name, HostOptions(vendors=[root / "vendors"], plugins=False)
+    model, options = (
+        root / "tests" / "models" / name,
+        HostOptions(vendors=[root / "vendors"], plugins=False),
+    )
     report = Host(options).compile(model, tmp_path / "out.onnx")
     for record in (record for record in report.passes if record.matched):
         counts = explain(model, record.name, options).counts()

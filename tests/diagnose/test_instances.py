@@ -31,9 +31,13 @@ PATTERNS = {
     "same placeholder twice": lambda b: (lambda x: es.Mul(x, x))(b.CreateInput(0)),
     "required attribute": lambda b: es.Concat(*b.CreateInputs(2)),
     "migrating parameter": lambda b: es.Unsqueeze(es.ReduceSum(b.CreateInput(0)), axes=[0]),
-    "predicate": lambda b: es.constrain(es.Transpose(b.CreateInput(0)), perm=lambda perm: len(perm) == 3),
+    "predicate": lambda b: es.constrain(
+        es.Transpose(b.CreateInput(0)), perm=lambda perm: len(perm) == 3
+    ),
     "several operators": lambda b: es.AnyOf("Relu", "Sigmoid")(b.CreateInput(0)),
-    "typed inputs": lambda b: es.MatMul(b.CreateInput(0, dtype=DataType.DOUBLE, rank=3), b.CreateInput(1, shape=[None, 5])),
+    "typed inputs": lambda b: es.MatMul(
+        b.CreateInput(0, dtype=DataType.DOUBLE, rank=3), b.CreateInput(1, shape=[None, 5])
+    ),
     "two outputs": lambda b: es.Add(*es.Split(b.CreateInput(0), num_outputs=2, axis=1)),
     "weights": lambda b: es.Conv(*b.CreateInputs(3)),
     "literal in an attribute": lambda b: es.Clip(b.CreateInput(0), 0.0, 6.0),
@@ -76,7 +80,10 @@ def test_an_instance_is_a_valid_model_that_the_pattern_matches(build, opset):
 
 def test_one_seed_gives_one_model_and_another_another():
     found = pattern(layer_norm)
-    texts = [[each.model.SerializeToString(deterministic=True) for each in instances(found, 17, 2, seed)] for seed in (1, 1, 2)]
+    texts = [
+        [each.model.SerializeToString(deterministic=True) for each in instances(found, 17, 2, seed)]
+        for seed in (1, 1, 2)
+    ]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -98,10 +105,14 @@ def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
 @pytest.mark.parametrize("default", [None, 1.0])
 def test_no_random_numbers_are_drawn_of_a_scale_or_range_that_ends_the_process(default):
     def values(name: str) -> list[float]:
-        return attribute_values(np.random.default_rng(0), name, onnx.AttributeProto.FLOAT, default, 2)
+        return attribute_values(
+            np.random.default_rng(0), name, onnx.AttributeProto.FLOAT, default, 2
+        )
 
     assert min(values("scale")) > 0
-    assert max(attribute_values(np.random.default_rng(0), "low", onnx.AttributeProto.FLOAT, 0.0, 2)) < min(values("high"))
+    assert max(
+        attribute_values(np.random.default_rng(0), "low", onnx.AttributeProto.FLOAT, 0.0, 2)
+    ) < min(values("high"))
 
 
 # -- changes ------------------------------------------------------------------------------------------------------------
@@ -112,13 +123,28 @@ def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
     before = instance.model.SerializeToString(deterministic=True)
     listed = mutations(instance.model, np.random.default_rng(0))
     made = {mutation.kind: mutated(instance.model, mutation) for mutation in reversed(listed)}
-    assert made.keys() == {"attribute", "constant", "constant as input", "reader", "shape", "dtype", "operands", "place"}
+    assert made.keys() == {
+        "attribute",
+        "constant",
+        "constant as input",
+        "reader",
+        "shape",
+        "dtype",
+        "operands",
+        "place",
+    }
     assert instance.model.SerializeToString(deterministic=True) == before
-    for model in (model for mutation in listed if (model := mutated(instance.model, mutation)) is not None):
+    for model in (
+        model for mutation in listed if (model := mutated(instance.model, mutation)) is not None
+    ):
         onnx.checker.check_model(model, full_check=True)
 
 
 def test_a_change_that_leaves_no_model_gives_none():
     (instance,) = instances(pattern(PATTERNS["indices"]), 17, 1)
-    wrong = [each for each in mutations(instance.model, np.random.default_rng(0)) if each.what.endswith("inputs 0 and 1 swapped")]
+    wrong = [
+        each
+        for each in mutations(instance.model, np.random.default_rng(0))
+        if each.what.endswith("inputs 0 and 1 swapped")
+    ]
     assert [mutated(instance.model, each) for each in wrong] == [None]

@@ -21,11 +21,16 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, Size], list[tuple[int, int]]]:
 
 
 def rectangles(layout: Layout, sizes: dict[int, Size]) -> list[tuple[float, float, float, float]]:
-    return [(x - sizes[b].width / 2, y, x + sizes[b].width / 2, y + sizes[b].height) for b, (x, y) in layout.tops.items()]
+    return [
+        (x - sizes[b].width / 2, y, x + sizes[b].width / 2, y + sizes[b].height)
+        for b, (x, y) in layout.tops.items()
+    ]
 
 
 @given(graphs())
-def test_boxes_do_not_overlap_and_are_inside(graph: tuple[dict[int, Size], list[tuple[int, int]]]) -> None:
+def test_boxes_do_not_overlap_and_are_inside(
+    graph: tuple[dict[int, Size], list[tuple[int, int]]],
+) -> None:
     sizes, edges = graph
     layout = lay_out(sizes, edges)
     found = rectangles(layout, sizes)
@@ -52,11 +57,15 @@ def test_edges_go_down_from_box_to_box_and_straight_through_layers_beside_the_bo
         assert len(path) % 2 == 1
         for (x1, y1), (x2, y2) in zip(path[::2], path[1::2], strict=False):
             assert x1 == x2
-            assert not any(left < x1 < right and top < y2 and y1 < bottom for left, top, right, bottom in boxes)
+            assert not any(
+                left < x1 < right and top < y2 and y1 < bottom for left, top, right, bottom in boxes
+            )
 
 
 @given(graphs())
-def test_the_same_graph_is_laid_out_in_the_same_way(graph: tuple[dict[int, Size], list[tuple[int, int]]]) -> None:
+def test_the_same_graph_is_laid_out_in_the_same_way(
+    graph: tuple[dict[int, Size], list[tuple[int, int]]],
+) -> None:
     assert lay_out(*graph) == lay_out(*graph)
 
 
@@ -70,7 +79,9 @@ def test_a_chain_hangs_straight_and_a_source_stands_beside_what_it_feeds() -> No
 def test_edges_that_can_do_without_do_not_cross() -> None:
     layout = lay_out(dict.fromkeys(range(4), Size(50, 20)), [(0, 3), (1, 2)])
     left_to_right = sorted((0, 1), key=lambda box: layout.tops[box][0])
-    assert sorted((2, 3), key=lambda box: layout.tops[box][0]) == [{0: 3, 1: 2}[box] for box in left_to_right]
+    assert sorted((2, 3), key=lambda box: layout.tops[box][0]) == [
+        {0: 3, 1: 2}[box] for box in left_to_right
+    ]
 
 
 def test_nothing_takes_no_room() -> None:

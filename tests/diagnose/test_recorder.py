@@ -20,10 +20,14 @@ HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 def recorded(vendors: Any) -> Any:
     """Compiles ONNX text with passes given as code; returns what the passes did."""
 
-    def run(code: str, text: str, weights: dict[str, Any] | None = None, **options: Any) -> list[PassRecord]:
+    def run(
+        code: str, text: str, weights: dict[str, Any] | None = None, **options: Any
+    ) -> list[PassRecord]:
         vendors.write("acme/a.py", code)
         model = text if isinstance(text, onnx.ModelProto) else parse(HEAD + text, weights)
-        return vendors.host(plugins=[("recorder", RewriteRecorder())], **options).run(model)[1].passes
+        return (
+            vendors.host(plugins=[("recorder", RewriteRecorder())], **options).run(model)[1].passes
+        )
 
     return run
 
@@ -65,22 +69,35 @@ def edges(picture: Picture) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for index, tensor in enumerate(picture.tensors):
         makers = [node.op for node in picture.nodes if index in node.outputs] or [tensor.source]
-        found.update((makers[0], tensor.name, node.op) for node in picture.nodes if index in node.inputs)
+        found.update(
+            (makers[0], tensor.name, node.op) for node in picture.nodes if index in node.inputs
+        )
     return found
 
 
 def test_a_rewrite_is_kept_with_its_neighbours(recorded: Any) -> None:
     group = only(
         recorded(
-            RELU_TO_ABS, "main (float[N, 2] x) => (float[N, 2] y) { [first] a = Neg(x) [mid] b = Relu(a) [last] y = Exp(b) }"
+            RELU_TO_ABS,
+            "main (float[N, 2] x) => (float[N, 2] y) { [first] a = Neg(x) [mid] b = Relu(a) [last] y = Exp(b) }",
         )
     )
-    assert nodes(group.before) == [("mid", "Relu", "matched"), ("last", "Exp", "around"), ("first", "Neg", "around")]
-    assert nodes(group.after) == [("P_Abs_0", "Abs", "new"), ("last", "Exp", "around"), ("first", "Neg", "around")]
+    assert nodes(group.before) == [
+        ("mid", "Relu", "matched"),
+        ("last", "Exp", "around"),
+        ("first", "Neg", "around"),
+    ]
+    assert nodes(group.after) == [
+        ("P_Abs_0", "Abs", "new"),
+        ("last", "Exp", "around"),
+        ("first", "Neg", "around"),
+    ]
     assert edges(group.before) == {("Neg", "a", "Relu"), ("Relu", "b", "Exp")}
     assert edges(group.after) == {("Neg", "a", "Abs"), ("Abs", "b", "Exp")}
     assert {tensor.type for tensor in group.before.tensors} == {"float[N,2]"}
-    assert [(one.number, one.nodes, one.made) for one in group.matches] == [(1, ("mid",), ("P_Abs_0",))]
+    assert [(one.number, one.nodes, one.made) for one in group.matches] == [
+        (1, ("mid",), ("P_Abs_0",))
+    ]
 
 
 def test_tensors_of_the_world_outside_are_told_from_made_ones(recorded: Any) -> None:
@@ -98,14 +115,21 @@ def test_rewrites_that_look_alike_are_one_group(recorded: Any) -> None:
         [u] d = Concat<axis = 0>(x, x)  [r3] z = Relu(d)
     }"""
     group = only(recorded(RELU_TO_ABS, text))
-    assert [(one.number, one.nodes) for one in group.matches] == [(1, ("r1",)), (2, ("r2",)), (3, ("r3",))]
+    assert [(one.number, one.nodes) for one in group.matches] == [
+        (1, ("r1",)),
+        (2, ("r2",)),
+        (3, ("r3",)),
+    ]
     assert [name for name, _, role in nodes(group.before) if role == "matched"] == ["r1"]
 
 
 @pytest.mark.parametrize(
     ("body", "groups"),
     [
-        ("a = Add(x, x) y = Relu(a) b = Add(x, y) z = Relu(b)", 2),  # the same operators, wired otherwise
+        (
+            "a = Add(x, x) y = Relu(a) b = Add(x, y) z = Relu(b)",
+            2,
+        ),  # the same operators, wired otherwise
         ("a = Add(x, w) y = Relu(a) b = Add(x, y) z = Relu(b)", 2),  # a constant here, none there
         ("a = Add(x, c) y = Relu(a) b = Add(c, y) z = Relu(b)", 1),
     ],
@@ -127,10 +151,19 @@ def test_different_matches_that_became_the_same_are_different_groups(recorded: A
 
 def test_what_two_passes_did_alike_is_told_apart(recorded: Any, vendors: Any) -> None:
     refuse = "return match.GetMatchedNodes()[0].label == 'a' or match.reject('place: no')"
-    code = vendors.swap("P", "Relu", "Abs", meet=refuse) + vendors.swap("Q", "Relu", "Abs", meet=refuse.replace("'a'", "'b'"))
-    passes = recorded(code, "main (float[2] x) => (float[2] c) { a = Relu(x)  b = Relu(a)  c = Relu(b) }")
-    assert [[one.nodes for group in record.rewrites for one in group.matches] for record in passes] == [[("a",)], [("b",)]]
-    assert [[refusal.nodes for refusal in record.refusals] for record in passes] == [[["b", "c"]], [["c"]]]
+    code = vendors.swap("P", "Relu", "Abs", meet=refuse) + vendors.swap(
+        "Q", "Relu", "Abs", meet=refuse.replace("'a'", "'b'")
+    )
+    passes = recorded(
+        code, "main (float[2] x) => (float[2] c) { a = Relu(x)  b = Relu(a)  c = Relu(b) }"
+    )
+    assert [
+        [one.nodes for group in record.rewrites for one in group.matches] for record in passes
+    ] == [[("a",)], [("b",)]]
+    assert [[refusal.nodes for refusal in record.refusals] for record in passes] == [
+        [["b", "c"]],
+        [["c"]],
+    ]
 
 
 def test_a_forwarded_input_leaves_the_nodes_around(recorded: Any) -> None:
@@ -147,13 +180,23 @@ def test_a_matched_node_that_stays_is_told_from_those_that_go(recorded: Any) -> 
 
 
 def test_small_constants_show_their_elements_and_large_ones_do_not(recorded: Any) -> None:
-    weights = {"s": np.float32(0.1), "v": np.arange(2, dtype=np.int64), "w": np.ones((8, 8), np.float32)}
+    weights = {
+        "s": np.float32(0.1),
+        "v": np.arange(2, dtype=np.int64),
+        "w": np.ones((8, 8), np.float32),
+    }
     text = """main (float[8, 8] x, float s, int64[2] v, float[8, 8] w) => (float[8, 8] y) {
         a = Mul(x, s)  b = Add(a, w)  c = Unsqueeze(b, v)  d = Squeeze(c, v)  y = Relu(d)
     }"""
     pattern = "[es.Relu(es.Squeeze(es.Unsqueeze(es.Add(es.Mul(x[0], x[1]), x[2]), axes=[0, 1]), axes=[0, 1]))]"
-    group = only(recorded(fusion(pattern, "[es.Abs(es.Add(es.Mul(x[0], x[1]), x[2]))]", inputs=3), text, weights))
-    values = {tensor.name: tensor.value for tensor in group.before.tensors if tensor.source == "constant"}
+    group = only(
+        recorded(
+            fusion(pattern, "[es.Abs(es.Add(es.Mul(x[0], x[1]), x[2]))]", inputs=3), text, weights
+        )
+    )
+    values = {
+        tensor.name: tensor.value for tensor in group.before.tensors if tensor.source == "constant"
+    }
     assert values == {"s": "0.1", "v": "[0, 1]", "w": ""}
 
 
@@ -166,7 +209,9 @@ def test_attributes_are_kept_as_text(recorded: Any) -> None:
 def test_many_readers_are_counted(recorded: Any) -> None:
     readers = "  ".join(f"y{i} = Neg(b)" for i in range(5))
     outputs = ", ".join(f"float[2] y{i}" for i in range(5))
-    group = only(recorded(RELU_TO_ABS, f"main (float[2] x) => ({outputs}) {{ b = Relu(x)  {readers} }}"))
+    group = only(
+        recorded(RELU_TO_ABS, f"main (float[2] x) => ({outputs}) {{ b = Relu(x)  {readers} }}")
+    )
     for picture in (group.before, group.after):
         assert [name for name, _, role in nodes(picture) if role == "around"] == ["y0", "y1", "y2"]
         assert [tensor.other_uses for tensor in picture.tensors if tensor.name == "b"] == [2]
@@ -216,8 +261,15 @@ def test_of_a_large_match_the_first_nodes_are_shown_and_the_others_counted(recor
 
 
 def test_of_many_inputs_the_first_are_shown_and_the_others_counted(recorded: Any) -> None:
-    model = parse(HEAD + f"main (float[2] x) => (float[400] y) {{ y = Concat<axis = 0>({', '.join(['x'] * 200)}) }}")
-    group = only(recorded(BY_HAND.replace("es.Sin(b.CreateInput(0))", "es.Tile(b.CreateInput(0), [200])"), model))
+    model = parse(
+        HEAD
+        + f"main (float[2] x) => (float[400] y) {{ y = Concat<axis = 0>({', '.join(['x'] * 200)}) }}"
+    )
+    group = only(
+        recorded(
+            BY_HAND.replace("es.Sin(b.CreateInput(0))", "es.Tile(b.CreateInput(0), [200])"), model
+        )
+    )
     (node,) = [node for node in group.before.nodes if node.role == "matched"]
     assert len(node.inputs) + node.more_inputs == 200
     assert len(node.inputs) < 20
@@ -239,7 +291,10 @@ def test_refusals_are_kept_by_their_whole_reason(recorded: Any) -> None:
 
 
 def test_a_match_that_the_rewriter_refuses_is_a_refusal_and_no_rewrite(recorded: Any) -> None:
-    (record,) = recorded(fusion("[es.Relu(x[0])]", "[es.Relu(x[0])]"), "main (float[2] x) => (float[2] y) { y = Relu(x) }")
+    (record,) = recorded(
+        fusion("[es.Relu(x[0])]", "[es.Relu(x[0])]"),
+        "main (float[2] x) => (float[2] y) { y = Relu(x) }",
+    )
     assert (record.rewrites, [refusal.nodes for refusal in record.refusals]) == ([], [["y"]])
 
 
@@ -249,8 +304,14 @@ def test_rewrites_of_a_pass_that_then_fails_are_kept(recorded: Any) -> None:
         return match.GetMatchedNodes()[0].label == "a" or 1 / 0
 """
     text = "main (float[2] x) => (float[2] b) { a = Relu(x)  b = Relu(a) }"
-    (record,) = recorded(fusion("[es.Relu(x[0])]", "[es.Abs(x[0])]", extra=fails), text, keep_going=True)
-    assert (record.status, record.replaced, [len(group.matches) for group in record.rewrites]) == ("failed", 0, [1])
+    (record,) = recorded(
+        fusion("[es.Relu(x[0])]", "[es.Abs(x[0])]", extra=fails), text, keep_going=True
+    )
+    assert (record.status, record.replaced, [len(group.matches) for group in record.rewrites]) == (
+        "failed",
+        0,
+        [1],
+    )
 
 
 def test_a_recorder_that_sees_two_compiles_does_not_mix_them(vendors: Any) -> None:
@@ -258,4 +319,7 @@ def test_a_recorder_that_sees_two_compiles_does_not_mix_them(vendors: Any) -> No
     host = vendors.host(plugins=[("recorder", RewriteRecorder())])
     model = parse(HEAD + "main (float[2] x) => (float[2] y) { y = Relu(x) }")
     reports = [host.run(model)[1] for _ in range(2)]
-    assert [[len(group.matches) for group in report.passes[0].rewrites] for report in reports] == [[1], [1]]
+    assert [[len(group.matches) for group in report.passes[0].rewrites] for report in reports] == [
+        [1],
+        [1],
+    ]

@@ -13,7 +13,18 @@ from gehost import Report
 from gehost.cli import run
 from gehost.diagnose.report_file import versions, write_report
 
-COMPILE = ("compile", "m.onnx", "-o", "out.onnx", "--vendors", "vendors", "--report", "r.html", "--report", "r.json")
+COMPILE = (
+    "compile",
+    "m.onnx",
+    "-o",
+    "out.onnx",
+    "--vendors",
+    "vendors",
+    "--report",
+    "r.html",
+    "--report",
+    "r.json",
+)
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -45,7 +56,9 @@ def test_a_compile_writes_both_with_its_rewrites(vendors: Any) -> None:
     assert "Turn" in page
 
 
-def test_without_a_report_nothing_is_recorded(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_report_nothing_is_recorded(
+    vendors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
     monkeypatch.setattr("gehost.diagnose.recorder.RewriteRecorder", None)
     assert run(list(COMPILE[: COMPILE.index("--report")])) == 0
@@ -81,15 +94,22 @@ class Fails(FusionBasePass):
 
 
 def test_the_report_of_a_failed_compile_names_the_pass(vendors: Any) -> None:
-    vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs", stage="kBeforeInferShape"), FAILING)
+    vendors.write(
+        "acme/a.py", vendors.swap("Turn", "Relu", "Abs", stage="kBeforeInferShape"), FAILING
+    )
     assert run(list(COMPILE)) == 5
     plain, _ = reported()
-    assert [(row["name"], row["status"]) for row in plain["passes"]] == [("Turn", "done"), ("Fails", "failed")]
+    assert [(row["name"], row["status"]) for row in plain["passes"]] == [
+        ("Turn", "done"),
+        ("Fails", "failed"),
+    ]
     assert plain["op_types_before"] == {"Neg": 1, "Relu": 1}
     assert plain["op_types_after"] == {}
 
 
-def test_a_report_that_cannot_be_written_hides_no_failure(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_cannot_be_written_hides_no_failure(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     vendors.write("acme/a.py", FAILING)
     Path("r.html").mkdir()
     assert run(list(COMPILE)) == 5

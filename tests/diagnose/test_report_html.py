@@ -14,7 +14,14 @@ import pytest
 from gehost import PassRecord, Report
 from gehost.diagnose.recorder import RewriteRecorder
 from gehost.diagnose.report_html import render
-from gehost.passes.pictures import Picture, PictureNode, PictureTensor, Refusals, RewriteGroup, RewriteNames
+from gehost.passes.pictures import (
+    Picture,
+    PictureNode,
+    PictureTensor,
+    Refusals,
+    RewriteGroup,
+    RewriteNames,
+)
 from gehost.testing import parse
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
@@ -35,13 +42,23 @@ class Element:
 
     def all(self, *tags: str) -> list[Element]:
         inside = [child for child in self.children if isinstance(child, Element)]
-        return [found for child in inside for found in ([child] if child.tag in tags or not tags else []) + child.all(*tags)]
+        return [
+            found
+            for child in inside
+            for found in ([child] if child.tag in tags or not tags else []) + child.all(*tags)
+        ]
 
     def classed(self, name: str) -> list[Element]:
-        return [element for element in self.all() if name in element.attributes.get("class", "").split()]
+        return [
+            element for element in self.all() if name in element.attributes.get("class", "").split()
+        ]
 
     def rows(self) -> list[list[str]]:
-        return [[cell.text for cell in row.all("th", "td")] for body in self.all("tbody") for row in body.all("tr")]
+        return [
+            [cell.text for cell in row.all("th", "td")]
+            for body in self.all("tbody")
+            for row in body.all("tr")
+        ]
 
 
 class Page(HTMLParser):
@@ -99,13 +116,23 @@ def assert_inert(text: str) -> None:
     for element in parsed.all():
         for name, value in element.attributes.items():
             assert not name.startswith("on")
-            assert name not in {"style", "src", "srcdoc", "srcset", "action", "formaction", "xlink:href"}
+            assert name not in {
+                "style",
+                "src",
+                "srcdoc",
+                "srcset",
+                "action",
+                "formaction",
+                "xlink:href",
+            }
             assert name != "href" or re.fullmatch(r"#pass-\d+", value)
             assert "url(" not in value or value == "url(#arrow)"
     (style,) = parsed.all("style")
     assert "url(" not in style.text
     assert "@import" not in style.text
-    policies = [meta.attributes["content"] for meta in parsed.all("meta") if "http-equiv" in meta.attributes]
+    policies = [
+        meta.attributes["content"] for meta in parsed.all("meta") if "http-equiv" in meta.attributes
+    ]
     assert [policy.split(";")[0] for policy in policies] == ["default-src 'none'"]
     assert "http:" not in text
     assert "https:" not in text
@@ -116,18 +143,25 @@ def assert_inert(text: str) -> None:
 
 
 def record(name: str = "P", **more: Any) -> PassRecord:
-    return PassRecord(name, "kAfterInferShape", "acme/p.py:3", "pattern", **{"vendor": "acme", **more})
+    return PassRecord(
+        name, "kAfterInferShape", "acme/p.py:3", "pattern", **{"vendor": "acme", **more}
+    )
 
 
 def group(number: int = 1, count: int = 1, op: str = "Relu", name: str = "relu") -> RewriteGroup:
     """``count`` rewrites of one node ``op`` by Abs."""
-    tensors = (PictureTensor("x", "float[2]", "input"), PictureTensor("y", "float[2]", is_output=True))
+    tensors = (
+        PictureTensor("x", "float[2]", "input"),
+        PictureTensor("y", "float[2]", is_output=True),
+    )
     before, after = (
         Picture((PictureNode(label, kind, role, (0,), (1,)),), tensors)
         for label, kind, role in ((name, op, "matched"), ("P_Abs_0", "Abs", "new"))
     )
     numbers = range(number, number + count)
-    return RewriteGroup(before, after, [RewriteNames(n, (f"{name}_{n}",), (f"P_Abs_{n}",)) for n in numbers])
+    return RewriteGroup(
+        before, after, [RewriteNames(n, (f"{name}_{n}",), (f"P_Abs_{n}",)) for n in numbers]
+    )
 
 
 def test_operators_come_with_the_largest_difference_first_and_the_others_fold() -> None:
@@ -163,7 +197,9 @@ def test_passes_come_by_stage_with_what_they_did() -> None:
 
 def test_a_pass_shows_its_origin_its_message_and_its_refusals_most_frequent_first() -> None:
     refusals = [Refusals("rank: 3", ["a"]), Refusals("dtype: int8", ["b", "c"])]
-    shown = record(message="pattern 2 needs opset 20", rejected=Counter(rank=1, dtype=2), refusals=refusals)
+    shown = record(
+        message="pattern 2 needs opset 20", rejected=Counter(rank=1, dtype=2), refusals=refusals
+    )
     parsed = page(Report(passes=[shown]))
     (article,) = parsed.root.all("article")
     assert "acme/p.py:3" in article.text
@@ -179,7 +215,14 @@ def test_a_group_is_drawn_once_and_lists_all() -> None:
     parsed = page(Report(passes=[record(replaced=3, rewrites=[group(count=3)])]))
     (figure,) = parsed.root.all("figure")
     before, after = figure.all("svg")
-    assert [text.children[-1] for text in before.all("text")] == ["Relu", "relu", "input x", "output y", "float[2]", "float[2]"]
+    assert [text.children[-1] for text in before.all("text")] == [
+        "Relu",
+        "relu",
+        "input x",
+        "output y",
+        "float[2]",
+        "float[2]",
+    ]
     assert after.all("g")[0].attributes["class"] == "box new is-math"
     assert figure.all("figcaption")[0].text == "3 rewrites of this kind, here no. 1"
     assert parsed.table("rewrites") == [[str(n), f"relu_{n}", f"P_Abs_{n}"] for n in (1, 2, 3)]
@@ -192,7 +235,10 @@ def test_the_largest_groups_are_drawn_and_the_others_counted() -> None:
     assert len(figures) == 6
     assert "Tanh" in figures[0].text
     (left_out,) = [element.text for element in parsed.root.classed("left-out")]
-    assert left_out == "Not drawn: 5 more kinds of rewrites, 5 rewrites together. The JSON report has them."
+    assert (
+        left_out
+        == "Not drawn: 5 more kinds of rewrites, 5 rewrites together. The JSON report has them."
+    )
 
 
 def test_long_lists_are_cut_and_it_is_said() -> None:
@@ -219,16 +265,41 @@ def test_the_size_of_a_page_is_bounded() -> None:
     nodes = tuple(PictureNode(long, long, "matched", (n,), (), {long: long}) for n in range(40))
     picture = Picture(nodes, tensors)
     rewrites = [RewriteNames(n, (long,) * 1000, (long,) * 1000) for n in range(2000)]
-    passes = [record(f"P{n}", rewrites=[RewriteGroup(picture, picture, rewrites)] * 20) for n in range(20)]
+    passes = [
+        record(f"P{n}", rewrites=[RewriteGroup(picture, picture, rewrites)] * 20) for n in range(20)
+    ]
     assert len(render(Report(passes=passes))) < 10_000_000
 
 
 def test_the_verification_shows_each_output_the_different_ones_first() -> None:
     outputs: list[dict[str, Any]] = [
-        {"output": "y", "feed": 0, "equal": True, "max_abs": 1.25e-7, "rtol": 1e-4, "atol": 1e-5, "reason": ""},
-        {"output": "z", "feed": 0, "equal": False, "max_abs": "inf", "rtol": 0.0, "atol": 0.0, "reason": ""},
+        {
+            "output": "y",
+            "feed": 0,
+            "equal": True,
+            "max_abs": 1.25e-7,
+            "rtol": 1e-4,
+            "atol": 1e-5,
+            "reason": "",
+        },
+        {
+            "output": "z",
+            "feed": 0,
+            "equal": False,
+            "max_abs": "inf",
+            "rtol": 0.0,
+            "atol": 0.0,
+            "reason": "",
+        },
     ]
-    verify = {"equal": False, "feeds": 1, "seed": 0, "engine": "onnxruntime", "outputs": outputs, "summary": "differ: z[1]"}
+    verify = {
+        "equal": False,
+        "feeds": 1,
+        "seed": 0,
+        "engine": "onnxruntime",
+        "outputs": outputs,
+        "summary": "differ: z[1]",
+    }
     parsed = page(Report(verify=verify))
     assert parsed.table("verify") == [
         ["z", "0", "differs", "inf", "0.0", "0.0"],
@@ -245,15 +316,29 @@ def test_times_options_versions_and_dumps_are_there() -> None:
         dumps=["d/0.pbtxt", "d/1.pbtxt"],
     )
     parsed = page(report)
-    assert [row[:2] for row in parsed.table("seconds")] == [["load", "250.0 ms"], ["passes", "1.50 s"]]
-    assert parsed.table("options") == [["vendors", "a, b"], ["dump", "–"], ["verify", "yes"], ["dump level", "2"]]
+    assert [row[:2] for row in parsed.table("seconds")] == [
+        ["load", "250.0 ms"],
+        ["passes", "1.50 s"],
+    ]
+    assert parsed.table("options") == [
+        ["vendors", "a, b"],
+        ["dump", "–"],
+        ["verify", "yes"],
+        ["dump level", "2"],
+    ]
     assert parsed.table("versions") == [["gehost", "0.1.0"]]
     assert "2 dumps, the first is d/0.pbtxt" in parsed.root.text
 
 
 def test_a_failed_compile_says_so_first_and_claims_nothing_of_the_end() -> None:
     failed = record("Bad", status="failed", message="no way", rewrites=[group()])
-    report = Report(model="m.onnx", nodes_before=2, op_types_before={"Relu": 2}, passes=[failed], error="Bad (p.py:3): no way")
+    report = Report(
+        model="m.onnx",
+        nodes_before=2,
+        op_types_before={"Relu": 2},
+        passes=[failed],
+        error="Bad (p.py:3): no way",
+    )
     parsed = page(report)
     notice = parsed.root.classed("notice")[0]
     assert notice.attributes["role"] == "alert"
@@ -265,7 +350,13 @@ def test_a_failed_compile_says_so_first_and_claims_nothing_of_the_end() -> None:
 
 def test_what_fails_after_the_compile_does_not_unwrite_the_model() -> None:
     counts = {"Relu": 1}
-    report = Report(nodes_before=1, nodes_after=1, op_types_before=counts, op_types_after=counts, error="it does not run")
+    report = Report(
+        nodes_before=1,
+        nodes_after=1,
+        op_types_before=counts,
+        op_types_after=counts,
+        error="it does not run",
+    )
     text = page(report).root.text
     assert "it does not run" in text
     assert "No model was written" not in text
@@ -273,7 +364,9 @@ def test_what_fails_after_the_compile_does_not_unwrite_the_model() -> None:
 
 
 def test_the_row_of_a_pass_leads_to_what_it_did() -> None:
-    parsed = page(Report(passes=[record("Idle", status="not changed"), record("Busy", rewrites=[group()])]))
+    parsed = page(
+        Report(passes=[record("Idle", status="not changed"), record("Busy", rewrites=[group()])])
+    )
     (link,) = parsed.root.all("a")
     (article,) = parsed.root.all("article")
     assert (link.text, link.attributes["href"]) == ("Busy", f"#{article.attributes['id']}")
@@ -284,13 +377,18 @@ def test_an_empty_report_is_a_page() -> None:
     assert "a model without a name" in page(Report(error="nothing could be read")).root.text
 
 
-@pytest.mark.parametrize("header", ["passes", "ops", "rewrites", "refusals", "verify", "seconds", "options", "versions"])
+@pytest.mark.parametrize(
+    "header", ["passes", "ops", "rewrites", "refusals", "verify", "seconds", "options", "versions"]
+)
 def test_tables_have_headers_and_numbers_stand_right(header: str) -> None:
     (table, *_) = page(full()).root.classed(header)
     assert all(cell.attributes.get("scope") for cell in table.all("th"))
     for row in table.all("tr"):
         for cell in row.all("td"):
-            if re.fullmatch(r"[−+]?[\d,.]+( m?s)?", cell.text) and header not in ("options", "versions"):
+            if re.fullmatch(r"[−+]?[\d,.]+( m?s)?", cell.text) and header not in (
+                "options",
+                "versions",
+            ):
                 assert "number" in cell.attributes["class"].split()
 
 
@@ -306,7 +404,15 @@ def full(text: str = "x") -> Report:
     done.reject(text)
     done.rewrites.append(RewriteGroup(before, before, [RewriteNames(1, (text,), (text,))]))
     done.refusals.append(Refusals(text, [text]))
-    output = {"output": text, "feed": 0, "equal": False, "max_abs": 1.0, "rtol": 0.0, "atol": 0.0, "reason": text}
+    output = {
+        "output": text,
+        "feed": 0,
+        "equal": False,
+        "max_abs": 1.0,
+        "rtol": 0.0,
+        "atol": 0.0,
+        "reason": text,
+    }
     return Report(
         model=text,
         nodes_before=2,
@@ -315,7 +421,14 @@ def full(text: str = "x") -> Report:
         op_types_after={text: 1, "Mul": 1},
         seconds={"load": 1.0, text: 1.0},
         dumps=[text],
-        verify={"equal": False, "feeds": 1, "seed": 0, "engine": text, "outputs": [output], "summary": text},
+        verify={
+            "equal": False,
+            "feeds": 1,
+            "seed": 0,
+            "engine": text,
+            "outputs": [output],
+            "summary": text,
+        },
         passes=[done],
         cleanup={text: 1},
         problems=[text],
@@ -344,7 +457,9 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12].encode("unicode_escape").decode())
+@pytest.mark.parametrize(
+    "text", HOSTILE, ids=lambda text: text[:12].encode("unicode_escape").decode()
+)
 def test_hostile_texts_stay_texts(text: str) -> None:
     shown = render(full(text))
     assert_inert(shown.replace("javascript:", ""))
@@ -354,13 +469,19 @@ def test_hostile_texts_stay_texts(text: str) -> None:
 
 def structure(text: str) -> Counter[str]:
     """The elements of a page, those apart that depend on how texts split."""
-    return Counter(element.tag for element in Page(text).root.all() if element.tag not in ("p", "code"))
+    return Counter(
+        element.tag for element in Page(text).root.all() if element.tag not in ("p", "code")
+    )
 
 
 def test_a_hostile_model_and_a_hostile_reason_stay_texts(vendors: Any) -> None:
     meet = """return match.reject("<img src=x onerror=alert(1)>: " + match.GetMatchedNodes()[0].label)"""
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Exp", meet=meet))
-    model = parse(HEAD + "main (float[2] x) => (float[2] y) { a = Relu(x)  b = Neg(a)  y = Exp(b) }")
+    vendors.write(
+        "acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Exp", meet=meet)
+    )
+    model = parse(
+        HEAD + "main (float[2] x) => (float[2] y) { a = Relu(x)  b = Neg(a)  y = Exp(b) }"
+    )
     for node, name in zip(model.graph.node, HOSTILE, strict=False):
         node.name = name
         node.doc_string = name
@@ -376,20 +497,37 @@ def test_a_hostile_model_and_a_hostile_reason_stay_texts(vendors: Any) -> None:
 def test_the_page_and_the_json_say_the_same(vendors: Any) -> None:
     vendors.write(
         "acme/a.py",
-        vendors.swap("P", "Relu", "Abs", meet="return match.GetMatchedNodes()[0].label != 'c' or match.reject('c: no')"),
+        vendors.swap(
+            "P",
+            "Relu",
+            "Abs",
+            meet="return match.GetMatchedNodes()[0].label != 'c' or match.reject('c: no')",
+        ),
     )
-    model = parse(HEAD + "main (float[2] x) => (float[2] c) { a = Relu(x)  b = Relu(a)  c = Relu(b) }")
+    model = parse(
+        HEAD + "main (float[2] x) => (float[2] c) { a = Relu(x)  b = Relu(a)  c = Relu(b) }"
+    )
     report = vendors.host(plugins=[("recorder", RewriteRecorder())]).run(model)[1]
     plain = json.loads(report.to_json())
     parsed = page(report)
     (row,) = plain["passes"]
-    assert parsed.table("passes")[1][:5] == [row["name"], row["vendor"], row["status"], str(row["matched"]), str(row["replaced"])]
+    assert parsed.table("passes")[1][:5] == [
+        row["name"],
+        row["vendor"],
+        row["status"],
+        str(row["matched"]),
+        str(row["replaced"]),
+    ]
     (told,) = row["rewrites"]
-    assert parsed.table("rewrites") == [[str(one["number"]), *one["nodes"], *one["made"]] for one in told["matches"]]
+    assert parsed.table("rewrites") == [
+        [str(one["number"]), *one["nodes"], *one["made"]] for one in told["matches"]
+    ]
     ops = [node["op"] for node in told["before"]["nodes"]]
     (before, _) = parsed.root.all("figure")[0].all("svg")
     assert [text.text for text in before.all("text") if text.attributes["class"] == "op"] == ops
-    assert parsed.table("refusals") == [[str(len(r["nodes"])), r["reason"], *r["nodes"]] for r in row["refusals"]]
+    assert parsed.table("refusals") == [
+        [str(len(r["nodes"])), r["reason"], *r["nodes"]] for r in row["refusals"]
+    ]
     changes = {name: [before, after] for name, before, after, _ in parsed.table("ops")}
     assert changes == {"Relu": ["3", "1"], "Abs": ["0", "2"]}
     assert plain["op_types_after"] == {"Abs": 2, "Relu": 1}

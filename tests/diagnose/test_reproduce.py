@@ -35,7 +35,9 @@ def failing(vendors: Any, raised: str, stage: str = "kAfterInferShape") -> None:
     """A pass that fails where it meets what ``First`` made, with the type that inference gave it."""
     vendors.write_raw("bcme/custom_fusion_passes/_helper.py", f"def fail(match):\n    {raised}\n")
     vendors.write(
-        "bcme/b.py", "from ._helper import fail\n", vendors.swap("Failing", "Exp", "Abs", stage=stage, meet="return fail(match)")
+        "bcme/b.py",
+        "from ._helper import fail\n",
+        vendors.swap("Failing", "Exp", "Abs", stage=stage, meet="return fail(match)"),
     )
 
 
@@ -59,7 +61,9 @@ def compiled(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
     return code, capsys.readouterr().err.strip()
 
 
-def replayed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: Path) -> tuple[int, str]:
+def replayed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> tuple[int, str]:
     """Run the command of the README in its directory."""
     text = (directory / "README.md").read_text()
     (line,) = (line.strip() for line in text.splitlines() if line.startswith("    gehost "))
@@ -69,16 +73,28 @@ def replayed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     return code, capsys.readouterr().err.strip()
 
 
-@pytest.mark.parametrize("stage", ["kBeforeInferShape", "kAfterInferShape", "kAfterBuiltinFusionPass"])
+@pytest.mark.parametrize(
+    "stage", ["kBeforeInferShape", "kAfterInferShape", "kAfterBuiltinFusionPass"]
+)
 def test_the_replay_fails_with_the_same_error(
-    stage: str, vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+    stage: str,
+    vendors: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
 ) -> None:
     failing(vendors, NEEDS_TYPES, stage)
     code, told = compiled(capsys, "--reproducer", "again")
     assert code == 5
-    assert told.endswith("; again holds the model before it, the vendors' files and the command that replays it")
+    assert told.endswith(
+        "; again holds the model before it, the vendors' files and the command that replays it"
+    )
     assert not Path("out.onnx").exists()
-    source = {"kBeforeInferShape": "Identity", "kAfterInferShape": "Identity", "kAfterBuiltinFusionPass": "acme::Twice"}[stage]
+    source = {
+        "kBeforeInferShape": "Identity",
+        "kAfterInferShape": "Identity",
+        "kAfterBuiltinFusionPass": "acme::Twice",
+    }[stage]
     assert f"from {source}" in told
     assert ("float[n,3]" in told) == (stage != "kBeforeInferShape")
     assert told.splitlines()[0] == told
@@ -94,7 +110,11 @@ def test_the_replay_fails_with_the_same_error(
 
 @pytest.mark.parametrize("code", [INVALID, HOOK])
 def test_a_failed_check_and_a_failed_hook_replay_too(
-    code: str, vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
+    code: str,
+    vendors: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
 ) -> None:
     vendors.write("bcme/b.py", code)
     failed, told = compiled(capsys, "--reproducer", "again")
@@ -105,14 +125,21 @@ def test_a_failed_check_and_a_failed_hook_replay_too(
 
 
 def _without_paths(told: str, here: Path) -> str:
-    return told.replace(f"{here}/again/", "").replace(f"{here}/", "").replace("model.onnx", "m.onnx")
+    return (
+        told.replace(f"{here}/again/", "").replace(f"{here}/", "").replace("model.onnx", "m.onnx")
+    )
 
 
-def test_a_compile_that_keeps_going_leaves_the_first_failure(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_compile_that_keeps_going_leaves_the_first_failure(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     failing(vendors, "1 / 0")
     vendors.write("bcme/c.py", INVALID)
     code, told = compiled(capsys, "--keep-going", "--reproducer", "again")
-    assert (code, told) == (0, "again holds the model before it, the vendors' files and the command that replays it")
+    assert (code, told) == (
+        0,
+        "again holds the model before it, the vendors' files and the command that replays it",
+    )
     assert "Failing" in Path("again/README.md").read_text()
     assert Path("out.onnx").exists()
 
@@ -125,7 +152,10 @@ def test_vendor_files_that_did_not_load_are_left_out_so_that_the_replay_fails_as
     vendors.write("bcme/twice.py", '@ops.register("acme::Twice")\ndef twice(x):\n    return x\n')
     vendors.write("ccme/package/__init__.py", "import no_such_module\n")
     assert compiled(capsys, "--keep-going", "--reproducer", "again")[0] == 0
-    assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {"b.py", "_helper.py"}
+    assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {
+        "b.py",
+        "_helper.py",
+    }
     assert not list(Path("again/vendors/ccme/custom_fusion_passes").iterdir())
     readme = Path("again/README.md").read_text()
     for name in (
@@ -138,15 +168,23 @@ def test_vendor_files_that_did_not_load_are_left_out_so_that_the_replay_fails_as
     assert (again, "ZeroDivisionError" in said) == (5, True)
 
 
-def test_the_readme_tells_of_a_hook_that_ends_the_replay(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_tells_of_a_hook_that_ends_the_replay(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     failing(vendors, "1 / 0")
-    vendors.write("ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n")
+    vendors.write(
+        "ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n"
+    )
     compiled(capsys, "--keep-going", "--reproducer", "again")
-    told = "This failed too, and ends the replay before the pass; take it out first: `plugin ccme/c ("
+    told = (
+        "This failed too, and ends the replay before the pass; take it out first: `plugin ccme/c ("
+    )
     assert told in Path("again/README.md").read_text()
 
 
-def test_the_readme_says_that_files_elsewhere_are_not_copied(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_says_that_files_elsewhere_are_not_copied(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     failing(vendors, "1 / 0")
     vendors.write_raw("bcme/table.txt", "")
     compiled(capsys, "--reproducer", "again")
@@ -169,7 +207,9 @@ def test_without_a_failure_nothing_is_written(capsys: pytest.CaptureFixture[str]
     assert not Path("again").exists()
 
 
-def test_what_stands_there_is_kept_and_told_before_anything_runs(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_stands_there_is_kept_and_told_before_anything_runs(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     vendors.write("acme/a.py", "raise SystemExit\n")
     Path("again").mkdir()
     Path("again/mine").write_text("mine")
@@ -190,9 +230,15 @@ def test_the_failure_is_told_also_where_the_reproducer_cannot_be_written(
     assert not list(Path().glob(".gehost-*"))
 
 
-def test_weights_stay_outside_the_model_and_are_told(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_stay_outside_the_model_and_are_told(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     failing(vendors, "1 / 0")
-    model = parse(MODEL.replace("Relu(x)", "Add(x, w)").replace("x)", "x, float[1024, 3] w)", 1).replace("[n, 3]", "[1024, 3]"))
+    model = parse(
+        MODEL.replace("Relu(x)", "Add(x, w)")
+        .replace("x)", "x, float[1024, 3] w)", 1)
+        .replace("[n, 3]", "[1024, 3]")
+    )
     weights = np.random.default_rng(0).normal(size=(1024, 3)).astype(np.float32)
     del model.graph.input[1]
     model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
@@ -200,7 +246,9 @@ def test_weights_stay_outside_the_model_and_are_told(vendors: Any, capsys: pytes
     _, told = compiled(capsys, "--reproducer", "again")
     assert "with 0.0 MiB of weights beside it" in told
     assert Path("again/model.onnx").stat().st_size < 2000
-    assert np.array_equal(np.fromfile("again/model.onnx.data", np.float32, weights.size), weights.ravel())
+    assert np.array_equal(
+        np.fromfile("again/model.onnx.data", np.float32, weights.size), weights.ravel()
+    )
 
 
 def test_large_files_beside_a_pass_are_left_out_and_named(
@@ -210,5 +258,8 @@ def test_large_files_beside_a_pass_are_left_out_and_named(
     monkeypatch.setattr("gehost.diagnose.reproduce._LARGEST", 4096)
     vendors.write_raw("bcme/custom_fusion_passes/table.bin", "x" * 5000)
     compiled(capsys, "--reproducer", "again")
-    assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {"b.py", "_helper.py"}
+    assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {
+        "b.py",
+        "_helper.py",
+    }
     assert "table.bin" in Path("again/README.md").read_text()

@@ -28,7 +28,9 @@ CHAIN = f"""{HEAD} g (float[n, 2] x, float[2] b) => (float[n, 2] y) <float[2] w 
 
 def part(model: Model, *outputs: str, inputs: tuple[str, ...] = ()) -> onnx.ModelProto:
     values = model.graph.values
-    found = submodel(model, [(name, values[name]) for name in outputs], [values[name] for name in inputs])
+    found = submodel(
+        model, [(name, values[name]) for name in outputs], [values[name] for name in inputs]
+    )
     onnx.checker.check_model(found, full_check=True)
     return found
 
@@ -39,7 +41,11 @@ def ops(proto: onnx.ModelProto) -> list[str]:
 
 def interface(proto: onnx.ModelProto) -> tuple[list[str], list[str], list[str]]:
     graph = proto.graph
-    return [v.name for v in graph.input], [v.name for v in graph.output], [t.name for t in graph.initializer]
+    return (
+        [v.name for v in graph.input],
+        [v.name for v in graph.output],
+        [t.name for t in graph.initializer],
+    )
 
 
 def model(text: str = CHAIN) -> Model:
@@ -60,7 +66,10 @@ def test_functions_that_are_called_go_along_and_no_others() -> None:
     loaded.graph.set_type(loaded.graph.values["q"], loaded.graph.inputs[0].type)
     found = part(loaded, "y", inputs=("q",))
     assert interface(found)[0] == ["q", "b"]  # b was met on the way
-    assert [(function.domain, function.name) for function in found.functions] == [("deep", "Id"), ("local", "Plus")]
+    assert [(function.domain, function.name) for function in found.functions] == [
+        ("deep", "Id"),
+        ("local", "Plus"),
+    ]
     assert "deep" in {entry.domain for entry in found.opset_import}
     given = {"q": np.array([[1, 2]], np.float32), "b": np.array([10, 20], np.float32)}
     assert Runner(found).run(given)["y"].tolist() == [[-11, -22]]
@@ -74,7 +83,9 @@ def test_an_output_of_another_name_is_an_identity() -> None:
     assert interface(found) == (["x"], ["there", "x too"], [])
 
 
-def test_edits_that_are_not_in_the_protobuf_yet_are_in_the_part_and_the_model_is_left_alone() -> None:
+def test_edits_that_are_not_in_the_protobuf_yet_are_in_the_part_and_the_model_is_left_alone() -> (
+    None
+):
     loaded = Model.load(MODELS / "if.onnx")
     (body, *_) = loaded.graph.subgraphs()
     node = body.head
@@ -98,7 +109,9 @@ def test_a_whole_model_as_a_part_gives_the_same_numbers(name: str) -> None:
     onnx.checker.check_model(found)
     with np.load(next((MODELS / "feeds").glob(f"{name}.A.npz"))) as archive:
         feeds = dict(archive)
-    for expected, got in zip(Runner(path).run(feeds).values(), Runner(found).run(feeds).values(), strict=True):
+    for expected, got in zip(
+        Runner(path).run(feeds).values(), Runner(found).run(feeds).values(), strict=True
+    ):
         assert np.array_equal(expected, got)
 
 

@@ -48,7 +48,10 @@ def tower(blocks: int = BLOCKS) -> onnx.ModelProto:
     shapes = {f"w{i}": (8, 8) for i in range(blocks)} | {f"b{i}": (8,) for i in range(blocks)}
     declared = ", ".join(f"float{list(shape)} {name}" for name, shape in shapes.items())
     body = "".join(
-        _BLOCK.replace("{rectifier}", "Identity" if i == SIGNED_BLOCK else "Relu").format(i=i, next=i + 1) for i in range(blocks)
+        _BLOCK.replace("{rectifier}", "Identity" if i == SIGNED_BLOCK else "Relu").format(
+            i=i, next=i + 1
+        )
+        for i in range(blocks)
     )
     text = f"""<ir_version: 10, opset_import: ["" : 21]>
 tower (float[n, 8] h0, {declared}) => (float[n, 8] y)

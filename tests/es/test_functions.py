@@ -67,13 +67,19 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
     values, indices = found = es.TopK(a, K=3)
     assert (found.Values, found.Indices) == (values, indices)
     assert isinstance(found, tuple)
-    with pytest.raises(AttributeError, match="there is no output 'values'; there are Values, Indices"):
+    with pytest.raises(
+        AttributeError, match="there is no output 'values'; there are Values, Indices"
+    ):
         found.values
     out, mask = es.Dropout(a, num_outputs=2)
     assert (out.index, mask.index, out.producer) == (0, 1, mask.producer)
     assert isinstance(es.Dropout(a), EsTensor)
     parts = es.Split(a, num_outputs=3, axis=1)
-    assert (len(parts), parts.output2.index, node(parts[0]).params) == (3, 2, {"axis": 1, "num_outputs": 3})
+    assert (len(parts), parts.output2.index, node(parts[0]).params) == (
+        3,
+        2,
+        {"axis": 1, "num_outputs": 3},
+    )
     assert len(es.Split(a, split=[1, 2])) == 2
     assert len(es.op("acme::Two")(a, num_outputs=2)) == 2
     (first, second) = es.Split(a, split=EsTensor(a.producer), num_outputs=2)
@@ -83,7 +89,10 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a: es.ReduceMean(a, axis=[1]), 'ReduceMean has no parameter "axis"; did you mean "axes"?'),
+        (
+            lambda a: es.ReduceMean(a, axis=[1]),
+            'ReduceMean has no parameter "axis"; did you mean "axes"?',
+        ),
         (lambda a: es.Relu(a, slope=1), 'Relu has no parameter "slope"; it has '),
         (lambda a: es.AnyOf("ge::X", "Relu")(a, slope=1), 'Relu has no parameter "slope"'),
         (lambda a: es.MatMul(a), "MatMul takes at least 2 inputs, got 1"),
@@ -92,18 +101,27 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
         (lambda a: es.Split(a, split=[1, 2], num_outputs=3), "Split into 2 sizes has no 3 outputs"),
         (lambda a: es.Dropout(a, num_outputs=3), "Dropout has at most 2 outputs, not 3"),
         (lambda a: es.Relu(a, num_outputs=0), "Relu has at most 1 outputs, not 0"),
-        (lambda a: es.ReduceMean(a, [1], axes=[1]), 'ReduceMean is given "axes" twice, by position and by name'),
+        (
+            lambda a: es.ReduceMean(a, [1], axes=[1]),
+            'ReduceMean is given "axes" twice, by position and by name',
+        ),
         (lambda a: es.Where(a, a, a, X=a), 'Where is given "X" twice'),
         (lambda a: es.Add(1, 2), "Add needs at least one tensor among its inputs"),
         (lambda a: es.Commutative(es.Sub(a, a)), "Sub is not known to commute"),
         (lambda a: es.Commutative(a), "Commutative wants the output of an operator"),
-        (lambda a: es.Commutative(es.AnyOf("Add", "Sub")(a, a)), r"Add\|Sub is not known to commute"),
+        (
+            lambda a: es.Commutative(es.AnyOf("Add", "Sub")(a, a)),
+            r"Add\|Sub is not known to commute",
+        ),
         (lambda a: es.constrain(a, axis=1), "constrain wants the output of an operator"),
         (lambda a: es.Commutative("a"), "Commutative wants the output of an operator"),
         (lambda a: es.constrain(None, axis=1), "constrain wants the output of an operator"),
         (lambda a: es.AnyOf(), "AnyOf wants names of operators"),
         (lambda a: es.AnyOf("Relu", 5)(a), "AnyOf wants names of operators"),
-        (lambda a: es.constrain(es.Softmax(a), axes=1), 'Softmax has no parameter "axes" in any opset'),
+        (
+            lambda a: es.constrain(es.Softmax(a), axes=1),
+            'Softmax has no parameter "axes" in any opset',
+        ),
     ],
 )
 def test_what_no_opset_has_is_refused_where_it_is_written(a, call, message):
@@ -144,7 +162,10 @@ def test_what_differs_from_a_call_that_was_right_is_checked(a, inputs, params, m
 def test_an_input_by_name_is_one_each_time(a):
     clip = OpFunction("Clip")
     for _ in range(2):
-        assert (len(node(clip(a, min=a)).inputs), node(clip(a, min=0.0)).params) == (2, {"min": 0.0})
+        assert (len(node(clip(a, min=a)).inputs), node(clip(a, min=0.0)).params) == (
+            2,
+            {"min": 0.0},
+        )
         clip(a, None, a, min=0.0)
         with pytest.raises(PatternError, match='Clip is given "min" twice'):
             clip(a, a, a, min=0.0)

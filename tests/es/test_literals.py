@@ -11,7 +11,9 @@ from gehost.es.literals import in_dtype
 INF = float("inf")
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64]
+)
 @pytest.mark.parametrize("value", [0.5, 3, True, -1, INF, [1, 2.5]])
 def test_a_float_holds_numbers_and_rounds(value, dtype):
     found = in_dtype(np.asarray(value), np.dtype(dtype))

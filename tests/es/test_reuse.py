@@ -23,7 +23,9 @@ def recipe(built: list[Sequence[Any]]) -> es.Recipe:
     def build(values: Sequence[Any]) -> EsGraph:
         built.append(values)
         builder = EsGraphBuilder("built")
-        return builder.BuildAndReset([es.op("acme::Op")(builder.CreateInput(0), value=list(values))])
+        return builder.BuildAndReset(
+            [es.op("acme::Op")(builder.CreateInput(0), value=list(values))]
+        )
 
     return es.Recipe(build)
 
@@ -32,7 +34,9 @@ def test_no_values_are_one_graph(recipe: es.Recipe) -> None:
     assert recipe.graph([]) is recipe.graph([])
 
 
-@pytest.mark.parametrize("value", [1, 0.5, "a", True, None, b"a", [1, 2], (1, 2), DataType.FLOAT, float("nan")])
+@pytest.mark.parametrize(
+    "value", [1, 0.5, "a", True, None, b"a", [1, 2], (1, 2), DataType.FLOAT, float("nan")]
+)
 def test_values_that_are_alike_are_one_graph(recipe: es.Recipe, value: Any) -> None:
     assert recipe.graph([value, 7]) is recipe.graph([value, 7])
 
@@ -59,7 +63,9 @@ def test_values_that_differ_are_two_graphs(recipe: es.Recipe, one: Any, other: A
     assert repr(second.nodes[0].params["value"]) == repr([other])
 
 
-def test_where_one_value_ends_and_the_next_begins(recipe: es.Recipe, built: list[Sequence[Any]]) -> None:
+def test_where_one_value_ends_and_the_next_begins(
+    recipe: es.Recipe, built: list[Sequence[Any]]
+) -> None:
     for values in (["1, 2"], [1, 2], ["1", "2"], [[1, 2]], ["1', '2"]):
         recipe.graph(values)
     assert len(built) == 5
@@ -71,7 +77,18 @@ class AlikeInPrint(list[int]):
 
 
 @pytest.mark.parametrize(
-    "value", [np.ones(2), np.float32(1), [[1], [2]], object(), AlikeInPrint([1]), [0] * 257, (0,) * 257, "a" * 257, b"a" * 257]
+    "value",
+    [
+        np.ones(2),
+        np.float32(1),
+        [[1], [2]],
+        object(),
+        AlikeInPrint([1]),
+        [0] * 257,
+        (0,) * 257,
+        "a" * 257,
+        b"a" * 257,
+    ],
 )
 def test_other_values_are_built_anew(recipe: es.Recipe, value: Any) -> None:
     assert recipe.graph([value]) is not recipe.graph([value])
@@ -86,7 +103,9 @@ def test_a_list_that_its_author_changes(recipe: es.Recipe) -> None:
     assert recipe.graph([[1, 2]]) is first
 
 
-def test_not_all_graphs_are_kept(recipe: es.Recipe, built: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_all_graphs_are_kept(
+    recipe: es.Recipe, built: list[Sequence[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reuse, "_MOST", 3)
     for value in (0, 1, 2, 3, 3, 0):
         assert recipe.graph([value]).nodes[0].params["value"] == [value]

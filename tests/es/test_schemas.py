@@ -15,7 +15,11 @@ WANDERERS = [
 
 
 def test_the_operators_whose_parameters_wander_between_attribute_and_input():
-    found = {name for name in schemas.operator_names() if (known := schemas.operator("", name)) is not None and known.migrating}
+    found = {
+        name
+        for name in schemas.operator_names()
+        if (known := schemas.operator("", name)) is not None and known.migrating
+    }
     assert sorted(found) == WANDERERS
 
 
@@ -27,7 +31,12 @@ def test_the_union_of_all_versions():
     assert (pad.migrating, pad.vectors) == ({"pads", "constant_value"}, {"pads"})
     top = schemas.operator("", "TopK")
     assert top is not None
-    assert (top.migrating, top.vectors, top.outputs, top.default_outputs) == ({"K"}, {"K"}, ("Values", "Indices"), 2)
+    assert (top.migrating, top.vectors, top.outputs, top.default_outputs) == (
+        {"K"},
+        {"K"},
+        ("Values", "Indices"),
+        2,
+    )
     split = schemas.operator("", "Split")
     assert split is not None
     assert (split.variadic_outputs, split.max_outputs > 1000) == (True, True)
@@ -45,11 +54,20 @@ def test_an_operator_at_one_opset():
         "axes",
         1,
     )
-    assert (new.inputs, new.migrating, new.attribute_of("axes"), new.required) == (("data", "axes"), {"axes"}, None, 1)
+    assert (new.inputs, new.migrating, new.attribute_of("axes"), new.required) == (
+        ("data", "axes"),
+        {"axes"},
+        None,
+        1,
+    )
     assert new.parameters["axes"].dtypes == {DataType.INT64}
     pad = schemas.signature("", "Pad", 10)
     assert pad is not None
-    assert (pad.attribute_of("constant_value"), pad.attribute_of("pads"), pad.needed) == ("value", "pads", {"pads"})
+    assert (pad.attribute_of("constant_value"), pad.attribute_of("pads"), pad.needed) == (
+        "value",
+        "pads",
+        {"pads"},
+    )
     top = schemas.signature("", "TopK", 9)
     assert top is not None
     assert top.attribute_of("K") == "k"

@@ -29,10 +29,16 @@ def main() -> int:
     tally, failed = Tally(), list[Outcome]()
     start = time.monotonic()
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, disable=not console.is_terminal
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
     ) as progress:
         line = progress.add_task("starting")
-        for done, outcome in enumerate(outcomes(run_case, _seeds(arguments), arguments.processes, arguments.patience), start=1):
+        for done, outcome in enumerate(
+            outcomes(run_case, _seeds(arguments), arguments.processes, arguments.patience), start=1
+        ):
             if outcome.failure:
                 failed.append(outcome)
                 console.print(_reproducer(outcome, arguments.out), markup=False)
@@ -48,14 +54,31 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--graphs", type=int, default=1000, help="how many models (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first one; the next ones count on (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, help="begin no more models after so long")
-    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="default: %(default)s")
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="seconds until a model counts as hanging (default: %(default)s)"
+        "--graphs", type=int, default=1000, help="how many models (default: %(default)s)"
     )
-    parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where failing models go (default: %(default)s)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of the first one; the next ones count on (default: %(default)s)",
+    )
+    parser.add_argument("--seconds", type=float, help="begin no more models after so long")
+    parser.add_argument(
+        "--processes", type=int, default=min(2, os.cpu_count() or 1), help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=60.0,
+        help="seconds until a model counts as hanging (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/fuzz"),
+        help="where failing models go (default: %(default)s)",
+    )
     return parser.parse_args()
 
 
@@ -77,7 +100,12 @@ def _reproducer(outcome: Outcome, out: Path) -> str:
 
 
 def _summarize(tally: Tally, failed: list[Outcome], seconds: float, console: Console) -> None:
-    table = Table("what", "how many", title=f"{tally.counts['graphs']} random models in {seconds:.0f} s", title_justify="left")
+    table = Table(
+        "what",
+        "how many",
+        title=f"{tally.counts['graphs']} random models in {seconds:.0f} s",
+        title_justify="left",
+    )
     _rows(table, tally.counts)
     table.add_section()
     _rows(table, tally.checks, "check: ")

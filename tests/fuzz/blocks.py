@@ -25,7 +25,9 @@ def repeated(scope: Scope) -> None:
     length, times = rng.randint(1, 3), rng.randint(2, 5)
     tensor = a_float(scope)
     for _ in range(times):
-        fresh = None if rng.random() < 0.7 else scope.find(lambda t: t.dtype in FLOATS and t.rank > 0)
+        fresh = (
+            None if rng.random() < 0.7 else scope.find(lambda t: t.dtype in FLOATS and t.rank > 0)
+        )
         tensor = chain(scope, fresh or tensor, length, random.Random(seed))
 
 
@@ -49,7 +51,9 @@ def branches(scope: Scope) -> None:
             if result not in body.made:  # before opset 11 what a branch hands on must be its own
                 result = body.emit("Identity", [result], [(x.dtype, x.shape)])[0]
             bodies.append(body.graph(name, [], [result]))
-    scope.emit("If", [condition], [(x.dtype, x.shape)], then_branch=bodies[0], else_branch=bodies[1])
+    scope.emit(
+        "If", [condition], [(x.dtype, x.shape)], then_branch=bodies[0], else_branch=bodies[1]
+    )
 
 
 def _inside(body: Scope) -> None:
@@ -74,7 +78,9 @@ def loops(scope: Scope) -> None:
     _inside(body)
     result = chain(body, carried, rng.randint(0, 2))
     again = going if rng.random() < 0.4 else body.emit("Identity", [going], [("bool", ())])[0]
-    scanned = [body.emit("Identity", [result], [("float32", x.shape)])[0]] if rng.random() < 0.4 else []
+    scanned = (
+        [body.emit("Identity", [result], [("float32", x.shape)])[0]] if rng.random() < 0.4 else []
+    )
     graph = body.graph(maker.fresh("body"), [step, going, carried], [again, result, *scanned])
     count, start = scope.constant(trips, "int64"), scope.constant(True, "bool")
     stacked = [("float32", (trips, *x.shape))] if scanned else []
@@ -88,11 +94,18 @@ def recurrences(scope: Scope) -> None:
     if x is None:
         return
     steps, batch, width, hidden = *x.shape, 2
-    weights = [scope.constant(maker.numbers("float32", (1, 3 * hidden, size))) for size in (width, hidden)]
+    weights = [
+        scope.constant(maker.numbers("float32", (1, 3 * hidden, size))) for size in (width, hidden)
+    ]
     start = scope.constant(maker.numbers("float32", (1, batch, hidden)))
     optional = [None, None, start] if rng.random() < 0.6 else []
     every, last = ("float32", (steps, 1, batch, hidden)), ("float32", (1, batch, hidden))
-    scope.emit("GRU", [x, *weights, *optional], rng.choice([[every, last], [None, last], [every]]), hidden_size=hidden)
+    scope.emit(
+        "GRU",
+        [x, *weights, *optional],
+        rng.choice([[every, last], [None, last], [every]]),
+        hidden_size=hidden,
+    )
 
 
 # -- what the shipped vendors fuse ----------------------------------------------------------------------------------
@@ -101,9 +114,9 @@ def recurrences(scope: Scope) -> None:
 def layer_normalizations(scope: Scope) -> None:
     """By hand, with or without scale and bias, and of the root of the mean square."""
     rng = scope.rng
-    x = scope.find(lambda t: t.dtype == "float32" and t.rank >= 2 and 0 not in t.shape) or scope.constant(
-        scope.maker.numbers("float32", (2, 3))
-    )
+    x = scope.find(
+        lambda t: t.dtype == "float32" and t.rank >= 2 and 0 not in t.shape
+    ) or scope.constant(scope.maker.numbers("float32", (2, 3)))
     same, column = ("float32", x.shape), ("float32", (*x.shape[:-1], 1))
     axis = -1 if scope.opset >= 11 else x.rank - 1
 
@@ -115,7 +128,9 @@ def layer_normalizations(scope: Scope) -> None:
 
     centred = scope.emit("Sub", [x, mean(x)], [same])[0] if rng.random() < 0.6 else x
     square = scope.emit("Pow", [centred, scope.constant(2.0, "float32")], [same])[0]
-    shifted = scope.emit("Add", [mean(square), scope.constant(rng.choice([1e-5, 1e-3]), "float32")], [column])[0]
+    shifted = scope.emit(
+        "Add", [mean(square), scope.constant(rng.choice([1e-5, 1e-3]), "float32")], [column]
+    )[0]
     made = scope.emit("Div", [centred, scope.emit("Sqrt", [shifted], [column])[0]], [same])[0]
     made = scope.emit("Mul", rng.sample([made, vector()], 2), [same])[0]
     if rng.random() < 0.7:
@@ -148,7 +163,9 @@ def neutral(scope: Scope) -> None:
     elif kind < 0.7:
         scope.emit("Cast", [x], same, to=x.elem_type)
     else:
-        joined = scope.emit("Concat", [x, x], [("float32", (2 * x.shape[0], *x.shape[1:]))], axis=0)[0]
+        joined = scope.emit(
+            "Concat", [x, x], [("float32", (2 * x.shape[0], *x.shape[1:]))], axis=0
+        )[0]
         scope.emit("Relu", [joined], [("float32", joined.shape)])
 
 
@@ -162,7 +179,13 @@ def convolutions(scope: Scope) -> None:
     groups = rng.choice([1, channels])
     weight = scope.constant(maker.numbers("float32", (2 * groups, channels // groups, 1)))
     bias = [scope.constant(maker.numbers("float32", (2 * groups,)))] if rng.random() < 0.5 else []
-    scope.emit("Conv", [x, weight, *bias], [("float32", (x.shape[0], 2 * groups, width))], group=groups, kernel_shape=[1])
+    scope.emit(
+        "Conv",
+        [x, weight, *bias],
+        [("float32", (x.shape[0], 2 * groups, width))],
+        group=groups,
+        kernel_shape=[1],
+    )
 
 
 def texts(scope: Scope) -> None:

@@ -15,7 +15,17 @@ from gehost import Host, HostOptions
 from gehost.host.registry import PassSpec
 from tests.fuzz import matching
 from tests.fuzz.blocks import fill
-from tests.fuzz.checks import Failure, Feeds, RunErrors, Tally, check_numbers, check_pass, check_valid, fresh_model, outputs_of
+from tests.fuzz.checks import (
+    Failure,
+    Feeds,
+    RunErrors,
+    Tally,
+    check_numbers,
+    check_pass,
+    check_valid,
+    fresh_model,
+    outputs_of,
+)
 from tests.fuzz.equivalents import SUBSTITUTES
 from tests.fuzz.graphs import Maker, RandomModel
 from tests.fuzz.plans import random_plan
@@ -45,7 +55,10 @@ def run_case(seed: int) -> Tally:
     try:
         onnx.checker.check_model(made.proto, full_check=True)
         reference = Reference(made)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):  # equal names in bodies of bodies
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+    ):  # equal names in bodies of bodies
         tally.refused["models that onnx.checker does not take"] += 1
         return tally
     except RunErrors as error:
@@ -91,13 +104,20 @@ class Reference:
         except Failure as failure:
             raise Failure(what, str(failure), [model]) from failure
         except RunErrors as error:
-            raise Failure(what, f"ONNX Runtime does not run the result: {error}", [model]) from error
+            raise Failure(
+                what, f"ONNX Runtime does not run the result: {error}", [model]
+            ) from error
 
 
 def _random_pass(model: onnx.ModelProto, rng: random.Random, name: str) -> PassSpec | None:
     if rng.random() < 0.2:
         ops = sorted(
-            {node.op for graph in fresh_model(model).graphs for node in graph.nodes if not node.bodies and any(node.inputs)}
+            {
+                node.op
+                for graph in fresh_model(model).graphs
+                for node in graph.nodes
+                if not node.bodies and any(node.inputs)
+            }
         )
         written = [op for op in ops if op in SUBSTITUTES]
         chosen = rng.sample(ops, min(2, len(ops))) + rng.sample(written, min(1, len(written)))
@@ -117,7 +137,9 @@ def compiled(model: onnx.ModelProto, reference: Reference, tally: Tally) -> None
     for record in report.passes:
         tally.note(record)
     tally.counts["whole compiles"] += 1
-    tally.counts["changes by the clean-up"] += sum(value for value in (report.cleanup or {}).values() if isinstance(value, int))
+    tally.counts["changes by the clean-up"] += sum(
+        value for value in (report.cleanup or {}).values() if isinstance(value, int)
+    )
     check_valid(model, result)
     try:
         reference.check(result, tally, "numbers after a compile", exact=False)

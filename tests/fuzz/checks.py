@@ -68,7 +68,9 @@ class Tally:
 
 def run_pass(model: onnx.ModelProto, spec: PassSpec) -> tuple[onnx.ModelProto, PassRecord]:
     """Compile with one pass; the index is compared with a fresh one right behind it."""
-    host = Host(HostOptions(vendors=[], plugins=False, cleanup=False), plugins=[("index", _IndexCheck())])
+    host = Host(
+        HostOptions(vendors=[], plugins=False, cleanup=False), plugins=[("index", _IndexCheck())]
+    )
     for operator in operators():
         host.ops.add(operator)
     host.passes.add(spec)
@@ -112,8 +114,12 @@ def session(model: onnx.ModelProto) -> ort.InferenceSession:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.disable_prepacking", "1")  # packed weights are multiplied in another order
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry(
+        "session.disable_prepacking", "1"
+    )  # packed weights are multiplied in another order
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def check_valid(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
@@ -127,14 +133,24 @@ def check_valid(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
             raise Failure("interface", f"the graph's {side}s changed", [before, after])
 
 
-def check_numbers(model: onnx.ModelProto, feeds: Sequence[Feeds], wanted: Sequence[Sequence[np.ndarray]], *, exact: bool) -> None:
+def check_numbers(
+    model: onnx.ModelProto,
+    feeds: Sequence[Feeds],
+    wanted: Sequence[Sequence[np.ndarray]],
+    *,
+    exact: bool,
+) -> None:
     """ONNX Runtime gives what it gave before."""
     running = session(model)
     for number, (feed, expected) in enumerate(zip(feeds, wanted, strict=True)):
-        for place, (one, other) in enumerate(zip(expected, running.run(None, dict(feed)), strict=True)):
+        for place, (one, other) in enumerate(
+            zip(expected, running.run(None, dict(feed)), strict=True)
+        ):
             where = f"output {model.graph.output[place].name} on feed {number}"
             if one.dtype != other.dtype or one.shape != other.shape:
-                raise Failure("numbers", f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}")
+                raise Failure(
+                    "numbers", f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}"
+                )
             if not _equal(one, other, exact=exact):
                 raise Failure("numbers", f"{where}: {one.tolist()} became {other.tolist()}")
 
@@ -158,10 +174,18 @@ def check_no_orphans(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
             if not any(name in read or name in known for name in node.output):
                 raise Failure("orphan", f"nobody reads the new node {node.name}", [before, after])
         for tensor in graph.initializer:
-            if tensor.name not in read and tensor.name not in known and not _has_heir(tensor, graph, read):
-                raise Failure("orphan", f"nobody reads the new initializer {tensor.name}", [before, after])
+            if (
+                tensor.name not in read
+                and tensor.name not in known
+                and not _has_heir(tensor, graph, read)
+            ):
+                raise Failure(
+                    "orphan", f"nobody reads the new initializer {tensor.name}", [before, after]
+                )
     old = {node.name for graph in _graphs(before.graph) for node in graph.node}
-    new = [node.name for graph in _graphs(after.graph) for node in graph.node if node.name not in old]
+    new = [
+        node.name for graph in _graphs(after.graph) for node in graph.node if node.name not in old
+    ]
     if len(new) != len(set(new)):
         raise Failure("names", "two new nodes have one name", [before, after])
 
@@ -171,7 +195,9 @@ def _has_heir(tensor: onnx.TensorProto, graph: onnx.GraphProto, read: Collection
 
     A constant that a match forwards is part of the next match; what that leaves unread is the clean-up's.
     """
-    return any(other.name in read and other.raw_data == tensor.raw_data for other in graph.initializer)
+    return any(
+        other.name in read and other.raw_data == tensor.raw_data for other in graph.initializer
+    )
 
 
 def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
@@ -184,30 +210,57 @@ def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
 
 
 def _defined(graph: onnx.GraphProto) -> list[str]:
-    return [*(name for node in graph.node for name in node.output), *(tensor.name for tensor in graph.initializer)]
+    return [
+        *(name for node in graph.node for name in node.output),
+        *(tensor.name for tensor in graph.initializer),
+    ]
 
 
-def check_pass(model: onnx.ModelProto, spec: PassSpec, tally: Tally, *, thorough: bool) -> onnx.ModelProto:
+def check_pass(
+    model: onnx.ModelProto, spec: PassSpec, tally: Tally, *, thorough: bool
+) -> onnx.ModelProto:
     """Run a pass and check everything but the numbers; ``thorough`` adds what costs another run."""
     result, record = run_pass(model, spec)
     tally.note(record)
     original = model.SerializeToString(deterministic=True)
     written = result.SerializeToString(deterministic=True)
     if not record.replaced:
-        _hold(written == original, tally, "untouched", "the pass did nothing, but the model changed", model, result)
+        _hold(
+            written == original,
+            tally,
+            "untouched",
+            "the pass did nothing, but the model changed",
+            model,
+            result,
+        )
         return result
     check_valid(model, result)
     check_no_orphans(model, result)
     tally.checks.update(["checker", "interface", "index", "orphan"])
     if thorough:
         same, _ = run_pass(model, spec)
-        _hold(same.SerializeToString(deterministic=True) == written, tally, "determinism", "two runs differ", model, result, same)
+        _hold(
+            same.SerializeToString(deterministic=True) == written,
+            tally,
+            "determinism",
+            "two runs differ",
+            model,
+            result,
+            same,
+        )
         again, second = run_pass(result, spec)
         if second.replaced and spec.stage is CustomPassStage.kBeforeInferShape:
             # What rewrites made known of types is not in the file, so that another run may prove more, or less.
             tally.counts["second runs before inference that found more"] += 1
         else:
-            _hold(not second.replaced, tally, "second run", f"it found {second.replaced} more", result, again)
+            _hold(
+                not second.replaced,
+                tally,
+                "second run",
+                f"it found {second.replaced} more",
+                result,
+                again,
+            )
             unchanged = again.SerializeToString(deterministic=True) == written
             _hold(unchanged, tally, "second run", "it changed something", result, again)
         undone, _ = run_pass(model, replace(spec, factory=lambda: _Undone(spec), trusted=False))

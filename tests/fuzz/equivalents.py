@@ -37,7 +37,13 @@ def _kind(value: Value | None) -> str:
     dtype = value.dtype if value is not None else None
     if dtype is None or dtype in (DataType.FLOAT16, DataType.STRING):
         return ""
-    return "b" if dtype == DataType.BOOL else "f" if "FLOAT" in dtype.name or dtype == DataType.DOUBLE else "i"
+    return (
+        "b"
+        if dtype == DataType.BOOL
+        else "f"
+        if "FLOAT" in dtype.name or dtype == DataType.DOUBLE
+        else "i"
+    )
 
 
 def _identity(call: Call) -> EsTensor:
@@ -53,7 +59,10 @@ def _transpose(call: Call) -> EsTensor | None:
     if order is None or not order:
         return None
     last = len(order) - 1
-    return es.Transpose(es.Transpose(call.operands[0], perm=list(range(last, -1, -1))), perm=[last - axis for axis in order])
+    return es.Transpose(
+        es.Transpose(call.operands[0], perm=list(range(last, -1, -1))),
+        perm=[last - axis for axis in order],
+    )
 
 
 def _concat(call: Call) -> EsTensor | None:
@@ -129,11 +138,17 @@ def _ways(value: Value | None) -> list[Callable[[EsTensor], EsTensor]]:
     elif kind == "i":
         found += [lambda t: t * 1, lambda t: t + 0, lambda t: t - 0]
     elif kind == "b":
-        found += [lambda t: es.Not(es.Not(t)), lambda t: es.Or(t, t), lambda t: es.And(t, np.array(True))]
+        found += [
+            lambda t: es.Not(es.Not(t)),
+            lambda t: es.Or(t, t),
+            lambda t: es.And(t, np.array(True)),
+        ]
     if value is not None and value.rank:
         order = list(range(value.rank - 1, -1, -1))
         found.append(lambda t: es.Transpose(es.Transpose(t, perm=order), perm=order))
-        if kind != "i":  # ONNX Runtime infers a wrong size where a shape goes through both into a ConstantOfShape
+        if (
+            kind != "i"
+        ):  # ONNX Runtime infers a wrong size where a shape goes through both into a ConstantOfShape
             found.append(lambda t: es.Squeeze(es.Unsqueeze(t, axes=[-1]), axes=[-1]))
         found.append(lambda t: es.Concat(t, axis=0))
     return found

@@ -74,7 +74,9 @@ def hosts(directory: Path) -> Compile:
     return compile_by_one
 
 
-def outcome(compile_: Compile, content: bytes, directory: Path, rng: random.Random) -> tuple[str, str]:
+def outcome(
+    compile_: Compile, content: bytes, directory: Path, rng: random.Random
+) -> tuple[str, str]:
     """What became of a file, in a word, and what is wrong with that, if anything is."""
     model = directory / "model.onnx"
     output = rng.choice((directory, directory / "elsewhere")) / "out.onnx"
@@ -104,7 +106,12 @@ def outcome(compile_: Compile, content: bytes, directory: Path, rng: random.Rand
 def _is_valid(path: Path, *, full_check: bool = False) -> bool:
     try:
         onnx.checker.check_model(path, full_check=full_check)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ):
         return False
     return True
 
@@ -121,13 +128,19 @@ def _check_output(model: Path, output: Path) -> None:
 
 
 def _work(
-    results: multiprocessing.connection.Connection, setup: Callable[[Path], Compile], seed: int, numbers: range, directory: Path
+    results: multiprocessing.connection.Connection,
+    setup: Callable[[Path], Compile],
+    seed: int,
+    numbers: range,
+    directory: Path,
 ) -> None:
     compile_ = setup(directory)
     corpus = Corpus(seed)
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
     for number in numbers:
-        results.send((number, *outcome(compile_, corpus.file(number), directory, corpus.rng(~number))))
+        results.send(
+            (number, *outcome(compile_, corpus.file(number), directory, corpus.rng(~number)))
+        )
 
 
 @dataclass
@@ -138,7 +151,9 @@ class Findings:
     wrong: dict[int, str] = field(default_factory=dict)
 
 
-def run(seed: int, files: int, setup: Callable[[Path], Compile] = hosts, patience: float = PATIENCE) -> Iterator[Findings]:
+def run(
+    seed: int, files: int, setup: Callable[[Path], Compile] = hosts, patience: float = PATIENCE
+) -> Iterator[Findings]:
     """Compile files 0 to ``files`` in a process that is replaced when it dies or hangs; gives the findings after each file.
 
     Args:
@@ -157,7 +172,11 @@ def run(seed: int, files: int, setup: Callable[[Path], Compile] = hosts, patienc
             for path in data_files():
                 shutil.copy(path, directory)
             results, end = context.Pipe(duplex=False)
-            worker = context.Process(target=_work, args=(end, setup, seed, range(following, files), directory), daemon=True)
+            worker = context.Process(
+                target=_work,
+                args=(end, setup, seed, range(following, files), directory),
+                daemon=True,
+            )
             worker.start()
             end.close()
             try:
@@ -177,7 +196,9 @@ def run(seed: int, files: int, setup: Callable[[Path], Compile] = hosts, patienc
                 worker.close()
 
 
-def _next_result(results: multiprocessing.connection.Connection, number: int, patience: float) -> tuple[int, str, str]:
+def _next_result(
+    results: multiprocessing.connection.Connection, number: int, patience: float
+) -> tuple[int, str, str]:
     try:
         if not results.poll(patience):
             return number, "hang", f"no end after {patience} s"
@@ -190,7 +211,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", type=Path, default=Path("build/fuzz-files"), help="where the files go that show something")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        default=Path("build/fuzz-files"),
+        help="where the files go that show something",
+    )
     given = parser.parse_args()
     corpus, known = Corpus(given.seed), 0
     start = last = time.monotonic()
@@ -204,9 +230,14 @@ def main() -> int:
         known = len(found.wrong)
         if time.monotonic() - last > 10:
             last = time.monotonic()
-            print(f"{found.counts.total()} files in {last - start:.0f} s: {dict(found.counts)}", flush=True)
+            print(
+                f"{found.counts.total()} files in {last - start:.0f} s: {dict(found.counts)}",
+                flush=True,
+            )
     rate = given.files / (time.monotonic() - start)
-    print(f"seed {given.seed}: {given.files} files, {rate:.0f} a second: {dict(found.counts)}; {len(found.wrong)} findings")
+    print(
+        f"seed {given.seed}: {given.files} files, {rate:.0f} a second: {dict(found.counts)}; {len(found.wrong)} findings"
+    )
     return 1 if found.wrong else 0
 
 

@@ -19,7 +19,24 @@ from onnx import helper, numpy_helper
 
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)
 _COMMON = (9, 11, 13, 17, 18, 21)
-IR_VERSIONS = {7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
+IR_VERSIONS = {
+    7: 3,
+    8: 3,
+    9: 4,
+    10: 5,
+    11: 6,
+    12: 7,
+    13: 7,
+    14: 7,
+    15: 8,
+    16: 8,
+    17: 8,
+    18: 8,
+    19: 9,
+    20: 9,
+    21: 10,
+    22: 10,
+}
 FLOATS = ("float32", "float64")
 ODD_FLOATS = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
@@ -38,7 +55,11 @@ class Tensor:
 
     @property
     def elem_type(self) -> int:
-        return onnx.TensorProto.STRING if self.dtype == "object" else helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        return (
+            onnx.TensorProto.STRING
+            if self.dtype == "object"
+            else helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        )
 
 
 @dataclass(frozen=True)
@@ -82,16 +103,26 @@ class Scope:
     def find(self, fits: Callable[[Tensor], bool] = lambda _: True) -> Tensor | None:
         """A tensor that fits: mostly a recent one."""
         fitting = [tensor for tensor in self.visible() if fits(tensor)]
-        return self.rng.choice(fitting[-6:] if self.rng.random() < 0.7 else fitting) if fitting else None
+        return (
+            self.rng.choice(fitting[-6:] if self.rng.random() < 0.7 else fitting)
+            if fitting
+            else None
+        )
 
     def emit(
-        self, op: str, inputs: Sequence[Tensor | None], outputs: Sequence[tuple[str, tuple[int, ...]] | None], **attributes: Any
+        self,
+        op: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[tuple[str, tuple[int, ...]] | None],
+        **attributes: Any,
     ) -> list[Tensor]:
         """Add a node whose outputs have these dtypes and shapes (None: left out); returns the tensors that are there."""
         maker = self.maker
         made = [None if kind is None else Tensor(maker.fresh("t"), *kind) for kind in outputs]
         names = ["" if tensor is None else tensor.name for tensor in inputs]
-        node = helper.make_node(op, names, ["" if tensor is None else tensor.name for tensor in made], **attributes)
+        node = helper.make_node(
+            op, names, ["" if tensor is None else tensor.name for tensor in made], **attributes
+        )
         if self.rng.random() < 0.6:
             node.name = maker.fresh(op.lower())
         self.nodes.append(node)
@@ -111,7 +142,11 @@ class Scope:
         as_node = self.opset >= 9 or array.dtype.kind == "f"  # earlier a Constant holds floats only
         home = self
         if as_node and (rng.random() < 0.25 or (self.outer is not None and maker.ir_version < 4)):
-            self.nodes.append(helper.make_node("Constant", [], [tensor.name], value=numpy_helper.from_array(array)))
+            self.nodes.append(
+                helper.make_node(
+                    "Constant", [], [tensor.name], value=numpy_helper.from_array(array)
+                )
+            )
         else:
             home = maker.root if rng.random() < 0.3 or maker.ir_version < 4 else self
             if home is not self:
@@ -124,7 +159,14 @@ class Scope:
         return tensor
 
     def axes(
-        self, op: str, inputs: list[Tensor | None], axes: Sequence[int], since: int, slot: int, out: Any, **more: Any
+        self,
+        op: str,
+        inputs: list[Tensor | None],
+        axes: Sequence[int],
+        since: int,
+        slot: int,
+        out: Any,
+        **more: Any,
     ) -> Tensor:
         """A node whose ``axes`` are an attribute before opset ``since``, then an input."""
         if self.opset < since:
@@ -132,13 +174,20 @@ class Scope:
         padded = [*inputs, *[None] * (slot - len(inputs)), self.constant(list(axes), "int64")]
         return self.emit(op, padded, [out], **more)[0]
 
-    def graph(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> onnx.GraphProto:
+    def graph(
+        self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> onnx.GraphProto:
         """This scope as the body of a node."""
 
         def declared(tensors: Sequence[Tensor]) -> list[onnx.ValueInfoProto]:
-            return [helper.make_tensor_value_info(tensor.name, tensor.elem_type, [None] * tensor.rank) for tensor in tensors]
+            return [
+                helper.make_tensor_value_info(tensor.name, tensor.elem_type, [None] * tensor.rank)
+                for tensor in tensors
+            ]
 
-        return helper.make_graph(self.nodes, name, declared(inputs), declared(outputs), self.initializers)
+        return helper.make_graph(
+            self.nodes, name, declared(inputs), declared(outputs), self.initializers
+        )
 
 
 class Maker:
@@ -148,7 +197,9 @@ class Maker:
         self.seed = seed
         self.rng = random.Random(seed)
         self.opset = self.rng.choice(_COMMON if self.rng.random() < 0.6 else OPSETS)
-        self.ir_version = IR_VERSIONS.get(self.opset, 11 if self.opset == 23 else 12 if self.opset >= 24 else 10)
+        self.ir_version = IR_VERSIONS.get(
+            self.opset, 11 if self.opset == 23 else 12 if self.opset >= 24 else 10
+        )
         self.shared: dict[Any, Tensor] = {}
         self.symbolic = self.rng.random() < 0.35
         self.empty = self.rng.random() < 0.06
@@ -163,9 +214,7 @@ class Maker:
     def fresh(self, stem: str) -> str:
         """A name; seldom one that a pass would choose."""
         if self.rng.random() < 0.02:
-            taken = (
-                f"P{self.rng.randint(0, 3)}_{self.rng.choice(['Add', 'Mul', 'Identity', 'Constant'])}_{self.rng.randint(0, 2)}"
-            )
+            taken = f"P{self.rng.randint(0, 3)}_{self.rng.choice(['Add', 'Mul', 'Identity', 'Constant'])}_{self.rng.randint(0, 2)}"
             if taken not in self._used:
                 self._used.add(taken)
                 return taken
@@ -202,26 +251,38 @@ class Maker:
         elif dtype.startswith("int"):
             listed = [self.rng.randint(-3, 3) for _ in range(count)]
         else:
-            listed = [self.rng.choice(ODD_FLOATS) if self.rng.random() < odd else self.rng.gauss(0, 1) for _ in range(count)]
+            listed = [
+                self.rng.choice(ODD_FLOATS) if self.rng.random() < odd else self.rng.gauss(0, 1)
+                for _ in range(count)
+            ]
         return np.array(listed, dtype).reshape(tuple(shape))
 
     def make(self, size: int, fill: Callable[[Scope, int], None]) -> RandomModel:
         """A model of about ``size`` nodes that ``fill`` adds."""
         rng, root = self.rng, self.root
-        for dtype in ("float32", *rng.choices(["float32", "float32", "int64", "bool", "float64"], k=rng.randint(1, 3))):
+        for dtype in (
+            "float32",
+            *rng.choices(["float32", "float32", "int64", "bool", "float64"], k=rng.randint(1, 3)),
+        ):
             self._input(dtype, self.full_shape())
         self._input("bool", ())
         for _ in range(rng.randint(1, 3)):
             root.constant(self.numbers("float32", self.small_shape(), odd=rng.choice([0, 0, 0.2])))
         fill(root, size)
         declared = self._declared_inputs()
-        graph = helper.make_graph(root.nodes, "fuzzed", declared, self._outputs(), root.initializers)
+        graph = helper.make_graph(
+            root.nodes, "fuzzed", declared, self._outputs(), root.initializers
+        )
         opset = helper.make_opsetid("", self.opset)
-        proto = helper.make_model(graph, opset_imports=[opset], ir_version=self.ir_version, producer_name="fuzz")
+        proto = helper.make_model(
+            graph, opset_imports=[opset], ir_version=self.ir_version, producer_name="fuzz"
+        )
         if rng.random() < 0.3:
             proto = onnx.shape_inference.infer_shapes(proto, data_prop=rng.random() < 0.5)
         feeds = tuple(self._feed(odd) for odd in (0.0, 0.3, 0.05))
-        return RandomModel(self.seed, proto, feeds, self._resized(declared) if self.symbolic else None)
+        return RandomModel(
+            self.seed, proto, feeds, self._resized(declared) if self.symbolic else None
+        )
 
     def _input(self, dtype: str, shape: tuple[int, ...]) -> None:
         tensor = Tensor(self.fresh("x"), dtype, shape)
@@ -231,11 +292,17 @@ class Maker:
     def _declared_inputs(self) -> list[onnx.ValueInfoProto]:
         found = []
         for tensor in self.inputs:
-            dims = [self._dim(place + 3 - tensor.rank, size) for place, size in enumerate(tensor.shape)]
+            dims = [
+                self._dim(place + 3 - tensor.rank, size) for place, size in enumerate(tensor.shape)
+            ]
             found.append(helper.make_tensor_value_info(tensor.name, tensor.elem_type, dims))
         for constant in self.root.initializers:
             if self.ir_version < 4 or self.rng.random() < 0.05:
-                found.append(helper.make_tensor_value_info(constant.name, constant.data_type, list(constant.dims)))
+                found.append(
+                    helper.make_tensor_value_info(
+                        constant.name, constant.data_type, list(constant.dims)
+                    )
+                )
         return found
 
     def _dim(self, place: int, size: int) -> int | str | None:
@@ -248,18 +315,32 @@ class Maker:
         root, rng = self.root, self.rng
         read = {name for node in root.nodes for name in _read(node)}
         unread = [tensor for tensor in root.made if tensor.name not in read]
-        chosen = [tensor for tensor in root.made if (tensor in unread and rng.random() < 0.9) or rng.random() < 0.12]
+        chosen = [
+            tensor
+            for tensor in root.made
+            if (tensor in unread and rng.random() < 0.9) or rng.random() < 0.12
+        ]
         chosen = chosen or root.made[-1:]
         rng.shuffle(chosen)
-        if rng.random() < 0.05 and self.ir_version >= 4:  # an input or initializer that goes straight through
-            chosen.append(rng.choice([tensor for tensor in root.tensors if tensor not in root.made]))
+        if (
+            rng.random() < 0.05 and self.ir_version >= 4
+        ):  # an input or initializer that goes straight through
+            chosen.append(
+                rng.choice([tensor for tensor in root.tensors if tensor not in root.made])
+            )
         return [
-            helper.make_tensor_value_info(tensor.name, tensor.elem_type, [None] * tensor.rank if self.symbolic else tensor.shape)
+            helper.make_tensor_value_info(
+                tensor.name,
+                tensor.elem_type,
+                [None] * tensor.rank if self.symbolic else tensor.shape,
+            )
             for tensor in chosen
         ]
 
     def _feed(self, odd: float) -> dict[str, np.ndarray]:
-        return {tensor.name: self.numbers(tensor.dtype, tensor.shape, odd=odd) for tensor in self.inputs}
+        return {
+            tensor.name: self.numbers(tensor.dtype, tensor.shape, odd=odd) for tensor in self.inputs
+        }
 
     def _resized(self, infos: Sequence[onnx.ValueInfoProto]) -> dict[str, np.ndarray]:
         """Inputs whose symbolic dimensions are one larger."""
@@ -278,7 +359,9 @@ class Maker:
 
 def _is_extreme(array: np.ndarray) -> bool:
     """Whether nothing is to be computed of a constant: what a Cast makes of numbers that are too large is not defined."""
-    return array.dtype == np.int64 and any(abs(number) > 1 << 30 for number in array.ravel().tolist())
+    return array.dtype == np.int64 and any(
+        abs(number) > 1 << 30 for number in array.ravel().tolist()
+    )
 
 
 def _read(node: onnx.NodeProto) -> list[str]:

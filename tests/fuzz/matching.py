@@ -37,13 +37,19 @@ def check_matches(model: onnx.ModelProto, rng: random.Random, tally: Tally) -> N
     _compare_with_oracle(model, plan, found, tally)
     tally.counts["matches of the oracle"] += len(found)
     _check_reasons(model, plan, found, tally)
-    several = len(plan.outputs) > 1 or any(step.commutative for step in plan.steps) or plan.config.commutative_match
+    several = (
+        len(plan.outputs) > 1
+        or any(step.commutative for step in plan.steps)
+        or plan.config.commutative_match
+    )
     other, known_as = variations.renamed(model)
     _compare("renaming", found, found_in(other, plan, known_as), False, model, other, tally)
     other = variations.reordered(model, rng)
     _compare("another order", found, found_in(other, plan), several, model, other, tally)
     ops = {op for step in plan.steps for op in step.ops}
-    if "Identity" not in ops and not any(getattr(ref, "maybe_identity", False) for step in plan.steps for ref in step.operands):
+    if "Identity" not in ops and not any(
+        getattr(ref, "maybe_identity", False) for step in plan.steps for ref in step.operands
+    ):
         other = variations.detoured(model, ops, rng)
         _compare("an Identity elsewhere", found, found_in(other, plan), False, model, other, tally)
 
@@ -51,16 +57,24 @@ def check_matches(model: onnx.ModelProto, rng: random.Random, tally: Tally) -> N
 def _compare_with_oracle(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tally) -> None:
     graph = model.graph
     wanted = {
-        graph.node[at].output[0]: {frozenset(graph.node[inner].output[0] for inner in nodes) for nodes in choices}
+        graph.node[at].output[0]: {
+            frozenset(graph.node[inner].output[0] for inner in nodes) for nodes in choices
+        }
         for at, choices in oracle.matches(graph, plan, model.ir_version).items()
     }
     tally.checks["oracle"] += 1
     if found.keys() != wanted.keys():
         missing, more = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
-        raise Failure("oracle", f"not found at {missing}, found for nothing at {more}: {plan}", [model])
+        raise Failure(
+            "oracle", f"not found at {missing}, found for nothing at {more}: {plan}", [model]
+        )
     for anchor, nodes in found.items():
         if nodes not in wanted[anchor]:
-            raise Failure("oracle", f"at {anchor}: {sorted(nodes)} is none of {wanted[anchor]}: {plan}", [model])
+            raise Failure(
+                "oracle",
+                f"at {anchor}: {sorted(nodes)} is none of {wanted[anchor]}: {plan}",
+                [model],
+            )
 
 
 def _check_reasons(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tally) -> None:
@@ -72,11 +86,21 @@ def _check_reasons(model: onnx.ModelProto, plan: Plan, found: Found, tally: Tall
         failure = matcher.why_not(node)
         tally.checks["reasons"] += 1
         if (failure is None) != (node.proto.output[0] in found):
-            raise Failure("reasons", f"at {node.label}: {failure}, but the matcher found {sorted(found)}: {plan}", [model])
+            raise Failure(
+                "reasons",
+                f"at {node.label}: {failure}, but the matcher found {sorted(found)}: {plan}",
+                [model],
+            )
 
 
 def _compare(
-    what: str, one: Found, other: Found, several: bool, model: onnx.ModelProto, changed: onnx.ModelProto, tally: Tally
+    what: str,
+    one: Found,
+    other: Found,
+    several: bool,
+    model: onnx.ModelProto,
+    changed: onnx.ModelProto,
+    tally: Tally,
 ) -> None:
     """The same matches; where a node may have several, the same nodes have one."""
     tally.checks[what] += 1

@@ -51,7 +51,12 @@ HOSTILE_TEXTS = (
 
 _VARINT, _BYTES = 0, 2
 _INTEGERS = frozenset(
-    {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_ENUM}
+    {
+        FieldDescriptor.TYPE_INT32,
+        FieldDescriptor.TYPE_INT64,
+        FieldDescriptor.TYPE_UINT64,
+        FieldDescriptor.TYPE_ENUM,
+    }
 )
 _FLOATS = frozenset({FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE})
 
@@ -112,7 +117,14 @@ def _cut(content: bytearray, rng: random.Random) -> None:
     del content[rng.randrange(len(content)) :]
 
 
-_BYTE_CHANGES: Sequence[Callable[[bytearray, random.Random], None]] = (_flip, _flip, _insert, _delete, _double, _cut)
+_BYTE_CHANGES: Sequence[Callable[[bytearray, random.Random], None]] = (
+    _flip,
+    _flip,
+    _insert,
+    _delete,
+    _double,
+    _cut,
+)
 
 
 def _in_bytes(seed: Seed, rng: random.Random, times: int) -> bytes:
@@ -140,7 +152,9 @@ def _in_wire_format(seed: Seed, rng: random.Random, times: int) -> bytes:
     root = _Field(0, _BYTES, b"", _fields(seed.content, onnx.ModelProto.DESCRIPTOR))
     for _ in range(times):
         parent = root
-        while (inner := [entry for entry in parent.inner or () if entry.inner]) and rng.random() < 0.8:
+        while (
+            inner := [entry for entry in parent.inner or () if entry.inner]
+        ) and rng.random() < 0.8:
             parent = rng.choice(inner)
         if parent.inner:
             _change_fields(parent.inner, rng)
@@ -158,11 +172,15 @@ def _change_fields(fields: list[_Field], rng: random.Random) -> None:
         case 2:
             fields[at], fields[other] = fields[other], entry
         case 3:
-            fields[at] = _Field(rng.choice((rng.randrange(1, 30), 1000)), entry.wire, entry.value, entry.inner)
+            fields[at] = _Field(
+                rng.choice((rng.randrange(1, 30), 1000)), entry.wire, entry.value, entry.inner
+            )
         case 4:
             fields[at] = _Field(entry.number, _VARINT, rng.choice(EXTREMES) % (1 << 64))
         case _:
-            fields[at] = _Field(entry.number, _BYTES, rng.choice((b"", b"\xff\xfe", rng.randbytes(9))))
+            fields[at] = _Field(
+                entry.number, _BYTES, rng.choice((b"", b"\xff\xfe", rng.randbytes(9)))
+            )
 
 
 def _fields(content: bytes, message: Descriptor) -> list[_Field]:
@@ -180,8 +198,12 @@ def _fields(content: bytes, message: Descriptor) -> list[_Field]:
                 size, at = _varint(content, at)
             value, at = content[at : at + size], at + size
         known = message.fields_by_number.get(number)
-        is_message = known is not None and known.message_type is not None and isinstance(value, bytes)
-        found.append(_Field(number, wire, value, _fields(value, known.message_type) if is_message else None))
+        is_message = (
+            known is not None and known.message_type is not None and isinstance(value, bytes)
+        )
+        found.append(
+            _Field(number, wire, value, _fields(value, known.message_type) if is_message else None)
+        )
     return found
 
 
@@ -245,7 +267,9 @@ def _change_message(message: Message, seed: Seed, rng: random.Random) -> None:
         return
     # A field that is not set is less often of interest than one that is.
     present = [descriptor for descriptor, _ in message.ListFields()]
-    descriptor = rng.choice(present if present and rng.random() < 0.8 else message.DESCRIPTOR.fields)
+    descriptor = rng.choice(
+        present if present and rng.random() < 0.8 else message.DESCRIPTOR.fields
+    )
     if descriptor.is_repeated:
         _change_repeated(getattr(message, descriptor.name), descriptor, seed, rng)
     elif rng.random() < 0.2:
@@ -253,10 +277,16 @@ def _change_message(message: Message, seed: Seed, rng: random.Random) -> None:
     elif descriptor.type == FieldDescriptor.TYPE_MESSAGE:
         getattr(message, descriptor.name).CopyFrom(_any_message(descriptor.message_type, seed, rng))
     else:
-        setattr(message, descriptor.name, _any_value(descriptor, getattr(message, descriptor.name), seed, rng))
+        setattr(
+            message,
+            descriptor.name,
+            _any_value(descriptor, getattr(message, descriptor.name), seed, rng),
+        )
 
 
-def _change_repeated(values: Any, descriptor: FieldDescriptor, seed: Seed, rng: random.Random) -> None:
+def _change_repeated(
+    values: Any, descriptor: FieldDescriptor, seed: Seed, rng: random.Random
+) -> None:
     is_message = descriptor.type == FieldDescriptor.TYPE_MESSAGE
     at = rng.randrange(len(values)) if values else 0
     kind = rng.randrange(4) if values else 3
@@ -265,13 +295,20 @@ def _change_repeated(values: Any, descriptor: FieldDescriptor, seed: Seed, rng: 
     elif kind == 1:  # a node, an input or a dimension goes elsewhere
         moved = [*values]
         moved.insert(rng.randrange(len(moved)), moved.pop(at))
-        copies = [type(entry).FromString(entry.SerializeToString()) if is_message else entry for entry in moved]
+        copies = [
+            type(entry).FromString(entry.SerializeToString()) if is_message else entry
+            for entry in moved
+        ]
         del values[:]
         values.extend(copies)
     elif kind == 2 and not is_message:
         values[at] = _any_value(descriptor, values[at], seed, rng)
     else:
-        values.append(_any_message(descriptor.message_type, seed, rng) if is_message else _any_value(descriptor, None, seed, rng))
+        values.append(
+            _any_message(descriptor.message_type, seed, rng)
+            if is_message
+            else _any_value(descriptor, None, seed, rng)
+        )
 
 
 def _any_message(kind: Descriptor, seed: Seed, rng: random.Random) -> Message:
@@ -289,7 +326,9 @@ def _any_value(descriptor: FieldDescriptor, old: Any, seed: Seed, rng: random.Ra
     assert descriptor.type in _INTEGERS
     if descriptor.type == FieldDescriptor.TYPE_ENUM:
         return rng.choice(descriptor.enum_type.values).number
-    low, high = (0, 1 << 64) if descriptor.type == FieldDescriptor.TYPE_UINT64 else (-(1 << 63), 1 << 63)
+    low, high = (
+        (0, 1 << 64) if descriptor.type == FieldDescriptor.TYPE_UINT64 else (-(1 << 63), 1 << 63)
+    )
     if descriptor.type == FieldDescriptor.TYPE_INT32:
         low, high = -(1 << 31), 1 << 31
     return rng.choice([number for number in (*EXTREMES, *range(28)) if low <= number < high])

@@ -33,7 +33,9 @@ def _keeping(scope: Scope, tensor: Tensor, rng: random.Random) -> Tensor:
             else scope.emit("Not", [tensor], [same])[0]
         )
     if tensor.dtype.startswith("int"):
-        return scope.emit(rng.choice(["Add", "Sub", "Mul"]), [tensor, _operand(scope, tensor)], [same])[0]
+        return scope.emit(
+            rng.choice(["Add", "Sub", "Mul"]), [tensor, _operand(scope, tensor)], [same]
+        )[0]
     if kind < 0.3:
         return scope.emit(rng.choice(EXACT_UNARY), [tensor], [same])[0]
     if kind < 0.7:
@@ -45,15 +47,21 @@ def _keeping(scope: Scope, tensor: Tensor, rng: random.Random) -> Tensor:
         mask = scope.emit("Less", [tensor, _operand(scope, tensor)], [("bool", tensor.shape)])[0]
         return scope.emit("Where", [mask, tensor, _operand(scope, tensor)], [same])[0]
     if kind < 0.9 and tensor.dtype == "float32":
-        return scope.emit(rng.choice(["Sigmoid", "Tanh", "LeakyRelu", "Softplus"]), [tensor], [same])[0]
+        return scope.emit(
+            rng.choice(["Sigmoid", "Tanh", "LeakyRelu", "Softplus"]), [tensor], [same]
+        )[0]
     if tensor.rank >= 2 and tensor.shape[-1] and tensor.dtype == "float32":
         size = tensor.shape[-1]
-        return scope.emit("MatMul", [tensor, scope.constant(scope.maker.numbers("float32", (size, size)))], [same])[0]
+        return scope.emit(
+            "MatMul", [tensor, scope.constant(scope.maker.numbers("float32", (size, size)))], [same]
+        )[0]
     return scope.emit("Identity", [tensor], [same])[0]
 
 
 def a_float(scope: Scope) -> Tensor:
-    return scope.find(lambda t: t.dtype == "float32" and t.rank > 0) or scope.constant(scope.maker.numbers("float32", (2, 3)))
+    return scope.find(lambda t: t.dtype == "float32" and t.rank > 0) or scope.constant(
+        scope.maker.numbers("float32", (2, 3))
+    )
 
 
 def _operand(scope: Scope, tensor: Tensor) -> Tensor:
@@ -61,7 +69,9 @@ def _operand(scope: Scope, tensor: Tensor) -> Tensor:
     found = scope.find(lambda t: t.dtype == tensor.dtype and _into(t.shape, tensor.shape))
     if found is not None and scope.rng.random() < 0.8:
         return found
-    return scope.constant(scope.maker.numbers(tensor.dtype, tensor.shape[scope.rng.randint(0, tensor.rank) :]))
+    return scope.constant(
+        scope.maker.numbers(tensor.dtype, tensor.shape[scope.rng.randint(0, tensor.rank) :])
+    )
 
 
 def _into(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -79,7 +89,11 @@ def elementwise(scope: Scope) -> None:
     rng = scope.rng
     a = scope.find(lambda t: t.dtype in FLOATS) or a_float(scope)
     if rng.random() < 0.35:
-        scope.emit(rng.choice(UNARY if a.dtype == "float32" else ["Neg", "Abs", "Identity"]), [a], [(a.dtype, a.shape)])
+        scope.emit(
+            rng.choice(UNARY if a.dtype == "float32" else ["Neg", "Abs", "Identity"]),
+            [a],
+            [(a.dtype, a.shape)],
+        )
         return
     b = scope.find(lambda t: t.dtype == a.dtype and _broadcasts(t, a)) or a
     ops = BINARY if scope.opset < 8 else (*BINARY, "Max", "Min")
@@ -97,7 +111,9 @@ def logic(scope: Scope) -> None:
     rng = scope.rng
     a = a_float(scope)
     b = scope.find(lambda t: t.dtype == "float32" and _broadcasts(t, a)) or a
-    mask = scope.emit(rng.choice(["Less", "Greater"]), [a, b], [("bool", np.broadcast_shapes(a.shape, b.shape))])[0]
+    mask = scope.emit(
+        rng.choice(["Less", "Greater"]), [a, b], [("bool", np.broadcast_shapes(a.shape, b.shape))]
+    )[0]
     if rng.random() < 0.5:
         mask = chain(scope, mask, 1)
     if scope.opset >= 9:
@@ -109,7 +125,9 @@ def logic(scope: Scope) -> None:
 def products(scope: Scope) -> None:
     """MatMul with an addend, or Gemm with and without its third input."""
     rng, maker = scope.rng, scope.maker
-    a = scope.find(lambda t: t.dtype == "float32" and t.rank >= 2) or scope.constant(maker.numbers("float32", (2, 3)))
+    a = scope.find(lambda t: t.dtype == "float32" and t.rank >= 2) or scope.constant(
+        maker.numbers("float32", (2, 3))
+    )
     width = rng.choice([1, 2, 3])
     b = scope.constant(maker.numbers("float32", (a.shape[-1], width)))
     out = (*a.shape[:-1], width)
@@ -117,11 +135,19 @@ def products(scope: Scope) -> None:
         product = scope.emit("MatMul", [a, b], [("float32", out)])[0]
         if rng.random() < 0.7:
             addend = scope.constant(maker.numbers("float32", (width,)))
-            scope.emit("Add", [product, addend] if rng.random() < 0.7 else [addend, product], [("float32", out)])
+            scope.emit(
+                "Add",
+                [product, addend] if rng.random() < 0.7 else [addend, product],
+                [("float32", out)],
+            )
         return
-    bias = scope.constant(maker.numbers("float32", rng.choice([(width,), (1,), (a.shape[0], width)])))
+    bias = scope.constant(
+        maker.numbers("float32", rng.choice([(width,), (1,), (a.shape[0], width)]))
+    )
     inputs = [a, b, bias] if scope.opset < 11 or rng.random() < 0.7 else [a, b]
-    scope.emit("Gemm", inputs, [("float32", out)], **rng.choice([{}, {"alpha": 0.5}, {"beta": 2.0}]))
+    scope.emit(
+        "Gemm", inputs, [("float32", out)], **rng.choice([{}, {"alpha": 0.5}, {"beta": 2.0}])
+    )
 
 
 def reductions(scope: Scope) -> None:
@@ -133,7 +159,9 @@ def reductions(scope: Scope) -> None:
     shape = (*x.shape[:axis], *([1] if keep else []), *x.shape[axis + 1 :])
     op = rng.choice(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"])
     named = axis - x.rank if rng.random() < 0.4 and scope.opset >= 11 else axis
-    scope.axes(op, [x], [named], 13 if op == "ReduceSum" else 18, 1, ("float32", shape), keepdims=int(keep))
+    scope.axes(
+        op, [x], [named], 13 if op == "ReduceSum" else 18, 1, ("float32", shape), keepdims=int(keep)
+    )
 
 
 def normalizations(scope: Scope) -> None:
@@ -143,8 +171,17 @@ def normalizations(scope: Scope) -> None:
         return
     if scope.opset >= 17 and rng.random() < 0.5:
         scale = scope.constant(scope.maker.numbers("float32", x.shape[-1:]))
-        bias = scope.constant(scope.maker.numbers("float32", x.shape[-1:])) if rng.random() < 0.6 else None
-        scope.emit("LayerNormalization", [x, scale, bias] if bias else [x, scale], [("float32", x.shape)], axis=-1)
+        bias = (
+            scope.constant(scope.maker.numbers("float32", x.shape[-1:]))
+            if rng.random() < 0.6
+            else None
+        )
+        scope.emit(
+            "LayerNormalization",
+            [x, scale, bias] if bias else [x, scale],
+            [("float32", x.shape)],
+            axis=-1,
+        )
         return
     axis = x.rank - 1 if scope.opset < 11 or rng.random() < 0.5 else -1
     scope.emit(rng.choice(["Softmax", "LogSoftmax"]), [x], [("float32", x.shape)], axis=axis)
@@ -153,7 +190,9 @@ def normalizations(scope: Scope) -> None:
 def joints(scope: Scope) -> None:
     """Split, or TopK, and something that reads several of the outputs."""
     rng = scope.rng
-    x = scope.find(lambda t: t.dtype == "float32" and t.rank > 0 and t.shape[-1] >= 2 and 0 not in t.shape)
+    x = scope.find(
+        lambda t: t.dtype == "float32" and t.rank > 0 and t.shape[-1] >= 2 and 0 not in t.shape
+    )
     if x is None:
         return
     axis, size = x.rank - 1, x.shape[-1]
@@ -175,7 +214,12 @@ def joints(scope: Scope) -> None:
     if rng.random() < 0.7:
         joined = [rng.choice(parts) for _ in range(rng.randint(2, 3))]
         width = sum(part.shape[-1] for part in joined)
-        scope.emit("Concat", joined, [("float32", (*x.shape[:-1], width))], axis=axis if scope.opset < 11 else -1)
+        scope.emit(
+            "Concat",
+            joined,
+            [("float32", (*x.shape[:-1], width))],
+            axis=axis if scope.opset < 11 else -1,
+        )
 
 
 def movements(scope: Scope) -> None:
@@ -185,10 +229,18 @@ def movements(scope: Scope) -> None:
     kind = rng.random()
     if kind < 0.35 and x.rank:
         order = rng.sample(range(x.rank), x.rank)
-        moved = scope.emit("Transpose", [x], [(x.dtype, tuple(x.shape[i] for i in order))], perm=order)[0]
+        moved = scope.emit(
+            "Transpose", [x], [(x.dtype, tuple(x.shape[i] for i in order))], perm=order
+        )[0]
         if rng.random() < 0.5:
-            back = [order.index(i) for i in range(x.rank)] if rng.random() < 0.7 else rng.sample(range(x.rank), x.rank)
-            scope.emit("Transpose", [moved], [(x.dtype, tuple(moved.shape[i] for i in back))], perm=back)
+            back = (
+                [order.index(i) for i in range(x.rank)]
+                if rng.random() < 0.7
+                else rng.sample(range(x.rank), x.rank)
+            )
+            scope.emit(
+                "Transpose", [moved], [(x.dtype, tuple(moved.shape[i] for i in back))], perm=back
+            )
     elif kind < 0.6 and x.rank < 4:
         place = rng.randint(0, x.rank)
         named = place - x.rank - 1 if scope.opset >= 11 and rng.random() < 0.4 else place
@@ -205,13 +257,22 @@ def _reshape(scope: Scope, x: Tensor) -> None:
     if 0 in x.shape:
         if scope.opset >= 14:
             target = list(reversed(x.shape))
-            scope.emit("Reshape", [x, scope.constant(target, "int64")], [(x.dtype, tuple(target))], allowzero=1)
+            scope.emit(
+                "Reshape",
+                [x, scope.constant(target, "int64")],
+                [(x.dtype, tuple(target))],
+                allowzero=1,
+            )
         elif x.rank and x.shape[0] == 0:
             rest = int(np.prod(x.shape[1:]))
             scope.emit("Reshape", [x, scope.constant([0, rest], "int64")], [(x.dtype, (0, rest))])
         return
     count = int(np.prod(x.shape))
-    choices: list[tuple[list[int], tuple[int, ...]]] = [([-1], (count,)), ([1, -1], (1, count)), (list(x.shape), x.shape)]
+    choices: list[tuple[list[int], tuple[int, ...]]] = [
+        ([-1], (count,)),
+        ([1, -1], (1, count)),
+        (list(x.shape), x.shape),
+    ]
     if x.rank >= 2:
         choices.append(([0, -1], (x.shape[0], count // x.shape[0])))
         choices.append(([-1, x.shape[-1]], (count // x.shape[-1], x.shape[-1])))
@@ -228,7 +289,10 @@ def slices(scope: Scope) -> None:
     step = rng.choice([1, 1, 2, -1, -2]) if scope.opset >= 10 else 1
     start, stop = rng.choice([0, 1, -1, -2]), rng.choice([INT64.max, 2, -1, 1 << 31])
     if step < 0:
-        start, stop = rng.choice([-1, INT64.max, 2]), rng.choice([INT64.min, INT64.min, 0, -INT64.max])
+        start, stop = (
+            rng.choice([-1, INT64.max, 2]),
+            rng.choice([INT64.min, INT64.min, 0, -INT64.max]),
+        )
     chosen = range(x.shape[axis])[slice(start, stop if stop > -(1 << 40) else None, step)]
     shape = (*x.shape[:axis], len(chosen), *x.shape[axis + 1 :])
     if scope.opset < 10:
@@ -245,10 +309,19 @@ def clips(scope: Scope) -> None:
     low, high = rng.choice([None, -1.0, -np.inf]), rng.choice([None, 0.5, np.inf])
     same = ("float32", x.shape)
     if scope.opset < 11:
-        scope.emit("Clip", [x], [same], **{name: value for name, value in (("min", low), ("max", high)) if value is not None})
+        scope.emit(
+            "Clip",
+            [x],
+            [same],
+            **{name: value for name, value in (("min", low), ("max", high)) if value is not None},
+        )
         return
     bounds = [None if bound is None else scope.constant(bound, "float32") for bound in (low, high)]
-    scope.emit("Clip", [x, *bounds] if rng.random() < 0.5 else [x, *bounds[: 1 + (high is not None)]], [same])
+    scope.emit(
+        "Clip",
+        [x, *bounds] if rng.random() < 0.5 else [x, *bounds[: 1 + (high is not None)]],
+        [same],
+    )
 
 
 def casts(scope: Scope) -> None:
@@ -256,7 +329,9 @@ def casts(scope: Scope) -> None:
     rng = scope.rng
     x = scope.find(lambda t: t.dtype in ("float32", "int64", "bool")) or a_float(scope)
     whole = (
-        ["float64", "float16", "float32", "bool"] if x.dtype == "float32" else ["float32", "float64", "int32", "bool", "int64"]
+        ["float64", "float16", "float32", "bool"]
+        if x.dtype == "float32"
+        else ["float32", "float64", "int32", "bool", "int64"]
     )
     here = x
     for dtype in rng.choices(whole, k=rng.randint(1, 3)):
@@ -279,7 +354,9 @@ def gathers(scope: Scope) -> None:
     if rng.random() < 0.6:
         low = -size if scope.opset >= 11 else 0
         shape = rng.choice([(), (2,), (1, 2)])
-        indices = np.array([rng.randint(low, size - 1) for _ in range(int(np.prod(shape)))], np.int64).reshape(shape)
+        indices = np.array(
+            [rng.randint(low, size - 1) for _ in range(int(np.prod(shape)))], np.int64
+        ).reshape(shape)
         out = (*x.shape[:axis], *shape, *x.shape[axis + 1 :])
         scope.emit("Gather", [x, scope.constant(indices)], [("float32", out)], axis=axis)
         return
@@ -309,4 +386,8 @@ def dropouts(scope: Scope) -> None:
     rng = scope.rng
     x = a_float(scope)
     mask = ("bool", x.shape) if scope.opset >= 10 and rng.random() < 0.5 else None
-    scope.emit("Dropout", [x], [("float32", x.shape), mask] if mask or rng.random() < 0.1 else [("float32", x.shape)])
+    scope.emit(
+        "Dropout",
+        [x],
+        [("float32", x.shape), mask] if mask or rng.random() < 0.1 else [("float32", x.shape)],
+    )

@@ -28,7 +28,8 @@ def simplified(plan: Plan) -> Plan:
     """The plan without what depends on types and attributes, which the oracle does not know."""
     steps = tuple(replace(step, constraints={}) for step in plan.steps)
     config = PatternMatcherConfig(
-        const_value_match=plan.config.const_value_match, commutative_match=plan.config.commutative_match
+        const_value_match=plan.config.const_value_match,
+        commutative_match=plan.config.commutative_match,
     )
     return replace(plan, steps=steps, inputs=({},) * len(plan.inputs), config=config)
 
@@ -68,13 +69,25 @@ class _Variant:
         for number, step in enumerate(self.steps):
             for slot, ref in enumerate(step.operands):
                 if isinstance(ref, Made):
-                    _connect(graph, ("op", ref.step), ref.slot, ("t", ref.step, ref.slot), ("op", number), slot)
+                    _connect(
+                        graph,
+                        ("op", ref.step),
+                        ref.slot,
+                        ("t", ref.step, ref.slot),
+                        ("op", number),
+                        slot,
+                    )
         return graph
 
 
-def _connect(graph: nx.DiGraph, maker: tuple, out: int, tensor: tuple, reader: tuple, slot: int) -> None:
+def _connect(
+    graph: nx.DiGraph, maker: tuple, out: int, tensor: tuple, reader: tuple, slot: int
+) -> None:
     graph.add_node(tensor, label="tensor")
-    for vertex, label in (((maker, "out", out), f"out {out}"), ((reader, "in", slot), f"in {slot}")):
+    for vertex, label in (
+        ((maker, "out", out), f"out {out}"),
+        ((reader, "in", slot), f"in {slot}"),
+    ):
         graph.add_node(vertex, label=label)
     graph.add_edges_from([(maker, (maker, "out", out)), ((maker, "out", out), tensor)])
     graph.add_edges_from([(tensor, (reader, "in", slot)), ((reader, "in", slot), reader)])
@@ -82,24 +95,42 @@ def _connect(graph: nx.DiGraph, maker: tuple, out: int, tensor: tuple, reader: t
 
 def _variants(plan: Plan) -> Iterator[_Variant]:
     """Every way to choose between with and without an Identity, and every order of operands that may swap."""
-    places = [(n, s) for n, step in enumerate(plan.steps) for s, ref in enumerate(step.operands) if _may_detour(ref)]
+    places = [
+        (n, s)
+        for n, step in enumerate(plan.steps)
+        for s, ref in enumerate(step.operands)
+        if _may_detour(ref)
+    ]
     for chosen in itertools.product([True, False], repeat=len(places)):
         steps = list(plan.steps)
         for (number, slot), detour in zip(places, chosen, strict=True):
             if detour:
                 ref = steps[number].operands[slot]
                 assert isinstance(ref, Made)
-                identity = Step(("Identity",), (Made(ref.step, ref.slot),), 1, {}, commutative=False, substitute=False)
+                identity = Step(
+                    ("Identity",),
+                    (Made(ref.step, ref.slot),),
+                    1,
+                    {},
+                    commutative=False,
+                    substitute=False,
+                )
                 steps.append(identity)
                 operands = list(steps[number].operands)
                 operands[slot] = Made(len(steps) - 1, 0)
                 steps[number] = replace(steps[number], operands=tuple(operands))
-        swapping = [n for n, step in enumerate(steps) if _swaps(step, plan.config) and len(step.operands) == 2]
+        swapping = [
+            n
+            for n, step in enumerate(steps)
+            if _swaps(step, plan.config) and len(step.operands) == 2
+        ]
         for swapped in itertools.product([False, True], repeat=len(swapping)):
             ordered = list(steps)
             for number, swap in zip(swapping, swapped, strict=True):
                 if swap:
-                    ordered[number] = replace(ordered[number], operands=ordered[number].operands[::-1])
+                    ordered[number] = replace(
+                        ordered[number], operands=ordered[number].operands[::-1]
+                    )
             yield _Variant(plan, tuple(ordered), plan.outputs)
 
 
@@ -108,7 +139,9 @@ def _may_detour(ref: Ref) -> bool:
 
 
 def _swaps(step: Step, config: PatternMatcherConfig) -> bool:
-    return step.commutative or (config.commutative_match and all(op in COMMUTATIVE for op in step.ops))
+    return step.commutative or (
+        config.commutative_match and all(op in COMMUTATIVE for op in step.ops)
+    )
 
 
 class _Host:
@@ -117,7 +150,12 @@ class _Host:
     def __init__(self, graph: onnx.GraphProto, ir_version: int) -> None:
         self._nodes = list(graph.node)
         self._outputs = {info.name for info in graph.output}
-        self._makers = {name: (at, slot) for at, node in enumerate(graph.node) for slot, name in enumerate(node.output) if name}
+        self._makers = {
+            name: (at, slot)
+            for at, node in enumerate(graph.node)
+            for slot, name in enumerate(node.output)
+            if name
+        }
         self._constants = _constants(graph, ir_version)
         self._readers: dict[str, set[int]] = {}
         self._nested: set[str] = set()
@@ -128,7 +166,9 @@ class _Host:
                 self._readers.setdefault(name, set()).add(at)
         self.structure = nx.DiGraph()
         for at, node in enumerate(graph.node):
-            label = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+            label = (
+                node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+            )
             self.structure.add_node(("op", at), label=label)
         for at, node in enumerate(graph.node):
             for slot, name in enumerate(node.input):
@@ -156,11 +196,17 @@ class _Host:
                 (outputs if is_output else inner).add(name)
         inner.discard("")
         for name in inner:
-            if name in self._outputs or name in self._nested or not self._readers.get(name, set()) <= set(nodes):
+            if (
+                name in self._outputs
+                or name in self._nested
+                or not self._readers.get(name, set()) <= set(nodes)
+            ):
                 return False
         return not self._closes_cycle(set(nodes), outputs, set(given.values()))
 
-    def _inputs_hold(self, pattern: _Variant, step: Step, node: onnx.NodeProto, given: dict[int, str]) -> bool:
+    def _inputs_hold(
+        self, pattern: _Variant, step: Step, node: onnx.NodeProto, given: dict[int, str]
+    ) -> bool:
         names = list(node.input)
         unasked = range(len(step.operands), len(names))
         if any(names[slot] and slot not in PARAMETERS.get(node.op_type, ()) for slot in unasked):
@@ -185,26 +231,44 @@ class _Host:
         wanted = plan.constants[index]
         if not plan.config.const_value_match:
             return True
-        return (array.dtype, array.shape, array.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+        return (array.dtype, array.shape, array.tobytes()) == (
+            wanted.dtype,
+            wanted.shape,
+            wanted.tobytes(),
+        )
 
     def _closes_cycle(self, nodes: set[int], outputs: set[str], inputs: set[str]) -> bool:
         if outputs & inputs:
             return True
         seen: set[int] = set()
-        waiting = [reader for name in outputs for reader in self._readers.get(name, ()) if reader not in nodes]
+        waiting = [
+            reader
+            for name in outputs
+            for reader in self._readers.get(name, ())
+            if reader not in nodes
+        ]
         while waiting:
             at = waiting.pop()
             if at in nodes:
                 return True
             if at not in seen:
                 seen.add(at)
-                waiting.extend(reader for name in self._nodes[at].output if name for reader in self._readers.get(name, ()))
+                waiting.extend(
+                    reader
+                    for name in self._nodes[at].output
+                    if name
+                    for reader in self._readers.get(name, ())
+                )
         return False
 
 
 def _constants(graph: onnx.GraphProto, ir_version: int) -> dict[str, np.ndarray]:
     overridable = {info.name for info in graph.input} if ir_version >= 4 else set()
-    found = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name not in overridable}
+    found = {
+        tensor.name: onnx.numpy_helper.to_array(tensor)
+        for tensor in graph.initializer
+        if tensor.name not in overridable
+    }
     for node in graph.node:
         if node.op_type == "Constant":
             found[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)

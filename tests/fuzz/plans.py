@@ -101,7 +101,11 @@ def random_plan(model: Model, rng: random.Random, name: str, most: int = 4) -> P
 
 
 def _candidates(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if not node.bodies and node.op != "Constant" and any(node.inputs)]
+    return [
+        node
+        for node in graph.nodes
+        if not node.bodies and node.op != "Constant" and any(node.inputs)
+    ]
 
 
 def _part(graph: Graph, rng: random.Random, most: int) -> list[Node]:
@@ -111,9 +115,15 @@ def _part(graph: Graph, rng: random.Random, most: int) -> list[Node]:
     found = [rng.choice(repeated if repeated and rng.random() < 0.5 else candidates)]
     size = rng.choice([1, 1, 2, 2, 3, most])
     while len(found) < size:
-        near: list[Node | None] = [value.producer for node in found for value in node.inputs if value is not None]
+        near: list[Node | None] = [
+            value.producer for node in found for value in node.inputs if value is not None
+        ]
         made = [value for node in found for value in node.outputs if value is not None]
-        shared = [value for node in found for value in node.inputs if value is not None] if rng.random() < 0.2 else []
+        shared = (
+            [value for node in found for value in node.inputs if value is not None]
+            if rng.random() < 0.2
+            else []
+        )
         near += [reader for value in (*made, *shared) for reader, _ in value.consumers()]
         fitting = [node for node in dict.fromkeys(near) if node in candidates and node not in found]
         if not fitting:
@@ -136,7 +146,9 @@ class _Writer:
         """The plan; None when an operator leads to no output, as only a parameter that is left out reads it."""
         rng = self._rng
         config = PatternMatcherConfig(
-            const_value_match=rng.random() < 0.15, ir_attr_match=rng.random() < 0.15, commutative_match=rng.random() < 0.1
+            const_value_match=rng.random() < 0.15,
+            ir_attr_match=rng.random() < 0.15,
+            commutative_match=rng.random() < 0.1,
         )
         outputs = self._outputs()
         steps = tuple(self._step(node, outputs) for node in self._nodes)
@@ -151,7 +163,11 @@ class _Writer:
             name=name,
             stage=CustomPassStage.kBeforeInferShape if before else CustomPassStage.kAfterInferShape,
             steps=steps,
-            outputs=tuple(Made(self._nodes.index(value.producer), value.index) for value in outputs if value.producer),
+            outputs=tuple(
+                Made(self._nodes.index(value.producer), value.index)
+                for value in outputs
+                if value.producer
+            ),
             inputs=tuple(self._asked),
             constants=tuple(self._arrays),
             config=config,
@@ -193,13 +209,19 @@ class _Writer:
         constraints = {
             key: value
             for key, value in node.attrs.items()
-            if rng.random() < 0.1 and isinstance(value, int | float | list) and key not in ("split", "k", "value", "num_outputs")
+            if rng.random() < 0.1
+            and isinstance(value, int | float | list)
+            and key not in ("split", "k", "value", "num_outputs")
         }
         choices = next((group for group in ALIKE if node.op in group), ())
         ops = (node.op, rng.choice(choices)) if choices and rng.random() < 0.12 else (node.op,)
         read = {value for other in self._nodes for value in other.inputs}.union(outputs)
         used = [slot for slot, value in enumerate(node.outputs) if value in read]
-        count = len(node.outputs) if node.op in ("Split", "TopK") or node.domain else max(used, default=0) + 1
+        count = (
+            len(node.outputs)
+            if node.op in ("Split", "TopK") or node.domain
+            else max(used, default=0) + 1
+        )
         return Step(
             ops=tuple(dict.fromkeys(ops)),
             operands=tuple(self._ref(node, slot, outputs) for slot in slots),
@@ -214,8 +236,16 @@ class _Writer:
         if value is None:
             return None
         if value.producer in self._nodes:
-            return Made(self._nodes.index(value.producer), value.index, value not in outputs and rng.random() < 0.06)
-        if _is_numeric(value) and value not in self._inputs and (value in self._constants or rng.random() < 0.35):
+            return Made(
+                self._nodes.index(value.producer),
+                value.index,
+                value not in outputs and rng.random() < 0.06,
+            )
+        if (
+            _is_numeric(value)
+            and value not in self._inputs
+            and (value in self._constants or rng.random() < 0.35)
+        ):
             if value not in self._constants:
                 self._constants[value] = Fixed(len(self._arrays))
                 self._arrays.append(value.numpy())

@@ -39,7 +39,9 @@ ORIGIN = f"{__file__}:1"
 
 def spec_of(plan: Plan) -> PassSpec:
     """How a host is given the pass of a plan."""
-    return PassSpec(plan.name, plan.stage, ORIGIN, "pattern", lambda: FuzzedFusion(plan), trusted=True)
+    return PassSpec(
+        plan.name, plan.stage, ORIGIN, "pattern", lambda: FuzzedFusion(plan), trusted=True
+    )
 
 
 def spec_by_hand(plan: Plan) -> PassSpec:
@@ -50,7 +52,12 @@ def spec_by_hand(plan: Plan) -> PassSpec:
 def decomposition(name: str, op_types: Sequence[str], choice: int) -> PassSpec:
     """A pass that writes every node of some operators otherwise."""
     return PassSpec(
-        name, CustomPassStage.kAfterInferShape, ORIGIN, "decompose", lambda: FuzzedDecompose(name, op_types, choice), trusted=True
+        name,
+        CustomPassStage.kAfterInferShape,
+        ORIGIN,
+        "decompose",
+        lambda: FuzzedDecompose(name, op_types, choice),
+        trusted=True,
     )
 
 
@@ -63,7 +70,14 @@ def operators() -> list[OpDef]:
     def scale(x: EsTensor, *, factor: float) -> EsTensor:
         return x * factor
 
-    common: dict[str, Any] = {"version": 1, "inputs": ("x",), "required": 1, "outputs": ("y",), "shape": None, "origin": ORIGIN}
+    common: dict[str, Any] = {
+        "version": 1,
+        "inputs": ("x",),
+        "required": 1,
+        "outputs": ("y",),
+        "shape": None,
+        "origin": ORIGIN,
+    }
     return [
         OpDef("fz::Same", attributes={}, body=same, traits=frozenset(), **common),
         OpDef("fz::Scale", attributes={"factor": 1.0}, body=scale, traits=frozenset(), **common),
@@ -88,11 +102,19 @@ class FuzzedFusion(PatternFusionPass):
             if isinstance(ref, Made):
                 found = made[ref.step][ref.slot]
                 return es.Alternatives(es.Identity(found), found) if ref.maybe_identity else found
-            return None if ref is None else given[ref.index] if isinstance(ref, Given) else fixed[ref.index]
+            return (
+                None
+                if ref is None
+                else given[ref.index]
+                if isinstance(ref, Given)
+                else fixed[ref.index]
+            )
 
         self._nodes = []
         for step in plan.steps:
-            made.append(_tuple(es.AnyOf(*step.ops)(*map(tensor, step.operands), num_outputs=step.outputs)))
+            made.append(
+                _tuple(es.AnyOf(*step.ops)(*map(tensor, step.operands), num_outputs=step.outputs))
+            )
             self._nodes.append(made[-1][0].producer)
             es.constrain(made[-1][0], **step.constraints)
             if step.commutative:
@@ -109,7 +131,10 @@ class FuzzedFusion(PatternFusionPass):
             parameters = _parameters(match.GetMatchedNode(pattern_node), len(step.operands))
             if any(array is None for array in parameters.values()):
                 return match.reject("parameter: no constant")
-        if any(match.GetCapturedTensor(index).value.dtype is DataType.STRING for index in range(len(self._plan.constants))):
+        if any(
+            match.GetCapturedTensor(index).value.dtype is DataType.STRING
+            for index in range(len(self._plan.constants))
+        ):
             return match.reject("string: CreateConst takes numbers")
         return True
 
@@ -117,21 +142,34 @@ class FuzzedFusion(PatternFusionPass):
         plan, builder = self._plan, EsGraphBuilder("replacement")
         given = builder.CreateInputs(len(plan.inputs))
         if plan.call:
-            return builder.BuildAndReset(list(_tuple(es.op(f"fz::{plan.name}")(*given, num_outputs=len(plan.outputs)))))
-        fixed = [builder.CreateConst(match.GetCapturedTensor(index).value.numpy()) for index in range(len(plan.constants))]
+            return builder.BuildAndReset(
+                list(_tuple(es.op(f"fz::{plan.name}")(*given, num_outputs=len(plan.outputs))))
+            )
+        fixed = [
+            builder.CreateConst(match.GetCapturedTensor(index).value.numpy())
+            for index in range(len(plan.constants))
+        ]
         made: list[Sequence[EsTensor]] = []
 
         def tensor(ref: Ref) -> EsTensor | None:
             if isinstance(ref, Made):
                 return made[ref.step][ref.slot]
-            return given[ref.index] if isinstance(ref, Given) else fixed[ref.index] if isinstance(ref, Fixed) else None
+            return (
+                given[ref.index]
+                if isinstance(ref, Given)
+                else fixed[ref.index]
+                if isinstance(ref, Fixed)
+                else None
+            )
 
         for number, (step, pattern_node) in enumerate(zip(plan.steps, self._nodes, strict=True)):
             node = match.GetMatchedNode(pattern_node)
             operands = [tensor(ref) for ref in step.operands]
             for slot, ref in enumerate(step.operands):
                 if (number, slot) in plan.wraps:
-                    operands[slot] = same(operands[slot], self._value(match, ref), plan.wraps[number, slot])
+                    operands[slot] = same(
+                        operands[slot], self._value(match, ref), plan.wraps[number, slot]
+                    )
             made.append(_rebuilt(step, node, operands))
         outputs = [
             made[ref.step][ref.slot] if way is None else same(made[ref.step][ref.slot], value, way)
@@ -164,7 +202,9 @@ class FuzzedByHand(FusionBasePass):
         for match in matcher:
             if self._fusion.MeetRequirements(match):
                 try:
-                    SubgraphRewriter.Replace(match.ToSubgraphBoundary(), self._fusion.Replacement(match))
+                    SubgraphRewriter.Replace(
+                        match.ToSubgraphBoundary(), self._fusion.Replacement(match)
+                    )
                 except PassError as error:
                     if not isinstance(error.__cause__, Refused):
                         raise
@@ -187,7 +227,10 @@ class FuzzedDecompose(DecomposePass):
     def Replacement(self, node: Node) -> EsGraph:
         builder = EsGraphBuilder("replacement")
         given = builder.CreateInputs(len(node.inputs))
-        operands = [None if value is None else tensor for value, tensor in zip(node.inputs, given, strict=True)]
+        operands = [
+            None if value is None else tensor
+            for value, tensor in zip(node.inputs, given, strict=True)
+        ]
         step = Step((node.op,), (), len(node.outputs), {}, commutative=False, substitute=True)
         made = _rebuilt(step, node, operands)
         outputs = [
@@ -210,7 +253,11 @@ def _tuple(made: Any) -> Sequence[EsTensor]:
 
 def _rebuilt(step: Step, node: Node, operands: list[EsTensor | None]) -> Sequence[EsTensor]:
     parameters = _attributes(node)
-    parameters |= {name: array.tolist() for name, array in _parameters(node, len(operands)).items() if array is not None}
+    parameters |= {
+        name: array.tolist()
+        for name, array in _parameters(node, len(operands)).items()
+        if array is not None
+    }
     if step.substitute and node.op in SUBSTITUTES and step.outputs == 1:
         call = Call(node, [operand for operand in operands if operand is not None], parameters)
         written = SUBSTITUTES[node.op](call)
@@ -233,7 +280,11 @@ _INPUT_NAMES = {
 
 def _attributes(node: Node) -> dict[str, Any]:
     """The attributes under the names of the newest opset."""
-    found = {_NEW_NAMES.get((node.op, name), name): value for name, value in node.attrs.items() if name != "num_outputs"}
+    found = {
+        _NEW_NAMES.get((node.op, name), name): value
+        for name, value in node.attrs.items()
+        if name != "num_outputs"
+    }
     version = node.graph.model.opset() or 0
     if node.op in ("Softmax", "LogSoftmax") and version < 13:
         found.setdefault("axis", 1)
@@ -243,4 +294,8 @@ def _attributes(node: Node) -> dict[str, Any]:
 def _parameters(node: Node, start: int) -> dict[str, np.ndarray | None]:
     """The inputs from ``start`` on, which are attributes in other opsets and of which the pattern asks nothing; None where one is no constant."""
     names = _INPUT_NAMES.get(node.op, ("data", "axes"))
-    return {names[slot]: value.array for slot, value in enumerate(node.inputs) if slot >= start and value is not None}
+    return {
+        names[slot]: value.array
+        for slot, value in enumerate(node.inputs)
+        if slot >= start and value is not None
+    }

@@ -70,8 +70,14 @@ def _external() -> onnx.ModelProto:
         (proto.graph, "w", TensorProto.FLOAT),
         (proto.graph.node[2].attribute[0].g, "v", TensorProto.FLOAT),
     ):
-        tensor = graph.initializer.add(name=name, data_type=kind, dims=[4], data_location=TensorProto.EXTERNAL)
-        for key, value in (("location", "external.onnx.data"), ("offset", "64"), ("length", "32" if name == "s" else "16")):
+        tensor = graph.initializer.add(
+            name=name, data_type=kind, dims=[4], data_location=TensorProto.EXTERNAL
+        )
+        for key, value in (
+            ("location", "external.onnx.data"),
+            ("offset", "64"),
+            ("length", "32" if name == "s" else "16"),
+        ):
             tensor.external_data.add(key=key, value=value)
     return proto
 

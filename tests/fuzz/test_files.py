@@ -16,7 +16,9 @@ from tests.fuzz.mutate import Seed, mutated, parses
 from tests.fuzz.planted import dies, hangs
 from tests.fuzz.seeds import seed_models
 
-MODEL = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+MODEL = onnx.parser.parse_model(
+    '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+)
 
 
 def last(found: Any) -> Findings:
@@ -35,7 +37,9 @@ def test_the_seeds_are_compiled_all(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "external.onnx.data").write_bytes(bytes(5120))
     compile_ = hosts(tmp_path)
-    assert {outcome(compile_, content, tmp_path, random.Random(0)) for content in seed_models()} == {("compiled", "")}
+    assert {
+        outcome(compile_, content, tmp_path, random.Random(0)) for content in seed_models()
+    } == {("compiled", "")}
 
 
 def test_damage_is_the_same_for_the_same_seed_and_often_still_a_model() -> None:
@@ -75,11 +79,23 @@ def writing(edit: Callable[[onnx.ModelProto], Any]) -> Callable[..., None]:
 PLANTED = {
     "a foreign exception": (raising(KeyError("x")), "KeyError: 'x'"),
     "no memory": (raising(MemoryError()), "MemoryError"),
-    "a pass that fails on a good model": (raising(PassError("it fell over")), "exit code 5: it fell over"),
+    "a pass that fails on a good model": (
+        raising(PassError("it fell over")),
+        "exit code 5: it fell over",
+    ),
     "a refusal without a word": (raising(ModelError("")), "without a word"),
-    "an output that is no model": (lambda _, output, __: output.write_bytes(b"x"), "the output is not right"),
-    "an output that is not valid": (writing(lambda proto: proto.graph.node[0].ClearField("op_type")), "'op_type' of 'node'"),
-    "an interface that is another": (writing(lambda proto: proto.graph.input.pop(0)), "the output is not right"),
+    "an output that is no model": (
+        lambda _, output, __: output.write_bytes(b"x"),
+        "the output is not right",
+    ),
+    "an output that is not valid": (
+        writing(lambda proto: proto.graph.node[0].ClearField("op_type")),
+        "'op_type' of 'node'",
+    ),
+    "an interface that is another": (
+        writing(lambda proto: proto.graph.input.pop(0)),
+        "the output is not right",
+    ),
     "an input of another type": (
         writing(lambda proto: proto.graph.input[0].type.tensor_type.shape.ClearField("dim")),
         "the inputs were changed",

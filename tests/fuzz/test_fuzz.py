@@ -56,24 +56,47 @@ def test_models_have_everything_in_them():
         read = {name for node in graph.node for name in node.input}
         features = {
             "body in a body": any(list(bodies(body)) for body in inner),
-            "captured constant": any(initializers & set(node.input) for body in inner for node in body.node),
+            "captured constant": any(
+                initializers & set(node.input) for body in inner for node in body.node
+            ),
             "no name": any(not node.name for node in graph.node),
-            "overridable": made.proto.ir_version >= 4 and any(info.name in initializers for info in graph.input),
+            "overridable": made.proto.ir_version >= 4
+            and any(info.name in initializers for info in graph.input),
             "output in the middle": any(info.name in read for info in graph.output),
             "string": 8 in {info.data_type for info in graph.initializer},
             "types stated": bool(graph.value_info),
-            "symbolic": any(dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim),
+            "symbolic": any(
+                dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim
+            ),
             "empty": any(array.size == 0 for array in made.feeds[0].values()),
             "absent input": any("" in node.input for node in graph.node),
-            "allowzero": any(attribute.name == "allowzero" for node in graph.node for attribute in node.attribute),
+            "allowzero": any(
+                attribute.name == "allowzero" for node in graph.node for attribute in node.attribute
+            ),
         }
         seen.update(name for name, there in features.items() if there)
-    wanted = [*features, "If", "Loop", "TopK", "Split", "Gemm", "LayerNormalization", "Pad", "Clip", "Slice", "Where"]
-    assert [name for name in [*wanted, *(f"opset {opset}" for opset in range(7, 25))] if not seen[name]] == []
+    wanted = [
+        *features,
+        "If",
+        "Loop",
+        "TopK",
+        "Split",
+        "Gemm",
+        "LayerNormalization",
+        "Pad",
+        "Clip",
+        "Slice",
+        "Where",
+    ]
+    assert [
+        name for name in [*wanted, *(f"opset {opset}" for opset in range(7, 25))] if not seen[name]
+    ] == []
 
 
 def test_a_seed_gives_the_same_model_again():
-    assert cases.model_of(7).proto.SerializeToString() == cases.model_of(7).proto.SerializeToString()
+    assert (
+        cases.model_of(7).proto.SerializeToString() == cases.model_of(7).proto.SerializeToString()
+    )
 
 
 # -- planted bugs ---------------------------------------------------------------------------------------------------
@@ -174,7 +197,9 @@ def hang_or_die(number: int) -> int:
 
 
 def test_a_case_that_hangs_or_dies_is_told_and_the_others_run():
-    found = {outcome.number: outcome for outcome in outcomes(hang_or_die, iter(range(5)), 2, patience=5)}
+    found = {
+        outcome.number: outcome for outcome in outcomes(hang_or_die, iter(range(5)), 2, patience=5)
+    }
     assert found[0].failure.startswith("hang")
     assert found[1].failure.startswith("died")
     assert "ValueError: two" in found[2].failure

@@ -95,7 +95,10 @@ def _outcome(worker: _Worker, ready: list[Any], patience: float) -> Outcome | No
             return worker.pipe.recv()
         except EOFError:
             worker.process.join()
-            return Outcome(worker.number, failure=f"died: the process ended with code {worker.process.exitcode}")
+            return Outcome(
+                worker.number,
+                failure=f"died: the process ended with code {worker.process.exitcode}",
+            )
     if time.monotonic() - worker.since > patience:
         worker.process.kill()
         worker.process.join()

@@ -25,7 +25,9 @@ def test_an_error_inside_goes_through_after_all_was_put_back(tmp_path: Path) -> 
     assert (os.getcwd(), sys.path) == (before, path)
 
 
-def test_a_directory_that_is_gone_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_gone_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -65,7 +67,9 @@ assert drawn != np.random.random(), "the seed was left"
     assert done.returncode == 0, done.stderr
 
 
-def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("one", "two"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     one, two = sys.modules["one"], sys.modules["two"]
@@ -80,7 +84,9 @@ def test_modules_that_were_replaced_or_taken_away_come_back_and_new_ones_stay(mo
 
 
 @pytest.mark.parametrize("answer", [True, np.zeros(2), ZeroDivisionError])
-def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Odd:
         def __eq__(self, other: object) -> Any:
             if isinstance(answer, type):
@@ -102,7 +108,9 @@ def test_what_claims_to_be_equal_or_cannot_be_compared_is_put_back_too(answer: A
 
 
 @pytest.mark.parametrize("failing", ["_put_directory", "_put_path", "_put_modules"])
-def test_what_cannot_be_put_back_is_told_and_the_rest_is(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_back_is_told_and_the_rest_is(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> None:
         raise OSError(failing)
 

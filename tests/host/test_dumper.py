@@ -44,9 +44,13 @@ def model() -> onnx.ModelProto:
     graph.initializer.append(onnx.numpy_helper.from_array(BIG, "w"))
     graph.node[3].attribute[0].g.initializer.append(onnx.numpy_helper.from_array(BIG, "big"))
     for name, array in (("large", BIG), ("small", SMALL)):
-        graph.node.append(onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array)))
+        graph.node.append(
+            onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
+        )
     del proto.functions[0].node[0].attribute[:]
-    proto.functions[0].node[0].attribute.append(onnx.helper.make_attribute("value_floats", BIG.tolist()))
+    proto.functions[0].node[0].attribute.append(
+        onnx.helper.make_attribute("value_floats", BIG.tolist())
+    )
     onnx.checker.check_model(proto)
     return proto
 
@@ -102,7 +106,10 @@ def test_level_2_has_names_and_shapes_of_weights_but_not_their_data(tmp_path: Pa
     for proto in found.values():
         tensors = constants(proto)
         for name in ("w", "big", "large"):
-            assert (tensors[name].data_type, list(tensors[name].dims)) == (onnx.TensorProto.FLOAT, [1000])
+            assert (tensors[name].data_type, list(tensors[name].dims)) == (
+                onnx.TensorProto.FLOAT,
+                [1000],
+            )
             assert tensors[name].ByteSize() < 32
         np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensors["small"]), SMALL)
         assert size_of_function_constant(proto) == 0
@@ -114,7 +121,14 @@ def test_level_3_has_structure_only(tmp_path: Path) -> None:
     for proto in found.values():
         assert not proto.graph.initializer
         assert not proto.graph.value_info
-        assert [node.op_type for node in proto.graph.node] == ["Add", "Relu", "Shift", "If", "Constant", "Constant"]
+        assert [node.op_type for node in proto.graph.node] == [
+            "Add",
+            "Relu",
+            "Shift",
+            "If",
+            "Constant",
+            "Constant",
+        ]
         assert proto.ByteSize() < 3000
 
 
@@ -131,15 +145,24 @@ def test_sparse_weights_stay_out_too(tmp_path: Path) -> None:
 
 def types(graph: onnx.GraphProto) -> dict[str, list[Any]]:
     return {
-        entry.name: [dim.dim_value or dim.dim_param for dim in entry.type.tensor_type.shape.dim] for entry in graph.value_info
+        entry.name: [dim.dim_value or dim.dim_param for dim in entry.type.tensor_type.shape.dim]
+        for entry in graph.value_info
     }
 
 
-def test_types_of_intermediate_values_are_written_also_in_bodies_and_never_to_the_model(tmp_path: Path) -> None:
+def test_types_of_intermediate_values_are_written_also_in_bodies_and_never_to_the_model(
+    tmp_path: Path,
+) -> None:
     found, _ = dumped(tmp_path, cleanup=False)
     before, after = found[f"{STAGES[1]}.pbtxt"], found[f"{STAGES[2]}.pbtxt"]
     assert types(before.graph) == {}
-    assert types(after.graph) == {"a": ["N", 1000], "b": ["N", 1000], "d": ["N", 1000], "large": [1000], "small": [2, 2]}
+    assert types(after.graph) == {
+        "a": ["N", 1000],
+        "b": ["N", 1000],
+        "d": ["N", 1000],
+        "large": [1000],
+        "small": [2, 2],
+    }
     assert types(after.graph.node[3].attribute[0].g) == {"inner": ["N", 1000]}
     result, _ = Host(HostOptions(plugins=False, dump=tmp_path, cleanup=False)).run(model())
     assert result == model()
@@ -153,12 +176,16 @@ def test_dumping_changes_nothing_in_the_model(vendors: Any, tmp_path: Path) -> N
         vendors.swap("A", "Relu", "op('acme::Twice')"),
         vendors.swap("B", "op('acme::Twice')", "Abs", stage="kAfterOriginGraphOptimize"),
     )
-    chain = parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }""")
+    chain = parse(
+        """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+    )
     plain, report = vendors.host().run(chain)
     assert [record.replaced for record in report.passes] == [1, 1]
     dumped, report = vendors.host(dump=tmp_path / "dumps", dump_passes=True).run(chain)
     assert len(report.dumps) == 8
-    assert dumped.SerializeToString(deterministic=True) == plain.SerializeToString(deterministic=True)
+    assert dumped.SerializeToString(deterministic=True) == plain.SerializeToString(
+        deterministic=True
+    )
     (function,) = read(Path(report.dumps[3])).functions
     assert function.name == "Twice"
 
@@ -166,12 +193,21 @@ def test_dumping_changes_nothing_in_the_model(vendors: Any, tmp_path: Path) -> N
 def test_one_more_dump_after_each_pass_that_changed_something(vendors: Any, tmp_path: Path) -> None:
     name = "../../é evil\0\n" + "x" * 300
     quoted = f"@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, name={name!r})"
-    vendors.write("acme/a.py", vendors.swap("Evil", "Relu", "Abs", registration=quoted), vendors.swap("Idle", "Cos", "Sin"))
+    vendors.write(
+        "acme/a.py",
+        vendors.swap("Evil", "Relu", "Abs", registration=quoted),
+        vendors.swap("Idle", "Cos", "Sin"),
+    )
     _, report = vendors.host(dump=tmp_path / "dumps", dump_passes=True).run(
-        parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }""")
+        parse(
+            """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+        )
     )
     names = [Path(path).name for path in report.dumps]
-    assert names[2] == f"ge_onnx_00000002_graph_0_{('Pass_.._.._' + '__evil__' + 'x' * 300)[:100]}.pbtxt"
+    assert (
+        names[2]
+        == f"ge_onnx_00000002_graph_0_{('Pass_.._.._' + '__evil__' + 'x' * 300)[:100]}.pbtxt"
+    )
     assert names[3] == "ge_onnx_00000003_graph_0_RunCustomPass_AfterInferShape.pbtxt"
     assert sorted(path.name for path in (tmp_path / "dumps").iterdir()) == names
     assert [node.op_type for node in read(Path(report.dumps[2])).graph.node] == ["Abs"]
@@ -187,15 +223,27 @@ def test_numbers_start_anew_in_each_compile(tmp_path: Path) -> None:
 
 def test_weights_in_other_files_keep_their_place_at_every_level(tmp_path: Path) -> None:
     proto = model()
-    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=100)
+    onnx.save_model(
+        proto,
+        tmp_path / "m.onnx",
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=100,
+    )
     for level in (1, 2):
         host = Host(HostOptions(plugins=False, dump=tmp_path / "dumps", dump_level=level))
         host.compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
         (tensor,) = read(tmp_path / "dumps" / f"{STAGES[0]}.pbtxt").graph.initializer
-        assert {entry.key: entry.value for entry in tensor.external_data}["location"] == "weights.bin"
+        assert {entry.key: entry.value for entry in tensor.external_data}[
+            "location"
+        ] == "weights.bin"
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match="file/dumps: cannot make the directory for dumps: Not a directory"):
-        Host(HostOptions(plugins=False, dump=tmp_path / "file" / "dumps", keep_going=True)).run(model())
+    with pytest.raises(
+        OutputError, match="file/dumps: cannot make the directory for dumps: Not a directory"
+    ):
+        Host(HostOptions(plugins=False, dump=tmp_path / "file" / "dumps", keep_going=True)).run(
+            model()
+        )

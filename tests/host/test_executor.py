@@ -28,7 +28,9 @@ def op_types(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
-def run_code(vendors: Any, *code: str, model: str = CHAIN, **options: Any) -> tuple[onnx.ModelProto, Any]:
+def run_code(
+    vendors: Any, *code: str, model: str = CHAIN, **options: Any
+) -> tuple[onnx.ModelProto, Any]:
     vendors.write("acme/a.py", *code)
     return vendors.host(**options).run(parse(model))
 
@@ -47,7 +49,10 @@ class {name}(FusionBasePass):
 
 
 def test_stages_run_in_ges_order_whatever_the_order_of_loading(vendors: Any) -> None:
-    code = [fusion(f"print('{stage.name}')", f"P{k}", stage.name) for k, stage in reversed(list(enumerate(RUN_STAGES)))]
+    code = [
+        fusion(f"print('{stage.name}')", f"P{k}", stage.name)
+        for k, stage in reversed(list(enumerate(RUN_STAGES)))
+    ]
     code.insert(0, fusion("print('kAfterInferShape, loaded first')", "P9"))
     _, report = run_code(vendors, *code)
     assert [record.stage for record in report.passes] == [
@@ -58,10 +63,14 @@ def test_stages_run_in_ges_order_whatever_the_order_of_loading(vendors: Any) -> 
         "kAfterOriginGraphOptimize",
     ]
     assert [record.name for record in report.passes] == ["P0", "P9", "P1", "P2", "P3"]
-    assert [stage for stage in CustomPassStage if stage not in RUN_STAGES] == [CustomPassStage.kAfterAssignLogicStream]
+    assert [stage for stage in CustomPassStage if stage not in RUN_STAGES] == [
+        CustomPassStage.kAfterAssignLogicStream
+    ]
 
 
-def test_types_are_known_from_after_infer_shape_on_and_clean_up_comes_before_after_builtin(vendors: Any) -> None:
+def test_types_are_known_from_after_infer_shape_on_and_clean_up_comes_before_after_builtin(
+    vendors: Any,
+) -> None:
     look = "context.SetErrorMessage(f'{graph.values[\"a\"].type} {len(graph)}'); return FAILED"
     code = [fusion(look, f"P{k}", stage.name) for k, stage in enumerate(RUN_STAGES)]
     model = CHAIN.replace("y = Neg", "dead = Relu(b) y = Neg")
@@ -76,7 +85,10 @@ def test_types_are_known_from_after_infer_shape_on_and_clean_up_comes_before_aft
 def test_each_compile_has_its_own_pass_object_and_asks_once_for_patterns(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = vendors.swap("P", "Relu", "Abs") + "    def __init__(self):\n        print('made')\n        super().__init__()\n"
+    code = (
+        vendors.swap("P", "Relu", "Abs")
+        + "    def __init__(self):\n        print('made')\n        super().__init__()\n"
+    )
     nested = """<ir_version: 8, opset_import: ["" : 17]>
     main (bool c, float[2] x) => (float[2] y) {
         y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Relu(x) }>
@@ -95,8 +107,13 @@ def test_each_compile_has_its_own_pass_object_and_asks_once_for_patterns(
         assert capsys.readouterr().err == "made\nasked\n"
 
 
-@pytest.mark.parametrize(("least", "most", "runs"), [(17, 17, True), (18, None, False), (None, 16, False), (None, None, True)])
-def test_opsets_that_a_registration_names(vendors: Any, least: int | None, most: int | None, runs: bool) -> None:
+@pytest.mark.parametrize(
+    ("least", "most", "runs"),
+    [(17, 17, True), (18, None, False), (None, 16, False), (None, None, True)],
+)
+def test_opsets_that_a_registration_names(
+    vendors: Any, least: int | None, most: int | None, runs: bool
+) -> None:
     registration = f"@REG_FUSION_PASS(min_opset={least}, max_opset={most})"
     _, report = run_code(vendors, vendors.swap("P", "Relu", "Abs", registration=registration))
     (record,) = report.passes
@@ -109,14 +126,21 @@ def test_opsets_that_a_registration_names(vendors: Any, least: int | None, most:
 
 @pytest.mark.parametrize("value", ["None", "True", "SUCCESS", "NOT_CHANGED"])
 @pytest.mark.parametrize("edit", [True, False])
-def test_whether_something_changed_is_seen_and_not_believed(vendors: Any, value: str, edit: bool) -> None:
+def test_whether_something_changed_is_seen_and_not_believed(
+    vendors: Any, value: str, edit: bool
+) -> None:
     change = "graph.set_metadata(next(graph.nodes), 'k', 'v')" if edit else "pass"
     _, report = run_code(vendors, fusion(f"{change}\n        return {value}"))
     assert report.passes[0].status == ("done" if edit else "not changed")
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [("FAILED", "it returned FAILED"), ("False", "it returned FAILED"), ("'yes'", "it returned 'yes'; wanted")]
+    ("value", "told"),
+    [
+        ("FAILED", "it returned FAILED"),
+        ("False", "it returned FAILED"),
+        ("'yes'", "it returned 'yes'; wanted"),
+    ],
 )
 def test_failed_and_nonsense_fail_the_compile(vendors: Any, value: str, told: str) -> None:
     with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\): Run: {told}") as caught:
@@ -133,7 +157,9 @@ def test_a_failure_in_a_body_says_in_which(vendors: Any) -> None:
         run_code(vendors, fusion("return graph.name != 'e'"), model=nested)
 
 
-def test_a_body_that_went_with_its_node_is_not_visited(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_went_with_its_node_is_not_visited(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     nested = """<ir_version: 8, opset_import: ["" : 17]>
     main (bool c, float[2] x) => (float[2] y) {
         y = Abs(x)
@@ -162,7 +188,9 @@ BREAKERS = {
 
 
 @pytest.mark.parametrize("how", [how for how in BREAKERS if how != "interface"])
-def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(vendors: Any, how: str) -> None:
+def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(
+    vendors: Any, how: str
+) -> None:
     code = [
         fusion(f"graph.set_metadata(graph.tail, 'first', 'edit'); {BREAKERS[how]}", "Breaks"),
         vendors.swap("After", "Relu", "Abs"),
@@ -184,7 +212,9 @@ def test_with_keep_going_a_pass_is_undone_as_a_whole_and_later_ones_run(vendors:
     ("reads nothing", 'left an invalid graph: .*"nothing" is made by nothing|left an invalid graph'),
     ("interface", "left an invalid graph: .*inputs or outputs were changed"),
 ])  # fmt: skip
-def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(vendors: Any, how: str, told: str) -> None:
+def test_a_pass_that_leaves_an_invalid_graph_fails_the_compile_and_is_named(
+    vendors: Any, how: str, told: str
+) -> None:
     with pytest.raises(PassError, match=rf"^P \(.*/a.py:3\) {told}"):
         run_code(vendors, fusion(BREAKERS[how]))
 
@@ -195,10 +225,14 @@ def test_a_pattern_pass_with_a_run_of_its_own_is_checked_too(vendors: Any) -> No
         run_code(vendors, vendors.swap("P", "Relu", "Abs") + run)
 
 
-def test_a_pattern_pass_that_fails_on_its_second_match_keeps_nothing_of_its_first(vendors: Any) -> None:
+def test_a_pattern_pass_that_fails_on_its_second_match_keeps_nothing_of_its_first(
+    vendors: Any,
+) -> None:
     meet = "return 1 / (match.GetMatchedNodes()[0].label != 'b') > 0"
     model = CHAIN.replace("Abs(a)", "Relu(a)")
-    result, report = run_code(vendors, vendors.swap("P", "Relu", "Sigmoid", meet=meet), model=model, keep_going=True)
+    result, report = run_code(
+        vendors, vendors.swap("P", "Relu", "Sigmoid", meet=meet), model=model, keep_going=True
+    )
     assert op_types(result) == ["Relu", "Relu", "Neg"]
     (record,) = report.passes
     assert (record.status, record.matched, record.replaced) == ("failed", 2, 0)
@@ -208,22 +242,31 @@ def test_a_pattern_pass_that_fails_on_its_second_match_keeps_nothing_of_its_firs
 def test_rewrites_that_were_undone_do_not_count_towards_the_limit(vendors: Any) -> None:
     meet = "return 1 / (match.GetMatchedNodes()[0].label != 'b') > 0"
     code = [vendors.swap("P", "Relu", "Sigmoid", meet=meet), vendors.swap("Q", "Relu", "Abs")]
-    result, _ = run_code(vendors, *code, model=CHAIN.replace("Abs(a)", "Relu(a)"), keep_going=True, rewrite_limit=2)
+    result, _ = run_code(
+        vendors, *code, model=CHAIN.replace("Abs(a)", "Relu(a)"), keep_going=True, rewrite_limit=2
+    )
     assert op_types(result) == ["Abs", "Abs", "Neg"]
 
 
 def test_a_model_that_onnx_refuses_in_the_end_is_the_fault_of_passes(vendors: Any) -> None:
     with pytest.raises(PassError, match=r"^the model is not valid after P: .*NoSuchOp"):
-        run_code(vendors, fusion("graph.add_node('NoSuchOp', [], ['new'], after=graph.tail)"), vendors.swap("Q", "Cos", "Sin"))
+        run_code(
+            vendors,
+            fusion("graph.add_node('NoSuchOp', [], ['new'], after=graph.tail)"),
+            vendors.swap("Q", "Cos", "Sin"),
+        )
 
 
-def test_a_pass_that_wrote_the_graph_and_then_failed_ends_the_compile_even_with_keep_going(vendors: Any) -> None:
+def test_a_pass_that_wrote_the_graph_and_then_failed_ends_the_compile_even_with_keep_going(
+    vendors: Any,
+) -> None:
     body = "graph.set_metadata(graph.tail, 'k', 'v'); graph.model.flush(); {}"
     result, report = run_code(vendors, fusion(body.format("pass")), keep_going=True)
     assert report.passes[0].status == "done"
     assert result.graph.node[-1].metadata_props[0].key == "k"
     with pytest.raises(
-        PassError, match=r"^P \(.*\): Run: ZeroDivisionError: .*; what it did cannot be undone, so that the compile"
+        PassError,
+        match=r"^P \(.*\): Run: ZeroDivisionError: .*; what it did cannot be undone, so that the compile",
     ):
         run_code(vendors, fusion(body.format("1 / 0")), keep_going=True)
     with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph: .* cannot be undone"):
@@ -238,7 +281,10 @@ def hook(name: str, body: str) -> str:
 
 
 def test_a_stage_hook_of_a_vendor_file_edits_the_graph(vendors: Any) -> None:
-    code = hook("gehost_after_infershape", "graph.set_metadata(graph.tail, 'seen', str(graph.values['a'].shape))")
+    code = hook(
+        "gehost_after_infershape",
+        "graph.set_metadata(graph.tail, 'seen', str(graph.values['a'].shape))",
+    )
     result, _ = run_code(vendors, code)
     assert [entry.value for entry in result.graph.node[-1].metadata_props] == ["(2,)"]
 
@@ -246,7 +292,9 @@ def test_a_stage_hook_of_a_vendor_file_edits_the_graph(vendors: Any) -> None:
 @pytest.mark.parametrize("how", ["raises", "wrong order", "reads nothing"])
 def test_a_stage_hook_that_fails_is_undone_and_its_plugin_named(vendors: Any, how: str) -> None:
     vendors.write("acme/a.py", hook("gehost_after_infershape", BREAKERS[how]))
-    vendors.write("acme/b.py", hook("gehost_after_infershape", "graph.set_metadata(graph.tail, 'b', 'ran')"))
+    vendors.write(
+        "acme/b.py", hook("gehost_after_infershape", "graph.set_metadata(graph.tail, 'b', 'ran')")
+    )
     with pytest.raises(PassError, match=r"^plugin acme/a") as caught:
         vendors.host().run(parse(CHAIN))
     assert "gehost_after_infershape" in str(caught.value)
@@ -269,9 +317,14 @@ LOOKING = [
 @pytest.mark.parametrize("name", LOOKING)
 @pytest.mark.parametrize(
     ("body", "told"),
-    [("1 / 0", ".*ZeroDivisionError"), ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; it may only look")],
+    [
+        ("1 / 0", ".*ZeroDivisionError"),
+        ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; it may only look"),
+    ],
 )
-def test_a_hook_that_may_only_look_is_held_to_it(vendors: Any, name: str, body: str, told: str) -> None:
+def test_a_hook_that_may_only_look_is_held_to_it(
+    vendors: Any, name: str, body: str, told: str
+) -> None:
     vendors.write("acme/a.py", hook(name, body))
     vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
     with pytest.raises(VendorError, match=rf"^plugin acme/a.*{name}:?{told}"):
@@ -318,7 +371,14 @@ class RewriteLog:
     @hookimpl
     def gehost_before_rewrite(self, rewrite: Any) -> None:
         assert all(node.in_graph for node in rewrite.region.nodes)
-        self.seen.append((rewrite.number, rewrite.record.name, [node.op for node in rewrite.region.nodes], rewrite.made))
+        self.seen.append(
+            (
+                rewrite.number,
+                rewrite.record.name,
+                [node.op for node in rewrite.region.nodes],
+                rewrite.made,
+            )
+        )
 
     @hookimpl
     def gehost_after_rewrite(self, rewrite: Any) -> None:
@@ -329,7 +389,9 @@ class RewriteLog:
         self.seen.append((record.name, node.op, reason))
 
 
-def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(vendors: Any) -> None:
+def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(
+    vendors: Any,
+) -> None:
     boundary = "SubgraphBoundary().AddOutput(0, SubgraphOutput(NodeIo(node, 0))).AddInput(0, SubgraphInput([NodeIo(node, 0)]))"
     by_hand = fusion(
         "node = graph.tail; builder = EsGraphBuilder('r'); x = builder.CreateInput(0); "
@@ -353,8 +415,13 @@ def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(
     assert log.seen[-2:] == [(2, "ByHand", ["Neg"], ()), (2, ["Sin"])]
 
 
-@pytest.mark.parametrize(("body", "told"), [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; it may only look")])
-def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(vendors: Any, body: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; it may only look")],
+)
+def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
+    vendors: Any, body: str, told: str
+) -> None:
     class Broken:
         @hookimpl
         def gehost_after_rewrite(self, rewrite: Any) -> None:
@@ -370,7 +437,9 @@ def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(vendors: 
     assert re.match(rf"plugin broken.*gehost_after_rewrite.*{told}", report.problems[0])
 
 
-def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(vendors: Any, tmp_path: Path) -> None:
+def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(
+    vendors: Any, tmp_path: Path
+) -> None:
     here, seen = os.getcwd(), []
 
     class Wanders:
@@ -384,7 +453,9 @@ def test_a_hook_around_rewrites_leaves_the_process_to_the_pass_as_it_was(vendors
     assert seen == [here, here]
 
 
-def test_hooks_around_rewrites_that_are_gehosts_own_are_not_contained(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_around_rewrites_that_are_gehosts_own_are_not_contained(
+    vendors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     contained = executor.contained
     monkeypatch.setattr(executor, "contained", lambda: calls.append(1) or contained())
@@ -401,16 +472,25 @@ def test_hooks_around_rewrites_that_are_gehosts_own_are_not_contained(vendors: A
 
 
 def test_passes_that_do_not_run_have_no_hooks_around_them(vendors: Any, tmp_path: Path) -> None:
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), hook("gehost_before_pass", "1 / 0"))
+    vendors.write(
+        "acme/a.py", vendors.swap("P", "Relu", "Abs"), hook("gehost_before_pass", "1 / 0")
+    )
     _, report = vendors.host(disable=["P"]).run(parse(CHAIN))
     assert report.passes[0].status == "disabled"
 
 
 def test_nodes_that_a_pass_adds_by_hand_say_whose_they_are(vendors: Any) -> None:
     add = "graph.add_node('Abs', [graph.values['x']], ['more'], name='more', after=None)"
-    vendors.write("acme/a.py", fusion(f"{add}; graph.remove_node(graph.add_node('Neg', [graph.values['x']], ['gone']))"))
+    vendors.write(
+        "acme/a.py",
+        fusion(f"{add}; graph.remove_node(graph.add_node('Neg', [graph.values['x']], ['gone']))"),
+    )
     result, report = vendors.host().run(parse(CHAIN))
     assert report.passes[0].status == "done"
-    notes = {node.name: {entry.key: entry.value for entry in node.metadata_props} for node in result.graph.node if node.name}
+    notes = {
+        node.name: {entry.key: entry.value for entry in node.metadata_props}
+        for node in result.graph.node
+        if node.name
+    }
     assert notes["more"] == {"gehost.pass": "P", "gehost.vendor": "acme"}
     assert sum(bool(node.metadata_props) for node in result.graph.node) == 1

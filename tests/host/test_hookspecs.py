@@ -15,8 +15,14 @@ from gehost.host import hookspecs
 from gehost.testing import parse
 
 README = Path(__file__).parents[2] / "README.md"
-MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
-NAMES = [name for name, found in vars(hookspecs).items() if name.startswith("gehost_") and inspect.isfunction(found)]
+MODEL = (
+    """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+)
+NAMES = [
+    name
+    for name, found in vars(hookspecs).items()
+    if name.startswith("gehost_") and inspect.isfunction(found)
+]
 
 
 def test_the_list_of_hooks_is_complete() -> None:
@@ -35,7 +41,11 @@ def test_a_docstring_says_when_a_hook_is_called_and_what_it_may_do(name: str) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_table_of_the_readme_has_each_hook_with_its_arguments(name: str) -> None:
-    table = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `gehost_")]
+    table = [
+        line
+        for line in README.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `gehost_")
+    ]
     arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
     assert sum(f"`{name}({arguments})`" in line for line in table) == 1
 
@@ -48,7 +58,11 @@ def recorder() -> tuple[Any, list[str]]:
     def implement(name: str) -> None:
         def implementation(**arguments: Any) -> None:
             context = arguments.get("context")
-            stage = f" {context.stage.name}" if context is not None and context.stage is not None else ""
+            stage = (
+                f" {context.stage.name}"
+                if context is not None and context.stage is not None
+                else ""
+            )
             spec = f" {arguments['spec'].name}" if "spec" in arguments else ""
             calls.append(f"{name.removeprefix('gehost_')}{spec}{stage}")
 
@@ -141,7 +155,9 @@ def gehost_before_infershape(graph):
         with pytest.raises(PassError) as caught:
             host.run(parse(MODEL))
         assert [told for _, _, told in seen] == [str(caught.value)]
-    assert [(name, attributes) for name, attributes, _ in seen] == [("Half", []), (None, [])][: 1 + keep_going]
+    assert [(name, attributes) for name, attributes, _ in seen] == [("Half", []), (None, [])][
+        : 1 + keep_going
+    ]
 
 
 def test_the_command_line_calls_the_hook_for_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +170,18 @@ def test_the_command_line_calls_the_hook_for_commands(monkeypatch: pytest.Monkey
     assert calls == ["register_commands"]
 
 
-def test_a_vendor_file_may_implement_every_other_hook(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_vendor_file_may_implement_every_other_hook(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The two that are called of plugins only are never called of a vendor file; the rest are."""
     implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
     vendors.write("acme/hooks.py", *implementations)
-    vendors.write("acme/p.py", *early_and_picky(vendors), ASKING, vendors.swap("Failing", "Abs", "Relu", meet="1 / 0"))
+    vendors.write(
+        "acme/p.py",
+        *early_and_picky(vendors),
+        ASKING,
+        vendors.swap("Failing", "Abs", "Relu", meet="1 / 0"),
+    )
     vendors.host(keep_going=True).run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}

@@ -12,7 +12,16 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import Host, HostOptions, ModelError, OutputError, PassError, UsageError, VendorError, hookimpl
+from gehost import (
+    Host,
+    HostOptions,
+    ModelError,
+    OutputError,
+    PassError,
+    UsageError,
+    VendorError,
+    hookimpl,
+)
 from gehost.ir.model import Model
 from gehost.testing import parse
 
@@ -46,7 +55,9 @@ def test_without_vendors_only_the_clean_up_works(model_file: Path, tmp_path: Pat
     assert list(report.seconds) == ["load", "check", "passes", "infer_shape", "cleanup", "save"]
 
 
-def test_without_clean_up_and_matches_the_model_is_what_it_was(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+def test_without_clean_up_and_matches_the_model_is_what_it_was(
+    vendors: Any, model_file: Path, tmp_path: Path
+) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Cos", "Sin"))
     vendors.host().compile(str(model_file), str(tmp_path / "out.onnx"))
     assert (tmp_path / "out.onnx").read_bytes() == model_file.read_bytes()
@@ -72,8 +83,14 @@ def test_models_are_closed_whatever_happens(
     vendors: Any, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[Model] = []
-    monkeypatch.setattr(Model, "close", lambda self, close=Model.close: closed.append(self) or close(self))
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Neg", "Sin", meet="return 1 / 0"))
+    monkeypatch.setattr(
+        Model, "close", lambda self, close=Model.close: closed.append(self) or close(self)
+    )
+    vendors.write(
+        "acme/a.py",
+        vendors.swap("P", "Relu", "Abs"),
+        vendors.swap("Q", "Neg", "Sin", meet="return 1 / 0"),
+    )
     vendors.host(disable=["Q"]).compile(model_file, tmp_path / "out.onnx")
     vendors.host(disable=["Q"]).run(parse(CHAIN))
     with pytest.raises(PassError):
@@ -125,16 +142,25 @@ Two (i) => (o) { o = Relu(i) }"""
 
 
 def test_functions_that_cannot_be_inlined_are_no_half_valid_model(vendors: Any) -> None:
-    with pytest.raises(ModelError, match="^the model: its functions cannot be inlined: .*; compile without inline_functions$"):
+    with pytest.raises(
+        ModelError,
+        match="^the model: its functions cannot be inlined: .*; compile without inline_functions$",
+    ):
         Host(HostOptions(inline_functions=True, plugins=False)).run(parse(UNLIKE))
 
 
-def test_a_failed_compile_leaves_the_old_output(vendors: Any, model_file: Path, old_output: Path) -> None:
+def test_a_failed_compile_leaves_the_old_output(
+    vendors: Any, model_file: Path, old_output: Path
+) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", meet="return 1 / 0"))
     with pytest.raises(PassError, match=r"^P \(.*/a.py:10\): MeetRequirements at node"):
         vendors.host().compile(model_file, old_output)
     assert old_output.read_text() == "what was there"
-    assert sorted(path.name for path in old_output.parent.iterdir()) == ["m.onnx", "out.onnx", "vendors"]
+    assert sorted(path.name for path in old_output.parent.iterdir()) == [
+        "m.onnx",
+        "out.onnx",
+        "vendors",
+    ]
 
 
 def test_a_broken_vendor_file_stops_before_the_model_is_read(vendors: Any, tmp_path: Path) -> None:
@@ -143,13 +169,25 @@ def test_a_broken_vendor_file_stops_before_the_model_is_read(vendors: Any, tmp_p
         vendors.host().compile(tmp_path / "no such model.onnx", tmp_path / "out.onnx")
 
 
-def test_with_keep_going_all_that_failed_is_reported(vendors: Any, model_file: Path, old_output: Path) -> None:
+def test_with_keep_going_all_that_failed_is_reported(
+    vendors: Any, model_file: Path, old_output: Path
+) -> None:
     vendors.write("acme/a.py", "1 / 0\n")
-    vendors.write("acme/b.py", vendors.swap("P", "Relu", "Abs", meet="return 1 / 0"), vendors.swap("Q", "Neg", "Sin"))
+    vendors.write(
+        "acme/b.py",
+        vendors.swap("P", "Relu", "Abs", meet="return 1 / 0"),
+        vendors.swap("Q", "Neg", "Sin"),
+    )
     report = vendors.host(keep_going=True).compile(model_file, old_output)
     assert op_types(onnx.load(old_output)) == ["Relu", "Identity", "Sin"]
-    assert [problem.partition(" ")[0].rpartition("/")[2] for problem in report.problems] == ["a.py:2:", "P"]
-    assert [(record.name, record.status) for record in report.passes] == [("P", "failed"), ("Q", "done")]
+    assert [problem.partition(" ")[0].rpartition("/")[2] for problem in report.problems] == [
+        "a.py:2:",
+        "P",
+    ]
+    assert [(record.name, record.status) for record in report.passes] == [
+        ("P", "failed"),
+        ("Q", "done"),
+    ]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no model"])
@@ -164,13 +202,19 @@ def test_a_file_that_is_no_model(tmp_path: Path, content: bytes | None, old_outp
 
 def test_a_model_in_memory_that_is_not_valid() -> None:
     with pytest.raises(ModelError, match='reads tensor "nothing", which nothing defines'):
-        Host(HostOptions(plugins=False)).run(onnx.parser.parse_model(CHAIN.replace("Neg(b)", "Neg(nothing)")))
+        Host(HostOptions(plugins=False)).run(
+            onnx.parser.parse_model(CHAIN.replace("Neg(b)", "Neg(nothing)"))
+        )
 
 
 @pytest.mark.parametrize("keep_going", [True, False])
-def test_a_shape_function_that_fails_is_reported_and_the_compile_goes_on(vendors: Any, *, keep_going: bool) -> None:
+def test_a_shape_function_that_fails_is_reported_and_the_compile_goes_on(
+    vendors: Any, *, keep_going: bool
+) -> None:
     vendors.write(
-        "acme/ops.py", "from gehost import ops\n", "ops.register('acme::F', inputs=['x'], shape=lambda types, _: types[1])\n"
+        "acme/ops.py",
+        "from gehost import ops\n",
+        "ops.register('acme::F', inputs=['x'], shape=lambda types, _: types[1])\n",
     )
     vendors.write("acme/p.py", vendors.swap("P", "Relu", "Abs"))
     proto = parse(CHAIN)
@@ -183,13 +227,16 @@ def test_a_shape_function_that_fails_is_reported_and_the_compile_goes_on(vendors
         return
     result, report = host.run(proto)
     assert op_types(result) == ["Abs", "F", "Neg"]
-    assert [problem.partition(": ")[0] for problem in report.problems] == ["shape inference gave up"]
+    assert [problem.partition(": ")[0] for problem in report.problems] == [
+        "shape inference gave up"
+    ]
 
 
 def test_what_onnx_does_not_allow_is_refused_before_anything_is_done(vendors: Any) -> None:
     proto = onnx.parser.parse_model(CHAIN.replace("Neg(b)", "NoSuchOp(b)"))
     with pytest.raises(
-        ModelError, match="^the model: onnx.checker says: No Op registered for NoSuchOp .*; export the model again$"
+        ModelError,
+        match="^the model: onnx.checker says: No Op registered for NoSuchOp .*; export the model again$",
     ):
         vendors.host().run(proto)
 
@@ -208,7 +255,9 @@ def test_numbers_are_compared_and_reported(vendors: Any, model_file: Path, tmp_p
     assert report.seconds["verify"] > 0
 
 
-def test_verify_on_given_feeds_sees_only_what_they_show(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+def test_verify_on_given_feeds_sees_only_what_they_show(
+    vendors: Any, model_file: Path, tmp_path: Path
+) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     for values, equal in (([1.0, 2.0], True), ([1.0, -2.0], False)):
         np.savez(tmp_path / "feeds.npz", x=np.array(values, np.float32))
@@ -216,21 +265,28 @@ def test_verify_on_given_feeds_sees_only_what_they_show(vendors: Any, model_file
         assert host.compile(model_file, tmp_path / "out.onnx").verify["equal"] is equal
 
 
-def test_feeds_that_cannot_be_used_stop_before_anything_runs(vendors: Any, model_file: Path, tmp_path: Path) -> None:
+def test_feeds_that_cannot_be_used_stop_before_anything_runs(
+    vendors: Any, model_file: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="verify too"):
         HostOptions(feeds="feeds.npz")
     with pytest.raises(UsageError, match=r"none\.npz"):
         vendors.host(verify=True, feeds=tmp_path / "none.npz")
 
 
-@pytest.mark.parametrize(("feeds", "error"), [("x", UsageError), ("z", UsageError), (None, ModelError)])
+@pytest.mark.parametrize(
+    ("feeds", "error"), [("x", UsageError), ("z", UsageError), (None, ModelError)]
+)
 def test_what_cannot_be_verified_leaves_the_old_output(
     vendors: Any, model_file: Path, old_output: Path, feeds: str | None, error: type[Exception]
 ) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     path = None
     if feeds is None:  # it is valid, and runs on nothing
-        onnx.save(parse(CHAIN.replace("Neg(b)", "Gather <axis = 0> (b, i)"), {"i": np.array([7, 7])}), model_file)
+        onnx.save(
+            parse(CHAIN.replace("Neg(b)", "Gather <axis = 0> (b, i)"), {"i": np.array([7, 7])}),
+            model_file,
+        )
     else:
         path = old_output.with_name("feeds.npz")
         np.savez(path, **{feeds: np.ones(3, np.float32)})
@@ -239,7 +295,9 @@ def test_what_cannot_be_verified_leaves_the_old_output(
     assert old_output.read_text() == "what was there"
 
 
-def test_a_model_that_is_replaced_is_compared_with_what_it_was(vendors: Any, model_file: Path) -> None:
+def test_a_model_that_is_replaced_is_compared_with_what_it_was(
+    vendors: Any, model_file: Path
+) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     assert vendors.host(verify=True).compile(model_file, model_file).verify["equal"] is False
 
@@ -248,7 +306,10 @@ def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Pat
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
     weights = {"w": np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)}
     proto = parse(
-        CHAIN.replace("float[2] x)", "float[2] x, float[3, 2] w)").replace("Neg(b)", "Add(b, b) z = MatMul(w, b)"), weights
+        CHAIN.replace("float[2] x)", "float[2] x, float[3, 2] w)").replace(
+            "Neg(b)", "Add(b, b) z = MatMul(w, b)"
+        ),
+        weights,
     )
     onnx.save(proto, tmp_path / "m.onnx")
     for name in ("one", "two"):
@@ -256,7 +317,9 @@ def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Pat
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
 
 
-def test_a_compile_inside_a_hook_of_another_host_is_on_its_own(vendors: Any, tmp_path: Path) -> None:
+def test_a_compile_inside_a_hook_of_another_host_is_on_its_own(
+    vendors: Any, tmp_path: Path
+) -> None:
     other = type(vendors)(tmp_path / "other")
     for tree, name in ((vendors, "outer"), (other, "inner")):
         tree.write("acme/_utils.py", f"NAME = '{name}'\n")

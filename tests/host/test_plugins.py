@@ -36,9 +36,16 @@ def test_hooks_are_called_in_the_order_given_and_nothing_is_left_out() -> None:
         def gehost_check_node_support(self) -> str:
             return "first"
 
-    plugins = Plugins([("b", Says("b")), ("silent", Silent()), ("a", Says("a")), ("first", First())])
+    plugins = Plugins(
+        [("b", Says("b")), ("silent", Silent()), ("a", Says("a")), ("first", First())]
+    )
     assert plugins.call("gehost_check_node_support", node="the node") == ["first", "b", "a"]
-    assert [hook.plugin for hook in plugins.each("gehost_check_node_support")] == ["first", "b", "silent", "a"]
+    assert [hook.plugin for hook in plugins.each("gehost_check_node_support")] == [
+        "first",
+        "b",
+        "silent",
+        "a",
+    ]
     assert plugins.call("gehost_register_ops", registry=None) == []
 
 
@@ -51,7 +58,10 @@ def test_what_a_plugin_raises_names_plugin_hook_and_line() -> None:
     line = Broken.gehost_register_ops.__code__.co_firstlineno + 2
     with pytest.raises(VendorError) as caught:
         Plugins([("broken", Broken())]).call("gehost_register_ops", registry=None)
-    assert str(caught.value) == f"plugin broken ({__file__}:{line}): gehost_register_ops: ValueError: no such thing"
+    assert (
+        str(caught.value)
+        == f"plugin broken ({__file__}:{line}): gehost_register_ops: ValueError: no such thing"
+    )
 
 
 @pytest.mark.parametrize("error", [UsageError("as it is"), KeyboardInterrupt()])
@@ -103,7 +113,10 @@ class Wrapper:
     ("plugin", "told"),
     [
         (Misspelt(), "unknown hook 'gehost_after_infershap' in plugin"),
-        (AsksTooMuch(), "Argument(s) {'model'} are declared in the hookimpl but can not be found in the hookspec"),
+        (
+            AsksTooMuch(),
+            "Argument(s) {'model'} are declared in the hookimpl but can not be found in the hookspec",
+        ),
         (Unmarked(), "gehost_after_infershape is not marked; put @gehost.hookimpl above it"),
         (Wrapper(), "gehost_after_infershape wraps other plugins' hooks"),
     ],
@@ -132,7 +145,9 @@ def test_two_plugins_of_one_name_and_one_plugin_of_two_names() -> None:
         ("def gehost_after_infershape(graph): pass\n", "not marked"),
     ],
 )
-def test_a_vendor_file_with_a_wrong_hook_is_named_or_skipped(vendors: Any, code: str, told: str) -> None:
+def test_a_vendor_file_with_a_wrong_hook_is_named_or_skipped(
+    vendors: Any, code: str, told: str
+) -> None:
     file = vendors.write("acme/hooks.py", code)
     vendors.write("acme/passes.py", vendors.swap("P", "Relu", "Abs"))
     with pytest.raises(VendorError, match=f"^{file}: plugin acme/hooks: .*{told}"):
@@ -161,7 +176,9 @@ def test_a_style_that_fails_on_a_vendor_file_is_named_with_the_file(vendors: Any
 @pytest.mark.parametrize("hook", ["gehost_register_ops", "gehost_register_importers"])
 def test_a_vendor_file_that_fails_to_register_is_named_or_reported(vendors: Any, hook: str) -> None:
     file = vendors.write("acme/a.py", f"@hookimpl\ndef {hook}(registry):\n    1 / 0\n")
-    with pytest.raises(VendorError, match=rf"^plugin acme/a \({file}:4\): {hook}: ZeroDivisionError"):
+    with pytest.raises(
+        VendorError, match=rf"^plugin acme/a \({file}:4\): {hook}: ZeroDivisionError"
+    ):
         vendors.host()
     assert len(vendors.host(keep_going=True).problems) == 1
 
@@ -179,7 +196,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def install(distribution: str, entries: dict[str, str], **modules: str) -> None:
         info = directory / f"{distribution}-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
+        )
         lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
         (info / "entry_points.txt").write_text(f"[gehost]\n{lines}")
         for name, code in modules.items():
@@ -201,15 +220,29 @@ def gehost_check_node_support(node):
 
 
 def of_tests(plugins: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return [(name, plugin) for name, plugin in plugins if getattr(plugin, "__name__", "").startswith("gehost_test_")]
+    return [
+        (name, plugin)
+        for name, plugin in plugins
+        if getattr(plugin, "__name__", "").startswith("gehost_test_")
+    ]
 
 
-def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(site: Any, vendors: Any) -> None:
-    site.install("one", {"z": "gehost_test_z", "a": "gehost_test_a"}, gehost_test_z=ANSWER, gehost_test_a=ANSWER)
+def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(
+    site: Any, vendors: Any
+) -> None:
+    site.install(
+        "one",
+        {"z": "gehost_test_z", "a": "gehost_test_a"},
+        gehost_test_z=ANSWER,
+        gehost_test_a=ANSWER,
+    )
     assert [name for name, _ in of_tests(installed_plugins())] == ["a", "z"]
     vendors.write("acme/hooks.py", ANSWER)
     host = vendors.host(plugins=[("mine", Says("mine"))])
-    assert host._plugins.call("gehost_check_node_support", node=None) == ["mine", "gehost_vendors.acme.hooks"]
+    assert host._plugins.call("gehost_check_node_support", node=None) == [
+        "mine",
+        "gehost_vendors.acme.hooks",
+    ]
     host = Host(HostOptions(vendors=[vendors.root]), plugins=[("mine", Says("mine"))])
     answers = host._plugins.call("gehost_check_node_support", node=None)
     assert answers == ["mine", "gehost_test_a", "gehost_test_z", "gehost_vendors.acme.hooks"]
@@ -224,7 +257,9 @@ def test_installed_plugins_are_sorted_by_name_and_called_before_vendors(site: An
         ("gehost_test_p:missing", "", "AttributeError"),
     ],
 )
-def test_an_installed_plugin_that_cannot_be_loaded_is_named(site: Any, value: str, code: str, told: str) -> None:
+def test_an_installed_plugin_that_cannot_be_loaded_is_named(
+    site: Any, value: str, code: str, told: str
+) -> None:
     site.install("broken", {"bad": value}, gehost_test_p=code)
     with pytest.raises(VendorError, match=rf"^plugin bad \({value}\) cannot be loaded: {told}"):
         Host()
@@ -232,12 +267,18 @@ def test_an_installed_plugin_that_cannot_be_loaded_is_named(site: Any, value: st
 
 
 def test_an_installed_plugin_with_a_wrong_hook_is_named_with_its_file(site: Any) -> None:
-    site.install("broken", {"bad": "gehost_test_p"}, gehost_test_p=ANSWER.replace("(node)", "(nodes)"))
-    with pytest.raises(VendorError, match=f"^{site.directory}/gehost_test_p.py: plugin bad: .*'nodes'"):
+    site.install(
+        "broken", {"bad": "gehost_test_p"}, gehost_test_p=ANSWER.replace("(node)", "(nodes)")
+    )
+    with pytest.raises(
+        VendorError, match=f"^{site.directory}/gehost_test_p.py: plugin bad: .*'nodes'"
+    ):
         Host()
 
 
-def test_two_installed_plugins_of_one_name_are_an_error_and_one_seen_twice_is_not(site: Any) -> None:
+def test_two_installed_plugins_of_one_name_are_an_error_and_one_seen_twice_is_not(
+    site: Any,
+) -> None:
     site.install("one", {"same": "gehost_test_a"}, gehost_test_a=ANSWER)
     site.install("two", {"same": "gehost_test_a"})
     assert [name for name, _ in of_tests(installed_plugins())] == ["same"]
@@ -249,4 +290,6 @@ def test_two_installed_plugins_of_one_name_are_an_error_and_one_seen_twice_is_no
 def test_a_plugin_may_be_a_module_without_a_file() -> None:
     module = ModuleType("made_up")
     module.gehost_check_node_support = hookimpl(lambda node: "made up")  # type: ignore[attr-defined]
-    assert Plugins([("made up", module)]).call("gehost_check_node_support", node=None) == ["made up"]
+    assert Plugins([("made up", module)]).call("gehost_check_node_support", node=None) == [
+        "made up"
+    ]

@@ -36,7 +36,10 @@ def test_passes_keep_the_order_of_loading_within_a_stage() -> None:
 
 def test_a_name_is_taken_once_over_all_stages() -> None:
     registry = filled(spec("Same"))
-    with pytest.raises(VendorError, match=r"^other.py:7: a pass called Same is registered already at same.py:1; rename one$"):
+    with pytest.raises(
+        VendorError,
+        match=r"^other.py:7: a pass called Same is registered already at same.py:1; rename one$",
+    ):
         registry.add(PassSpec("Same", LAST, "other.py:7", "pattern", lambda: None))  # type: ignore[arg-type, return-value]
     assert registry.names() == ["Same"]
 
@@ -58,7 +61,10 @@ def test_what_is_added_while_a_file_is_loaded_is_its_vendors() -> None:
 
 def test_after_an_error_nothing_of_the_file_stays() -> None:
     registry = filled(spec("Old"))
-    with pytest.raises(VendorError, match="a pass called Old is registered already"), registry.loading("acme"):
+    with (
+        pytest.raises(VendorError, match="a pass called Old is registered already"),
+        registry.loading("acme"),
+    ):
         _ = [registry.add(spec(name)) for name in ("New", "Old")]  # type: ignore[func-returns-value]
     assert registry.names() == ["Old"]
     registry.add(spec("New"))

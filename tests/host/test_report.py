@@ -33,7 +33,17 @@ PUBLIC = [
     "verify",
     "passes",
 ]
-PUBLIC_OF_PASSES = ["name", "stage", "origin", "kind", "status", "matched", "replaced", "rejected", "seconds"]
+PUBLIC_OF_PASSES = [
+    "name",
+    "stage",
+    "origin",
+    "kind",
+    "status",
+    "matched",
+    "replaced",
+    "rejected",
+    "seconds",
+]
 
 
 def test_operators_are_counted_over_all_graphs_most_frequent_first() -> None:
@@ -44,7 +54,11 @@ def test_operators_are_counted_over_all_graphs_most_frequent_first() -> None:
 @pytest.fixture
 def report(vendors: Any) -> Report:
     refuse = "return match.GetMatchedNodes()[0].label != 'r' or match.reject('place: not this one')"
-    path = vendors.write("acme/a.py", vendors.swap("P", "Relu", "Sigmoid", meet=refuse), vendors.swap("Q", "Cos", "Sin"))
+    path = vendors.write(
+        "acme/a.py",
+        vendors.swap("P", "Relu", "Sigmoid", meet=refuse),
+        vendors.swap("Q", "Cos", "Sin"),
+    )
     assert path.exists()
     return vendors.host(cleanup=True).run(parse(MODEL))[1]
 
@@ -66,13 +80,21 @@ def test_it_says_what_was_done(report: Report, vendors: Any) -> None:
     )
     assert first.origin == f"{vendors.root}/acme/custom_fusion_passes/a.py:3"
     assert (first.matched, first.replaced, first.rejected) == (3, 2, {"place": 1})
-    assert (second.status, second.matched, second.replaced, second.rejected) == ("not changed", 0, 0, {})
+    assert (second.status, second.matched, second.replaced, second.rejected) == (
+        "not changed",
+        0,
+        0,
+        {},
+    )
 
 
 def test_json_has_the_same_names_and_reads_back(report: Report) -> None:
     plain = json.loads(report.to_json())
     assert [name for name in plain if name in PUBLIC] == PUBLIC
-    assert all([name for name in row if name in PUBLIC_OF_PASSES] == PUBLIC_OF_PASSES for row in plain["passes"])
+    assert all(
+        [name for name in row if name in PUBLIC_OF_PASSES] == PUBLIC_OF_PASSES
+        for row in plain["passes"]
+    )
     assert plain == report.as_dict()
     rows = [PassRecord(**row) for row in plain.pop("passes")]
     assert Report(**plain, passes=rows) == report

@@ -19,7 +19,11 @@ KNOWN = ["FuseMatMulAdd", "FuseGelu", "RemoveIdentity"]
 def switch_file(tmp_path: Path) -> Any:
     def write(entries: Any) -> Path:
         path = tmp_path / "switch.json"
-        path.write_text(entries if isinstance(entries, str) else json.dumps({"Switch": {"GraphFusion": entries}}))
+        path.write_text(
+            entries
+            if isinstance(entries, str)
+            else json.dumps({"Switch": {"GraphFusion": entries}})
+        )
         return path
 
     return write
@@ -48,14 +52,19 @@ def switch_file(tmp_path: Path) -> Any:
         ({}, {"enable": ["FuseGelu"]}, set()),
     ],
 )
-def test_an_option_beats_an_entry_beats_all_beats_on(switch_file: Any, entries: Any, options: Any, off: set[str]) -> None:
+def test_an_option_beats_an_entry_beats_all_beats_on(
+    switch_file: Any, entries: Any, options: Any, off: set[str]
+) -> None:
     path = None if entries is None else switch_file(entries)
     assert disabled_passes(HostOptions(fusion_switch_file=path, **options), KNOWN) == off
 
 
 @pytest.mark.parametrize("option", ["enable", "disable"])
 def test_a_name_that_no_pass_has_is_an_error_with_the_nearest(option: str) -> None:
-    with pytest.raises(UsageError, match=r"^--enable/--disable: there is no pass FuseMatmulAdd; did you mean FuseMatMulAdd\?$"):
+    with pytest.raises(
+        UsageError,
+        match=r"^--enable/--disable: there is no pass FuseMatmulAdd; did you mean FuseMatMulAdd\?$",
+    ):
         disabled_passes(HostOptions(**{option: ["FuseMatmulAdd"]}), KNOWN)
     with pytest.raises(UsageError, match=r"there is no pass Zzz; `gehost passes` lists them$"):
         disabled_passes(HostOptions(**{option: ["Zzz"]}), KNOWN)
@@ -63,7 +72,9 @@ def test_a_name_that_no_pass_has_is_an_error_with_the_nearest(option: str) -> No
 
 def test_a_name_in_the_file_that_no_pass_has_names_the_file(switch_file: Any) -> None:
     path = switch_file({"FuseGello": "off", "ALL": "on"})
-    with pytest.raises(UsageError, match=f"^{path}: there is no pass FuseGello; did you mean FuseGelu"):
+    with pytest.raises(
+        UsageError, match=f"^{path}: there is no pass FuseGello; did you mean FuseGelu"
+    ):
         disabled_passes(HostOptions(fusion_switch_file=path), KNOWN)
 
 
@@ -74,7 +85,17 @@ def test_enabled_and_disabled_at_once_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", "null", '{"Switch": {}}', '{"GraphFusion": {}}', '{"Switch": {"GraphFusion": ["FuseGelu"]}}', "\x80"],
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        '{"Switch": {}}',
+        '{"GraphFusion": {}}',
+        '{"Switch": {"GraphFusion": ["FuseGelu"]}}',
+        "\x80",
+    ],
 )
 def test_a_file_that_is_no_switch_file(switch_file: Any, text: str) -> None:
     path = switch_file(text)
@@ -84,22 +105,31 @@ def test_a_file_that_is_no_switch_file(switch_file: Any, text: str) -> None:
 
 @pytest.mark.parametrize("state", ["yes", True, None, 1])
 def test_a_switch_is_on_or_off(switch_file: Any, state: Any) -> None:
-    with pytest.raises(UsageError, match=f'switch "FuseGelu" is "{str(state).lower()}"; wanted on or off'):
+    with pytest.raises(
+        UsageError, match=f'switch "FuseGelu" is "{str(state).lower()}"; wanted on or off'
+    ):
         read_switch_file(switch_file({"FuseGelu": state}))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"missing.json: cannot read the fusion-switch file: No such file"):
+    with pytest.raises(
+        UsageError, match=r"missing.json: cannot read the fusion-switch file: No such file"
+    ):
         read_switch_file(str(tmp_path / "missing.json"))
 
 
 def test_a_pass_that_is_off_is_reported_and_does_not_run(vendors: Any, switch_file: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("A", "Relu", "Abs"), vendors.swap("B", "Relu", "Neg"))
     host = vendors.host(fusion_switch_file=switch_file({"A": "off"}))
-    model = parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }""")
+    model = parse(
+        """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+    )
     result, report = host.run(model)
     assert [node.op_type for node in result.graph.node] == ["Neg"]
-    assert [(record.name, record.status, record.matched) for record in report.passes] == [("A", "disabled", 0), ("B", "done", 1)]
+    assert [(record.name, record.status, record.matched) for record in report.passes] == [
+        ("A", "disabled", 0),
+        ("B", "done", 1),
+    ]
 
 
 def test_a_wrong_switch_stops_before_a_model_is_touched(vendors: Any) -> None:

@@ -17,7 +17,9 @@ from gehost.host.host import REGISTERS_NOTHING
 from gehost.host.vendors import find_vendor_files
 from gehost.testing import parse
 
-MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+MODEL = (
+    """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+)
 
 
 def swap(vendors: Any, name: str) -> str:
@@ -27,7 +29,9 @@ def swap(vendors: Any, name: str) -> str:
 # -- finding --------------------------------------------------------------------------------------------------------
 
 
-def test_files_come_in_the_order_of_code_points_and_passes_in_that_of_definition(vendors: Any) -> None:
+def test_files_come_in_the_order_of_code_points_and_passes_in_that_of_definition(
+    vendors: Any,
+) -> None:
     vendors.write("b/one.py", swap(vendors, "B1"))
     vendors.write("a/z.py", swap(vendors, "Zz"), swap(vendors, "Aa"))
     vendors.write("a/Z.py", swap(vendors, "Upper"))
@@ -50,8 +54,14 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
     vendors.write_raw("typo/custom_fusion_pass/x.py", "raise SystemError")
     vendors.write_raw("README.md", "")
     vendors.write("acme/other_style.py", "rule = 'for a plugin that is not installed'")
-    vendors.write("acme/operator.py", "from gehost import ops\n\n\n@ops.register('acme::One')\ndef one(x):\n    return x")
-    vendors.write("acme/hook.py", "from gehost import hookimpl\n\n\n@hookimpl\ndef gehost_before_pass(spec):\n    pass")
+    vendors.write(
+        "acme/operator.py",
+        "from gehost import ops\n\n\n@ops.register('acme::One')\ndef one(x):\n    return x",
+    )
+    vendors.write(
+        "acme/hook.py",
+        "from gehost import hookimpl\n\n\n@hookimpl\ndef gehost_before_pass(spec):\n    pass",
+    )
     host = vendors.host()
     assert host.passes.names() == ["Good"]
     assert host.skipped == [
@@ -67,25 +77,40 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
 
 
 def test_a_package_is_one_file_with_modules_of_its_own(vendors: Any) -> None:
-    vendors.write("acme/pack/__init__.py", "from .first import First\nfrom . import second\n", swap(vendors, "Own"))
+    vendors.write(
+        "acme/pack/__init__.py",
+        "from .first import First\nfrom . import second\n",
+        swap(vendors, "Own"),
+    )
     vendors.write("acme/pack/first.py", swap(vendors, "First"), swap(vendors, "NotImported"))
     vendors.write("acme/pack/second.py", swap(vendors, "Second"))
     assert vendors.host().passes.names() == ["First", "Own"]
 
 
 def test_what_a_file_imports_from_another_is_the_others(vendors: Any) -> None:
-    vendors.write("acme/a.py", "from .b import B\n", "from ._base import Base\n", "class A(B): pass\nREG_FUSION_PASS(A)\n")
+    vendors.write(
+        "acme/a.py",
+        "from .b import B\n",
+        "from ._base import Base\n",
+        "class A(B): pass\nREG_FUSION_PASS(A)\n",
+    )
     vendors.write("acme/b.py", swap(vendors, "B"))
     vendors.write("acme/_base.py", swap(vendors, "Base"))
     host = vendors.host()
-    assert [(spec.name, Path(spec.origin).name.partition(":")[0]) for spec in host.passes] == [("A", "a.py"), ("B", "b.py")]
+    assert [(spec.name, Path(spec.origin).name.partition(":")[0]) for spec in host.passes] == [
+        ("A", "a.py"),
+        ("B", "b.py"),
+    ]
     a, b = (host.passes.get(name).factory for name in "AB")  # type: ignore[union-attr]
     assert issubclass(a, b), "b.py was imported once"  # type: ignore[arg-type]
 
 
 def test_a_class_of_a_helper_can_be_registered_by_the_file_that_imports_it(vendors: Any) -> None:
     vendors.write("acme/_base.py", vendors.swap("Base", "Relu", "Abs", registration=""))
-    vendors.write("acme/a.py", "from ._base import Base\nREG_FUSION_PASS(Base).Stage(CustomPassStage.kAfterInferShape)\n")
+    vendors.write(
+        "acme/a.py",
+        "from ._base import Base\nREG_FUSION_PASS(Base).Stage(CustomPassStage.kAfterInferShape)\n",
+    )
     (spec,) = vendors.host().passes
     assert spec.origin == f"{vendors.root / 'acme/custom_fusion_passes/a.py'}:3"
 
@@ -101,7 +126,11 @@ def test_links_are_followed_and_one_file_is_loaded_once(vendors: Any) -> None:
     assert host.passes.names() == ["Elsewhere", "Real"]
     linked = vendors.root / "zlinked/custom_fusion_passes"
     assert host.skipped == [
-        f"{path}: loaded already" for path in (real.parent / "zlink.py", *(linked / n for n in ("far.py", "real.py", "zlink.py")))
+        f"{path}: loaded already"
+        for path in (
+            real.parent / "zlink.py",
+            *(linked / n for n in ("far.py", "real.py", "zlink.py")),
+        )
     ]
 
 
@@ -116,7 +145,12 @@ def test_several_roots_in_the_order_given(vendors: Any, tmp_path: Path) -> None:
     vendors.write("zeta/z.py", swap(vendors, "Z"))
     other.write("acme/a.py", swap(vendors, "Other"))
     other.write("beta/b.py", swap(vendors, "B"))
-    assert vendors.host(vendors=[other.root, vendors.root]).passes.names() == ["Other", "B", "A", "Z"]
+    assert vendors.host(vendors=[other.root, vendors.root]).passes.names() == [
+        "Other",
+        "B",
+        "A",
+        "Z",
+    ]
     files, _ = find_vendor_files([str(other.root), vendors.root])
     assert [(file.module_name, file.plugin_name) for file in files] == [
         ("gehost_vendors.acme.a", "acme/a"),
@@ -132,7 +166,10 @@ def test_several_roots_in_the_order_given(vendors: Any, tmp_path: Path) -> None:
         ("missing", "no such directory of vendors"),
         ("vendors/acme/custom_fusion_passes/a.py", "no such directory of vendors"),
         ("vendors/acme", "this is one vendor's directory; give the one that holds it: .*/vendors$"),
-        ("vendors/acme/custom_fusion_passes", "this is one vendor's directory of passes; give .*/vendors$"),
+        (
+            "vendors/acme/custom_fusion_passes",
+            "this is one vendor's directory of passes; give .*/vendors$",
+        ),
     ],
 )
 def test_a_root_that_is_none(vendors: Any, root: str, told: str) -> None:
@@ -141,7 +178,9 @@ def test_a_root_that_is_none(vendors: Any, root: str, told: str) -> None:
         vendors.host(vendors=[vendors.root.parent / root], keep_going=True)
 
 
-def test_a_root_without_a_name_is_not_the_directory_here(vendors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_without_a_name_is_not_the_directory_here(
+    vendors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(vendors.root)
     with pytest.raises(UsageError, match="a directory of vendors has no name"):
         vendors.host(vendors=[""])
@@ -158,9 +197,16 @@ def test_names_with_dots_and_dashes(vendors: Any) -> None:
     for vendor, number in (("a.b", 1), ("a_b", 2), ("a-b", 3)):
         vendors.write(f"{vendor}/_utils.py", f"NUMBER = {number}\n")
         vendors.write(
-            f"{vendor}/x.y.py", "from ._utils import NUMBER\n", f"assert NUMBER == {number}\n", swap(vendors, f"P{number}")
+            f"{vendor}/x.y.py",
+            "from ._utils import NUMBER\n",
+            f"assert NUMBER == {number}\n",
+            swap(vendors, f"P{number}"),
         )
-    assert [(spec.name, spec.vendor) for spec in vendors.host().passes] == [("P3", "a-b"), ("P1", "a.b"), ("P2", "a_b")]
+    assert [(spec.name, spec.vendor) for spec in vendors.host().passes] == [
+        ("P3", "a-b"),
+        ("P1", "a.b"),
+        ("P2", "a_b"),
+    ]
 
 
 @pytest.mark.parametrize("other", ["same/__init__.py", "same.py/__init__.py"])
@@ -170,7 +216,8 @@ def test_a_module_and_a_package_of_one_name(vendors: Any, other: str) -> None:
     if not (passes / "same.py").exists():
         vendors.write("acme/same.py", swap(vendors, "Module"))
         with pytest.raises(
-            VendorError, match=f"^{passes}/same.py: {passes}/same/__init__.py is a module of the same name; rename one"
+            VendorError,
+            match=f"^{passes}/same.py: {passes}/same/__init__.py is a module of the same name; rename one",
         ):
             vendors.host()
     else:
@@ -202,14 +249,22 @@ def test_each_vendor_has_its_own_helper_also_when_it_is_imported_at_run_time(ven
         vendors.write(f"{vendor}/_utils.py", f"NAME = '{vendor}'\n")
         vendors.write(f"{vendor}/same.py", HELPED.format(name=f"Of{vendor}"))
     _, report = vendors.host(keep_going=True).run(parse(MODEL))
-    assert [record.message.rpartition(" ")[2] for record in report.passes] == ["acmeacme", "zetazeta"]
+    assert [record.message.rpartition(" ")[2] for record in report.passes] == [
+        "acmeacme",
+        "zetazeta",
+    ]
 
 
 def test_helpers_that_are_found_by_sys_path_are_each_vendors_own(vendors: Any) -> None:
     for vendor in ("acme", "zeta"):
         vendors.write(f"{vendor}/_gehost_test_helper.py", f"NAME = '{vendor}'\n")
         code = "import sys, os\nsys.path.insert(0, os.path.dirname(__file__))\nimport _gehost_test_helper as helper\n"
-        vendors.write(f"{vendor}/same.py", code, f"assert helper.NAME == '{vendor}'\n", swap(vendors, vendor.capitalize()))
+        vendors.write(
+            f"{vendor}/same.py",
+            code,
+            f"assert helper.NAME == '{vendor}'\n",
+            swap(vendors, vendor.capitalize()),
+        )
     assert len(vendors.host().passes) == 2
     assert "_gehost_test_helper" not in sys.modules
 
@@ -230,14 +285,26 @@ def test_two_hosts_share_nothing_and_leave_no_modules(vendors: Any, tmp_path: Pa
 
 BROKEN = [
     ("x = 1\nthis is no Python\n", 3, "SyntaxError: "),
-    ("\nimport no_such_module_at_all\n", 3, "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+    (
+        "\nimport no_such_module_at_all\n",
+        3,
+        "ModuleNotFoundError: No module named 'no_such_module_at_all'",
+    ),
     ("from gehost import NoSuchName\n", 2, "ImportError: cannot import name 'NoSuchName'"),
     ("import sys\nsys.exit(0)\n", 3, "SystemExit: 0"),
     ("def f():\n    raise ValueError('a\\nb')\nf()\n", 3, "ValueError: a\nb"),
     ("from . import _broken\n", 2, "ZeroDivisionError"),
     ("@REG_FUSION_PASS\ndef f(): pass\n", 2, "f is no pass that can be registered so"),
-    ("@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n", 2, "P does not define Patterns and Replacement"),
-    ("@REG_DECOMPOSE_PASS(['Conv'])\nclass P(DecomposePass): pass\n", 2, "P does not define Replacement"),
+    (
+        "@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n",
+        2,
+        "P does not define Patterns and Replacement",
+    ),
+    (
+        "@REG_DECOMPOSE_PASS(['Conv'])\nclass P(DecomposePass): pass\n",
+        2,
+        "P does not define Replacement",
+    ),
     ("@REG_FUSION_PASS\nclass P(FusionBasePass): pass\n", 2, "P does not define Run"),
     (
         "@REG_FUSION_PASS(stage=CustomPassStage.kAfterAssignLogicStream)\nclass P(FusionBasePass): pass\n",
@@ -250,7 +317,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("code", "line", "told"), BROKEN)
-def test_a_file_that_cannot_be_loaded_is_named_with_its_line(vendors: Any, code: str, line: int, told: str) -> None:
+def test_a_file_that_cannot_be_loaded_is_named_with_its_line(
+    vendors: Any, code: str, line: int, told: str
+) -> None:
     file = vendors.write("acme/broken.py", code)
     helper = vendors.write("acme/_broken.py", "1 / 0\n")
     where = helper if "_broken" in code else file
@@ -269,7 +338,9 @@ def test_an_error_that_says_its_line_is_told_as_it_is(vendors: Any) -> None:
 
 
 @pytest.mark.parametrize(("code", "line", "told"), BROKEN)
-def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(vendors: Any, code: str, line: int, told: str) -> None:
+def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(
+    vendors: Any, code: str, line: int, told: str
+) -> None:
     vendors.write("acme/_broken.py", "1 / 0\n")
     vendors.write("acme/broken.py", swap(vendors, "Before"), "ops.register('acme::Before')\n", code)
     vendors.write("acme/good.py", swap(vendors, "Good"), "ops.register('acme::Good')\n")
@@ -293,9 +364,15 @@ def test_a_file_that_failed_is_not_there_by_half_for_those_that_import_it(vendor
 
 def test_of_a_file_whose_second_operator_clashes_the_first_is_not_there(vendors: Any) -> None:
     vendors.write("acme/a.py", "ops.register('x::Old')\n")
-    vendors.write("acme/b.py", swap(vendors, "B"), "ops.register('x::New')\nops.register('x::Old')\n")
+    vendors.write(
+        "acme/b.py", swap(vendors, "B"), "ops.register('x::New')\nops.register('x::Old')\n"
+    )
     host = vendors.host(keep_going=True)
-    assert (len(host.problems), host.passes.names(), [definition.name for definition in host.ops]) == (1, [], ["x::Old"])
+    assert (
+        len(host.problems),
+        host.passes.names(),
+        [definition.name for definition in host.ops],
+    ) == (1, [], ["x::Old"])
 
 
 def test_a_link_to_nowhere_and_a_pipe_are_errors_and_no_hang(vendors: Any) -> None:
@@ -304,7 +381,10 @@ def test_a_link_to_nowhere_and_a_pipe_are_errors_and_no_hang(vendors: Any) -> No
     os.mkfifo(passes / "pipe.py")
     host = vendors.host(keep_going=True)
     assert host.passes.names() == ["Good"]
-    assert [problem.partition(": ")[0] for problem in host.problems] == [f"{passes / 'gone.py'}:1", f"{passes / 'pipe.py'}"]
+    assert [problem.partition(": ")[0] for problem in host.problems] == [
+        f"{passes / 'gone.py'}:1",
+        f"{passes / 'pipe.py'}",
+    ]
 
 
 def test_an_interrupt_while_loading_goes_through(vendors: Any) -> None:
@@ -317,7 +397,10 @@ def test_an_interrupt_while_loading_goes_through(vendors: Any) -> None:
 def test_two_passes_of_one_name_name_both_files(vendors: Any) -> None:
     first = vendors.write("acme/a.py", swap(vendors, "Same"))
     second = vendors.write("zeta/a.py", "\n", swap(vendors, "Same"))
-    with pytest.raises(VendorError, match=f"^{second}:4: a pass called Same is registered already at {first}:3; rename one$"):
+    with pytest.raises(
+        VendorError,
+        match=f"^{second}:4: a pass called Same is registered already at {first}:3; rename one$",
+    ):
         vendors.host()
 
 
@@ -343,7 +426,9 @@ print("printed by a vendor")
 
 
 @pytest.mark.parametrize("end", ["", "1 / 0\n"])
-def test_the_process_is_as_it_was_after_loading(vendors: Any, capsys: pytest.CaptureFixture[str], end: str) -> None:
+def test_the_process_is_as_it_was_after_loading(
+    vendors: Any, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
     vendors.write("acme/a.py", SPOIL, end)
     random.seed(7)
     np.random.seed(7)
@@ -358,8 +443,12 @@ def test_the_process_is_as_it_was_after_loading(vendors: Any, capsys: pytest.Cap
     assert (captured.out, captured.err) == ("", "printed by a vendor\n")
 
 
-def test_what_a_pass_prints_goes_to_stderr_too(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", meet="return print('hello') or True"))
+def test_what_a_pass_prints_goes_to_stderr_too(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vendors.write(
+        "acme/a.py", vendors.swap("P", "Relu", "Abs", meet="return print('hello') or True")
+    )
     vendors.host().run(parse(MODEL))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")

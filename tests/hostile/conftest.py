@@ -18,7 +18,9 @@ OLD_OUTPUT = b"what was there before"
 
 
 @pytest.fixture
-def gehost_run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def gehost_run(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
     """``gehost <arguments>``: its exit code, what it printed, and what it said on stderr; native code's output included.
 
     It runs in ``tmp_path``, where there are no vendors unless a test puts some there.

@@ -68,8 +68,13 @@ def _sparse() -> ModelProto:
     sparse = onnx.SparseTensorProto(dims=[1 << 31, 1 << 31])
     sparse.values.CopyFrom(helper.make_tensor("s", TensorProto.FLOAT, [1], [1.0]))
     sparse.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, [1], [5]))
-    nodes = [helper.make_node("Constant", [], ["k"], sparse_value=sparse), helper.make_node("Relu", ["k"], ["y"])]
-    graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["A", "B"])])
+    nodes = [
+        helper.make_node("Constant", [], ["k"], sparse_value=sparse),
+        helper.make_node("Relu", ["k"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["A", "B"])]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -85,12 +90,25 @@ def _function() -> ModelProto:
 MODELS = {
     **{name: onnx.parser.parse_model(HEAD + text) for name, text in TEXTS.items()},
     "Concat of shapes": _chain("Concat", "s0 = Shape(x)", "float[C]", "y = ConstantOfShape(s)"),
-    "Concat of shapes that nothing reads as one": _chain("Concat", "s0 = Shape(x)", "int64[C]", "y = Neg(s)"),
-    "Concat of constants": _chain("Concat", "s0 = Constant<value_ints = [1, 2]>()", "int64[C]", "y = Neg(s)"),
-    "Concat of unknown shapes": _chain("Concat", "e = NonZero(x) s0 = Shape(e)", "float[C]", "y = Reshape(x, s)"),
+    "Concat of shapes that nothing reads as one": _chain(
+        "Concat", "s0 = Shape(x)", "int64[C]", "y = Neg(s)"
+    ),
+    "Concat of constants": _chain(
+        "Concat", "s0 = Constant<value_ints = [1, 2]>()", "int64[C]", "y = Neg(s)"
+    ),
+    "Concat of unknown shapes": _chain(
+        "Concat", "e = NonZero(x) s0 = Shape(e)", "float[C]", "y = Reshape(x, s)"
+    ),
     "Gather that doubles the rank": _chain("Gather", "s0 = Identity(i)", "int64[C]", "y = Neg(s)"),
-    "Gather of unknown elements": _chain("Gather", "u = NonZero(x) s0 = Shape(u)", "float[C]", "y = ConstantOfShape(s)"),
-    "StringConcat": _chain("StringConcat", 's0 = Constant<value_strings = ["xxxxxxxx"]>()', "string[C]", "y = Identity(s)"),
+    "Gather of unknown elements": _chain(
+        "Gather", "u = NonZero(x) s0 = Shape(u)", "float[C]", "y = ConstantOfShape(s)"
+    ),
+    "StringConcat": _chain(
+        "StringConcat",
+        's0 = Constant<value_strings = ["xxxxxxxx"]>()',
+        "string[C]",
+        "y = Identity(s)",
+    ),
     "Mul": _chain("Mul", "s0 = Constant<value_ints = [3]>()", "float[C]", "y = ConstantOfShape(s)"),
     "Constant, sparse": _sparse(),
     "local function": _function(),
@@ -111,13 +129,30 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
     directory = tmp_path_factory.mktemp("bombs")
     for number, proto in enumerate(MODELS.values()):
         (directory / f"{number}.onnx").write_bytes(proto.SerializeToString())
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "plugins")]),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-c", _COMPILE, str(len(MODELS)), str(ROOT / "vendors")]
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     said = re.findall(r"(.*?)code (\d+)\n", done.stderr, re.DOTALL)
-    assert len(said) == len(MODELS), f"it ended at {list(MODELS)[len(said)]!r}: {done.stderr[-2000:]}"
+    assert len(said) == len(MODELS), (
+        f"it ended at {list(MODELS)[len(said)]!r}: {done.stderr[-2000:]}"
+    )
     outputs = [directory / f"{number}.out.onnx" for number in range(len(MODELS))]
-    return {name: (output, int(code), err) for name, output, (err, code) in zip(MODELS, outputs, said, strict=True)}
+    return {
+        name: (output, int(code), err)
+        for name, output, (err, code) in zip(MODELS, outputs, said, strict=True)
+    }
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -126,5 +161,8 @@ def test_what_stands_for_terabytes_stays_as_it_is(compiled, name):
     assert (code, err) == (0, "")
     assert path.stat().st_size < 2 << 20
     kept = {node.op_type for node in onnx.load(path).graph.node}
-    stands = {"local function": {"F"}, "Expand": {"Expand", "ConstantOfShape"}}  # as vendors/paddle writes it, if installed
+    stands = {
+        "local function": {"F"},
+        "Expand": {"Expand", "ConstantOfShape"},
+    }  # as vendors/paddle writes it, if installed
     assert kept & stands.get(name, {name.split()[0].strip(",")})

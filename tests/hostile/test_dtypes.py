@@ -20,28 +20,45 @@ def tensor(name: str, number: int, *, raw: bool) -> TensorProto:
     """Bits at random in the raw field, zeros and ones in the typed one."""
     made = TensorProto(name=name, data_type=number, dims=[2, COUNT // 2])
     if number == TensorProto.STRING:
-        made.string_data.extend([b"", b"a", b"\xff\xfe", "ünï".encode(), b"\0", b"a\0", b"\n", b"x" * 1000])
+        made.string_data.extend(
+            [b"", b"a", b"\xff\xfe", "ünï".encode(), b"\0", b"a\0", b"\n", b"x" * 1000]
+        )
         return made
     content = (
-        np.random.default_rng(number).integers(0, 2 if number == TensorProto.BOOL else 256, nbytes(made), np.uint8).tobytes()
+        np.random.default_rng(number)
+        .integers(0, 2 if number == TensorProto.BOOL else 256, nbytes(made), np.uint8)
+        .tobytes()
     )
     made.raw_data = content
     if not raw:
         field = helper.tensor_dtype_to_field(number)
-        entries = {"int32_data": np.int32, "int64_data": np.int64, "uint64_data": np.uint64, "float_data": np.float32}
+        entries = {
+            "int32_data": np.int32,
+            "int64_data": np.int64,
+            "uint64_data": np.uint64,
+            "float_data": np.float32,
+        }
         made.ClearField("raw_data")
-        getattr(made, field).extend((np.arange(_entries(number)) % 2).astype(entries.get(field, np.float64)).tolist())
+        getattr(made, field).extend(
+            (np.arange(_entries(number)) % 2).astype(entries.get(field, np.float64)).tolist()
+        )
     return made
 
 
 def _entries(number: int) -> int:
-    bits = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}.get(TensorProto.DataType.Name(number), 8)
-    return COUNT * bits // 8 * (2 if number in (TensorProto.COMPLEX64, TensorProto.COMPLEX128) else 1)
+    bits = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}.get(
+        TensorProto.DataType.Name(number), 8
+    )
+    return (
+        COUNT * bits // 8 * (2 if number in (TensorProto.COMPLEX64, TensorProto.COMPLEX128) else 1)
+    )
 
 
 def model(number: int, *, raw: bool) -> ModelProto:
     """An initializer, a ``Constant``, one in a body, an input and their outputs, of one element type."""
-    body = helper.make_graph([helper.make_node("Identity", ["inner"], ["p"])], "b", [], [_info("p", number)])
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["inner"], ["p"])], "b", [], [_info("p", number)]
+    )
     body.initializer.append(tensor("inner", number, raw=raw))
     nodes = [
         helper.make_node("Identity", ["x"], ["from_input"]),
@@ -53,7 +70,9 @@ def model(number: int, *, raw: bool) -> ModelProto:
     outputs = [_info(node.output[0], number) for node in nodes]
     graph = helper.make_graph(nodes, "g", inputs, outputs, [tensor("w", number, raw=raw)])
     newest = onnx.defs.onnx_opset_version()
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", newest)], ir_version=onnx.IR_VERSION)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", newest)], ir_version=onnx.IR_VERSION
+    )
 
 
 def _info(name: str, number: int) -> onnx.ValueInfoProto:
@@ -84,7 +103,9 @@ def test_every_element_type_keeps_its_bits(gehost_run, tmp_path: Path, number, r
     onnx.checker.check_model(proto)
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     dump = ("--dump", tmp_path / "dumps", "--dump-level", "1", "--dump-format", "onnx")
-    code, _, err = gehost_run("compile", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", *dump, *options)
+    code, _, err = gehost_run(
+        "compile", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", *dump, *options
+    )
     assert (code, err) == (0, "")
     compiled = onnx.load(tmp_path / "out.onnx")
     assert list(compiled.graph.input) == list(proto.graph.input)
@@ -102,7 +123,10 @@ def test_sparse_tensors_keep_their_bits(gehost_run, tmp_path: Path, number):
     values.dims.append(COUNT)
     indices = numpy_helper.from_array(np.arange(COUNT, dtype=np.int64) * 3, "i")
     graph = helper.make_graph(
-        [helper.make_node("Identity", ["s"], ["y"])], "g", [], [helper.make_tensor_value_info("y", number, [50])]
+        [helper.make_node("Identity", ["s"], ["y"])],
+        "g",
+        [],
+        [helper.make_tensor_value_info("y", number, [50])],
     )
     for sparse in (graph.sparse_initializer.add(dims=[50]),):
         sparse.values.CopyFrom(values)

@@ -16,8 +16,16 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def process(*arguments: Any, **options: Any) -> tuple[int, str, str]:
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace", **options}
-    done = subprocess.run([sys.executable, "-m", "gehost", *arguments], check=False, timeout=120, **streams)
+    streams = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "errors": "replace",
+        **options,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "gehost", *arguments], check=False, timeout=120, **streams
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -40,13 +48,17 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_name_that_the_system_takes(gehost_run: Any, vendors: Any, name: str, tmp_path: Path) -> None:
+def test_any_name_that_the_system_takes(
+    gehost_run: Any, vendors: Any, name: str, tmp_path: Path
+) -> None:
     os.mkdir(name)
     os.rename("m.onnx", f"{name}/{name}.onnx")
     os.rename(vendors.root, f"{name}/vendors")
     passes = Path(f"{name}/vendors/acme {name}/custom_fusion_passes")
     passes.mkdir(parents=True)
-    (passes / f"{name.lstrip('.-')} pass.py").write_text("from gehost import *\n" + vendors.swap("Turn", "Relu", "Abs"))
+    (passes / f"{name.lstrip('.-')} pass.py").write_text(
+        "from gehost import *\n" + vendors.swap("Turn", "Relu", "Abs")
+    )
     code, _, err = gehost_run(
         "compile",
         "-o",
@@ -61,7 +73,10 @@ def test_any_name_that_the_system_takes(gehost_run: Any, vendors: Any, name: str
         f"{name}/{name}.onnx",
     )
     assert (code, err) == (0, "")
-    assert [node.op_type for node in onnx.load(f"{name}/out {name}.onnx").graph.node] == ["Abs", "Neg"]
+    assert [node.op_type for node in onnx.load(f"{name}/out {name}.onnx").graph.node] == [
+        "Abs",
+        "Neg",
+    ]
     assert len(os.listdir(f"{name}/dumps")) == 6
     assert gehost_run("verify", "--", f"{name}/{name}.onnx", f"{name}/{name}.onnx")[0] == 0
 
@@ -70,7 +85,14 @@ def test_any_name_that_the_system_takes(gehost_run: Any, vendors: Any, name: str
 
 
 @pytest.mark.parametrize(
-    "arguments", [COMPILE, ("passes",), ("passes", "--json"), ("new", "acme/my_pass"), ("verify", "m.onnx", "m.onnx")]
+    "arguments",
+    [
+        COMPILE,
+        ("passes",),
+        ("passes", "--json"),
+        ("new", "acme/my_pass"),
+        ("verify", "m.onnx", "m.onnx"),
+    ],
 )
 def test_standard_output_that_is_full_is_an_error(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:

@@ -24,15 +24,30 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1000] x, bool c) => 
 
 def external(**fields: Any) -> TensorProto:
     """A tensor of a thousand floats in ``weights.bin``; ``entries`` replaces or adds some, None takes one away."""
-    entries = {"location": "weights.bin", "offset": "0", "length": "4000", **fields.pop("entries", {})}
-    tensor = TensorProto(**{"name": "w", "data_type": 1, "dims": [1000], "data_location": TensorProto.EXTERNAL, **fields})
+    entries = {
+        "location": "weights.bin",
+        "offset": "0",
+        "length": "4000",
+        **fields.pop("entries", {}),
+    }
+    tensor = TensorProto(
+        **{
+            "name": "w",
+            "data_type": 1,
+            "dims": [1000],
+            "data_location": TensorProto.EXTERNAL,
+            **fields,
+        }
+    )
     for key, value in entries.items():
         if value is not None:
             tensor.external_data.add(key=key, value=value)
     return tensor
 
 
-def model(tensor: TensorProto, place: Callable[[ModelProto], GraphProto] = lambda proto: proto.graph) -> bytes:
+def model(
+    tensor: TensorProto, place: Callable[[ModelProto], GraphProto] = lambda proto: proto.graph
+) -> bytes:
     proto = onnx.parser.parse_model(TEXT)
     place(proto).initializer.append(tensor)
     if not proto.graph.initializer:
@@ -90,26 +105,47 @@ ENTRIES: dict[str, tuple[dict[str, Any], str]] = {
     "length negative": ({"entries": {"length": "-4000"}}, "length '-4000' is not a whole number"),
     "offset no number": ({"entries": {"offset": "first"}}, "offset 'first' is not a whole number"),
     "length no number": ({"entries": {"length": "4e3"}}, "length '4e3' is not a whole number"),
-    "offset 2**64": ({"entries": {"offset": str(2**64)}}, "is not a whole number from 0 to 2**63 - 1"),
-    "length 2**64 and what it takes": ({"entries": {"length": str(2**64 + 4000)}}, "is not a whole number"),
+    "offset 2**64": (
+        {"entries": {"offset": str(2**64)}},
+        "is not a whole number from 0 to 2**63 - 1",
+    ),
+    "length 2**64 and what it takes": (
+        {"entries": {"length": str(2**64 + 4000)}},
+        "is not a whole number",
+    ),
     "offset past the end": ({"entries": {"offset": "4001"}}, "bytes 4001 to 8001 are not within"),
     "end past the end": ({"entries": {"offset": "1"}}, "bytes 1 to 4001 are not within"),
     "offset almost 2**63": ({"entries": {"offset": str(2**63 - 1)}}, "are not within"),
-    "length too short": ({"entries": {"length": "3996"}}, "length 3996, but its type and shape take 4000"),
-    "length too long": ({"entries": {"length": "4004"}}, "length 4004, but its type and shape take 4000"),
+    "length too short": (
+        {"entries": {"length": "3996"}},
+        "length 3996, but its type and shape take 4000",
+    ),
+    "length too long": (
+        {"entries": {"length": "4004"}},
+        "length 4004, but its type and shape take 4000",
+    ),
     "length zero": ({"entries": {"length": "0"}}, "length 0, but its type and shape take 4000"),
     "file too short": ({"entries": {"location": "short.bin"}}, "which has 3999"),
-    "file too short for the shape": ({"dims": [2000], "entries": {"length": None}}, "bytes 0 to 8000 are not within"),
+    "file too short for the shape": (
+        {"dims": [2000], "entries": {"length": None}},
+        "bytes 0 to 8000 are not within",
+    ),
     "file empty": ({"entries": {"location": "empty.bin"}}, "which has 0"),
     "negative dimension": ({"dims": [-1000]}, "dimension -1000 is negative"),
     "overflowing dimensions": ({"dims": [1 << 40, 1 << 40]}, "its dimensions overflow"),
-    "no dimensions": ({"dims": [], "entries": {"length": None, "offset": "3997"}}, "bytes 3997 to 4001 are not within"),
+    "no dimensions": (
+        {"dims": [], "entries": {"length": None, "offset": "3997"}},
+        "bytes 3997 to 4001 are not within",
+    ),
     "unknown element type": ({"data_type": 99}, "element type 99"),
     "strings": ({"data_type": TensorProto.STRING}, "strings cannot be external data"),
     "data in the model too": ({"raw_data": bytes(4000)}, "it has data in raw_data"),
 }
 HOSTILE = {
-    **{name: ({"entries": {"location": location}}, message) for name, (location, message) in LOCATIONS.items()},
+    **{
+        name: ({"entries": {"location": location}}, message)
+        for name, (location, message) in LOCATIONS.items()
+    },
     **ENTRIES,
 }
 hostile = pytest.mark.parametrize(("fields", "message"), HOSTILE.values(), ids=HOSTILE)
@@ -135,7 +171,9 @@ def test_it_is_refused_where_nothing_would_read_it(gehost_run, home, fields, mes
 
 
 @hostile
-def test_it_is_refused_by_a_bare_file_name_in_its_directory(gehost_run, home, monkeypatch, fields, message):
+def test_it_is_refused_by_a_bare_file_name_in_its_directory(
+    gehost_run, home, monkeypatch, fields, message
+):
     (home / "m.onnx").write_bytes(model(external(**fields)))
     monkeypatch.chdir(home)
     code, out, err = gehost_run("compile", "m.onnx", "-o", "../out.onnx")
@@ -153,8 +191,12 @@ PLACES: dict[str, Callable[[ModelProto], GraphProto]] = {
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_it_is_found_wherever_a_tensor_can_be(refused, home, place):
-    (home / "m.onnx").write_bytes(model(external(name="v", entries={"location": "../outside.bin"}), place))
-    assert "tensor 'v': external data location '../outside.bin' leaves" in refused(3, home / "m.onnx")
+    (home / "m.onnx").write_bytes(
+        model(external(name="v", entries={"location": "../outside.bin"}), place)
+    )
+    assert "tensor 'v': external data location '../outside.bin' leaves" in refused(
+        3, home / "m.onnx"
+    )
 
 
 @pytest.mark.parametrize("attribute", ["value", "sparse_value"])
@@ -172,7 +214,9 @@ def test_it_is_found_in_attributes(refused, home, attribute):
         entry.sparse_tensor.values.CopyFrom(tensor)
         entry.sparse_tensor.indices.CopyFrom(onnx.numpy_helper.from_array(np.arange(1000), "i"))
     (home / "m.onnx").write_bytes(proto.SerializeToString())
-    assert "tensor 'k': external data location '../outside.bin' leaves" in refused(3, home / "m.onnx")
+    assert "tensor 'k': external data location '../outside.bin' leaves" in refused(
+        3, home / "m.onnx"
+    )
 
 
 # -- and what is in order -------------------------------------------------------------------------------------------
@@ -186,7 +230,16 @@ def test_good_weights_come_along_and_unknown_keys_do_no_harm(gehost_run, home, e
     target = home.parent / "target"
     target.mkdir()
     output = (target if elsewhere else home) / "out.onnx"
-    code, _, err = gehost_run("compile", home / "m.onnx", "-o", output, "--dump", target / "dumps", "--dump-format", "onnx")
+    code, _, err = gehost_run(
+        "compile",
+        home / "m.onnx",
+        "-o",
+        output,
+        "--dump",
+        target / "dumps",
+        "--dump-format",
+        "onnx",
+    )
     assert (code, err) == (0, "")
     tensor = onnx.load(output, load_external_data=False).graph.initializer[0]
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -199,7 +252,10 @@ def test_good_weights_come_along_and_unknown_keys_do_no_harm(gehost_run, home, e
     for dump in (target / "dumps").iterdir():
         (tensor,) = onnx.load(dump, load_external_data=False).graph.initializer
         assert tensor.external_data[0].value == "weights.bin"
-    assert sorted(path.name for path in target.iterdir()) == ["dumps", *(["out.onnx", "out.onnx.data"] if elsewhere else [])]
+    assert sorted(path.name for path in target.iterdir()) == [
+        "dumps",
+        *(["out.onnx", "out.onnx.data"] if elsewhere else []),
+    ]
     (home / "out.onnx").unlink(missing_ok=True)
 
 

@@ -117,7 +117,13 @@ REWRITES: dict[str, tuple[str, int, int, EsGraph, EsGraph]] = {
         graph(1, lambda x: [n := es.Neg(x), es.Identity(n)]),
         graph(1, lambda x: [x, x]),
     ),
-    "a new function": (MUL, 10, 17, graph(2, lambda x, y: es.Mul(es.Add(x, y), 0.5)), graph(2, es.op("acme::HalfSum"))),
+    "a new function": (
+        MUL,
+        10,
+        17,
+        graph(2, lambda x, y: es.Mul(es.Add(x, y), 0.5)),
+        graph(2, es.op("acme::HalfSum")),
+    ),
     "axes as an attribute": (
         NORM,
         10,
@@ -154,19 +160,28 @@ class Rewriting:
         """The model as it would be saved, its index, which is proven, and what it knows beside."""
         self.model.check()
         content = self.model.flush().SerializeToString(deterministic=True)
-        return content, self._describe(self.model), (dict(self.model.opsets), list(self.model.new_functions))
+        return (
+            content,
+            self._describe(self.model),
+            (dict(self.model.opsets), list(self.model.new_functions)),
+        )
 
     def done(self, steps: Steps) -> None:
         """Rewrite, interrupted where ``steps`` says; nothing is known from the last time."""
         match = PatternMatcher(self._find, self.model.graph).MatchNext()
         assert match is not None
-        region, rewriter = match.region(), Rewriter(self.model, self._registry, Author("Fuse", "acme"))
+        region, rewriter = (
+            match.region(),
+            Rewriter(self.model, self._registry, Author("Fuse", "acme")),
+        )
         with steps:
             rewriter.replace(region, self._put)
 
 
 @pytest.mark.parametrize("name", REWRITES)
-def test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was(name: str, describe: Any) -> None:
+def test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was(
+    name: str, describe: Any
+) -> None:
     rewriting, steps = Rewriting(name, describe), Steps()
     model, before = rewriting.model, rewriting.state()
     assert describe(model, types=False) == describe.fresh(model, types=False)
@@ -194,7 +209,13 @@ def edited(model: Model) -> None:
     body = onnx.parser.parse_graph("g () => (float[2, 3] t) { q = Abs (a) t = Neg (q) }")
     x, c = root.inputs
     made = root.add_node(
-        "If", [c], ["new"], {"then_branch": body, "else_branch": body}, name="made", after=a, metadata={"k": "v"}
+        "If",
+        [c],
+        ["new"],
+        {"then_branch": body, "else_branch": body},
+        name="made",
+        after=a,
+        metadata={"k": "v"},
     )
     root.set_attribute(made, "note", "added")
     root.set_attribute(made, "note", 3)
@@ -278,7 +299,9 @@ def without_axes(model: Model) -> None:
     [("two outputs, read in a body", edited), ("axes as an attribute", without_axes)],
     ids=["all", "first attribute"],
 )
-def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(name: str, edit: Callable[[Model], None], describe: Any) -> None:
+def test_an_undo_that_is_interrupted_at_any_line_can_be_repeated(
+    name: str, edit: Callable[[Model], None], describe: Any
+) -> None:
     rewriting = Rewriting(name, describe)
     model, before = rewriting.model, rewriting.state()
     mark = model.mark()
@@ -304,7 +327,15 @@ def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> 
             graph.flush()
         later = graph.add_node("Neg", [x], ["later"], name="later")
         for _ in range(2):
-            assert [node.proto.output[0] for node in graph.nodes] == ["later", "added", "a", "b", "early", "d", *"yzw"]
+            assert [node.proto.output[0] for node in graph.nodes] == [
+                "later",
+                "added",
+                "a",
+                "b",
+                "early",
+                "d",
+                *"yzw",
+            ]
             assert (removed.name, stays.name, later.name) == ("removed", "added", "later")
             model.flush()
             assert list(graph.protos) == [node.proto for node in graph.nodes]
@@ -315,7 +346,10 @@ def test_an_interrupt_at_any_line_of_a_flush_leaves_each_node_its_protobuf() -> 
 def test_an_interrupt_where_the_names_are_read_makes_no_name_twice() -> None:
     def done(steps: Steps) -> None:
         model = Model(
-            parse(HEADER.format(ir=10, opset=17) + "(float[2] x) => (float[2] y_0) { [n_0] v_0 = Relu (x) y_0 = Abs (v_0) }")
+            parse(
+                HEADER.format(ir=10, opset=17)
+                + "(float[2] x) => (float[2] y_0) { [n_0] v_0 = Relu (x) y_0 = Abs (v_0) }"
+            )
         )
         try:
             with steps:

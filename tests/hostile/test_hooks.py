@@ -55,7 +55,9 @@ def model(tmp_path: Path, vendors: Any) -> Path:
 
 
 @pytest.fixture
-def contained(model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path: Path) -> Callable[..., None]:
+def contained(
+    model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path: Path
+) -> Callable[..., None]:
     """``contained(code, told)``: a compile with the pass ``Bad`` ends with 5; with ``--keep-going`` it is as if it were not there."""
 
     def contained(code: str, told: str, exit_code: int = 5) -> None:
@@ -64,16 +66,33 @@ def contained(model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path
         assert told in line
         assert f"{file}:" in line
         kept, report = tmp_path / "kept.onnx", tmp_path / "report.json"
-        found, _, err = gehost_run("compile", model, "-o", kept, "--vendors", vendors.root, "--keep-going", "--report", report)
+        found, _, err = gehost_run(
+            "compile",
+            model,
+            "-o",
+            kept,
+            "--vendors",
+            vendors.root,
+            "--keep-going",
+            "--report",
+            report,
+        )
         assert (found, err) == (0, "")
         done = json.loads(report.read_text())
         (problem,) = done["problems"]
         assert without_addresses(line) == f"gehost: {without_addresses(one_line(problem))}"
-        statuses = {record["name"]: (record["status"], record["replaced"]) for record in done["passes"]}
+        statuses = {
+            record["name"]: (record["status"], record["replaced"]) for record in done["passes"]
+        }
         assert statuses.pop("Bad", ("failed", 0)) == ("failed", 0)
         assert statuses == {"First": ("done", 2), "Last": ("done", 2)}
         file.unlink()
-        assert gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[0] == 0
+        assert (
+            gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[
+                0
+            ]
+            == 0
+        )
         assert kept.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
 
     return contained
@@ -95,9 +114,21 @@ HOOKS = {
     "__new__": ("Base", "def __new__(cls): {}", "__init__: "),
     "__init__": ("Base", "def __init__(self): {}", "__init__: "),
     "Patterns": ("Base", "def Patterns(self): {}", "Patterns: "),
-    "Patterns, lazily": ("Base", "def Patterns(self):\n    yield Pattern(built('Relu'))\n    {}", "Patterns: "),
-    "MeetRequirements": ("Base", "def MeetRequirements(self, match):\n    {}", 'MeetRequirements at node "a" (Relu): '),
-    "Replacement": ("Base", "def Replacement(self, match):\n    {}", 'Replacement at node "a" (Relu): '),
+    "Patterns, lazily": (
+        "Base",
+        "def Patterns(self):\n    yield Pattern(built('Relu'))\n    {}",
+        "Patterns: ",
+    ),
+    "MeetRequirements": (
+        "Base",
+        "def MeetRequirements(self, match):\n    {}",
+        'MeetRequirements at node "a" (Relu): ',
+    ),
+    "Replacement": (
+        "Base",
+        "def Replacement(self, match):\n    {}",
+        'Replacement at node "a" (Relu): ',
+    ),
     "second Replacement": (
         "Base",
         "def Replacement(self, match):\n    if match.outputs[0].name == 'b': {}\n    return built('Abs')",
@@ -150,7 +181,9 @@ ERRORS = {
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_raises_is_named_with_its_file_and_the_node_and_undone(contained: Any, hook: str, error: str) -> None:
+def test_a_hook_that_raises_is_named_with_its_file_and_the_node_and_undone(
+    contained: Any, hook: str, error: str
+) -> None:
     base, method, told = HOOKS[hook]
     contained(bad(method.format(error), base=base), f"{told}{ERRORS[error]}")
 
@@ -158,19 +191,36 @@ def test_a_hook_that_raises_is_named_with_its_file_and_the_node_and_undone(conta
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        ("raise ValueError('a\\r\\nb\\x00\\x1b]0;title\\x07\\u2028\\u202e')", r"ValueError: a b\x00\x1b]0;title\x07 \u202e"),
+        (
+            "raise ValueError('a\\r\\nb\\x00\\x1b]0;title\\x07\\u2028\\u202e')",
+            r"ValueError: a b\x00\x1b]0;title\x07 \u202e",
+        ),
         ("raise ValueError('x' * 1_000_000)", f"ValueError: {'x' * 2000}… (1000000 characters)"),
         ("raise ValueError(object, 3, b'\\xff')", "ValueError: (<class 'object'>, 3, b'\\xff')"),
-        ("raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})", "Mute: (its message cannot be read: "),
-        ("raise type('Odd', (Exception,), {'__str__': lambda self: 3})", "Odd: (its message cannot be read: TypeError)"),
-        ("raise type('Exit', (Exception,), {'__str__': lambda self: exit()})", "Exit: (its message cannot be read: SystemExit)"),
+        (
+            "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})",
+            "Mute: (its message cannot be read: ",
+        ),
+        (
+            "raise type('Odd', (Exception,), {'__str__': lambda self: 3})",
+            "Odd: (its message cannot be read: TypeError)",
+        ),
+        (
+            "raise type('Exit', (Exception,), {'__str__': lambda self: exit()})",
+            "Exit: (its message cannot be read: SystemExit)",
+        ),
         ("raise type('a\\nb', (Exception,), {})('c')", "a b: c"),
         ("raise type('Sly', (PassError,), {'exit_code': 0, 'named': False})('sly')", ": sly"),
     ],
 )
 def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, told: str) -> None:
     code = "from gehost import PassError\n" + bad(f"def Replacement(self, match): {message}")
-    contained(code.replace("from gehost import PassError\n", "", 1).replace("PassError", "__import__('gehost').PassError"), told)
+    contained(
+        code.replace("from gehost import PassError\n", "", 1).replace(
+            "PassError", "__import__('gehost').PassError"
+        ),
+        told,
+    )
 
 
 # -- hooks that return nonsense -------------------------------------------------------------------------------------
@@ -187,16 +237,31 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
         ("[EsGraphBuilder('x')]", "Patterns: it must return a list of Pattern, got "),
         ("[Pattern]", "Patterns: it must return a list of Pattern, got "),
         ("[object.__new__(Pattern)]", "Patterns: "),
-        ("iter(lambda pattern=Pattern(built('Relu')): pattern, None)", "Patterns: it returned more than 10000 patterns"),
+        (
+            "iter(lambda pattern=Pattern(built('Relu')): pattern, None)",
+            "Patterns: it returned more than 10000 patterns",
+        ),
         ("[Pattern(3)]", "Pattern wants what BuildAndReset returns, got int"),
         ("[Pattern(built())]", "pattern 'built' has no operator"),
         ("[Pattern(built('Relu', inputs=2))]", "no operator of pattern 'built' reads input"),
         ("[Pattern(built('Relu', outputs=2))]", "output 1 of pattern 'built' is given twice"),
-        ("[Pattern(built('NoSuchOperator'))]", "neither ONNX nor a vendor file has an operator NoSuchOperator"),
+        (
+            "[Pattern(built('NoSuchOperator'))]",
+            "neither ONNX nor a vendor file has an operator NoSuchOperator",
+        ),
         ("[Pattern(built('If'))]", "If holds nested graphs and cannot stand in a pattern"),
-        ("[Pattern(built('Relu')).CaptureTensor(built('Relu').outputs[0])]", "the captured tensor is not one of pattern"),
-        ("[Pattern(EsGraphBuilder('a').BuildAndReset([built('Relu').outputs[0]]))]", "was made by another builder"),
-        ("[Pattern(self.twisted(lambda graph: graph.outputs.clear()))]", "Relu of pattern 'built' reaches no output"),
+        (
+            "[Pattern(built('Relu')).CaptureTensor(built('Relu').outputs[0])]",
+            "the captured tensor is not one of pattern",
+        ),
+        (
+            "[Pattern(EsGraphBuilder('a').BuildAndReset([built('Relu').outputs[0]]))]",
+            "was made by another builder",
+        ),
+        (
+            "[Pattern(self.twisted(lambda graph: graph.outputs.clear()))]",
+            "Relu of pattern 'built' reaches no output",
+        ),
         ("[Pattern(self.twisted(lambda graph: graph.nodes.append(3)))]", "Error: "),
         (
             "[Pattern(self.twisted(lambda graph: graph.nodes[0].inputs.__setitem__(0, graph.outputs[0])))]",
@@ -205,11 +270,15 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
     ],
 )
 def test_patterns_that_are_none(contained: Any, returned: str, told: str) -> None:
-    twisted = "def twisted(self, twist):\n    graph = built('Relu')\n    twist(graph)\n    return graph"
+    twisted = (
+        "def twisted(self, twist):\n    graph = built('Relu')\n    twist(graph)\n    return graph"
+    )
     contained(bad(twisted, f"def Patterns(self): return {returned}"), told)
 
 
-@pytest.mark.parametrize("answer", ["'rank: a text'", "[]", "{}", "3.5", "match", "NotImplemented", "Pattern"])
+@pytest.mark.parametrize(
+    "answer", ["'rank: a text'", "[]", "{}", "3.5", "match", "NotImplemented", "Pattern"]
+)
 def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str) -> None:
     told = 'MeetRequirements at node "a" (Relu): it must return True, False or match.reject(reason), got '
     contained(bad(f"def MeetRequirements(self, match): return {answer}"), told)
@@ -230,14 +299,26 @@ def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str)
         ("built('Abs', outputs=2)", "the replacement has 2 outputs, the pattern 1"),
         ("built('Abs', inputs=2)", "the replacement has 2 inputs, the pattern 1"),
         ("es.Abs(match.inputs[0])", "Abs"),
-        ("es.Add(built('Abs').outputs[0], match.outputs[0])", "is of a graph that is built already; begin another one"),
-        ("es.Add(built('Abs').outputs[0], built('Abs').outputs[0])", "is of a graph that is built already"),
+        (
+            "es.Add(built('Abs').outputs[0], match.outputs[0])",
+            "is of a graph that is built already; begin another one",
+        ),
+        (
+            "es.Add(built('Abs').outputs[0], built('Abs').outputs[0])",
+            "is of a graph that is built already",
+        ),
         ("es.Add(built('Abs').outputs[0], object())", "is of a graph that is built already"),
         ("EsGraphBuilder('x').BuildAndReset([])", "graph 'x' has no outputs"),
-        ("EsGraphBuilder('x').BuildAndReset([built('Abs').outputs[0]])", "output 0 of 'x' was made by another builder"),
+        (
+            "EsGraphBuilder('x').BuildAndReset([built('Abs').outputs[0]])",
+            "output 0 of 'x' was made by another builder",
+        ),
         ("EsGraphBuilder('x').CreateInput(-1)", "inputs are numbered from 0"),
         ("es.Abs(EsGraphBuilder('x').CreateInput(1))", "leave a gap; number them from 0"),
-        ("built('NoSuchOperator')", "neither ONNX nor a vendor file has an operator NoSuchOperator"),
+        (
+            "built('NoSuchOperator')",
+            "neither ONNX nor a vendor file has an operator NoSuchOperator",
+        ),
         ("es.LeakyRelu(EsGraphBuilder('x').CreateInput(0), alpha=object())", "alpha"),
         ("match.GetCapturedTensor(0)", "IndexError: captured tensor 0: the pattern captured 0"),
         ("match.GetMatchedNode(7)", "IndexError"),
@@ -253,7 +334,10 @@ def test_replacements_that_are_none(contained: Any, returned: str, told: str) ->
         ("es.Cast(EsGraphBuilder('x').CreateInput(0), to=11)", "dtype"),
         ("(lambda x: es.Concat(x, x, axis=0))(EsGraphBuilder('x').CreateInput(0))", "shape"),
         ("es.Unsqueeze(EsGraphBuilder('x').CreateInput(0), axes=[0])", "rank"),
-        ("(lambda x: es.MatMul(x, es.Transpose(x, perm=[3, 1])))(EsGraphBuilder('x').CreateInput(0))", "types"),
+        (
+            "(lambda x: es.MatMul(x, es.Transpose(x, perm=[3, 1])))(EsGraphBuilder('x').CreateInput(0))",
+            "types",
+        ),
         ("EsGraphBuilder('x').CreateConst([1.0, 2.0, 3.0])", "shape"),
         ("self.pattern", "no change"),
         ("built('Relu')", "no change"),
@@ -262,20 +346,33 @@ def test_replacements_that_are_none(contained: Any, returned: str, told: str) ->
 def test_replacements_of_other_types_are_refused_and_counted(
     vendors: Any, model: Path, gehost_run: Any, tmp_path: Path, returned: str, reason: str
 ) -> None:
-    patterns = "def Patterns(self):\n    self.pattern = built('Relu')\n    return [Pattern(self.pattern)]"
-    file = vendors.write("beta/bad.py", PROLOGUE, bad(patterns, f"def Replacement(self, match): return {returned}"))
+    patterns = (
+        "def Patterns(self):\n    self.pattern = built('Relu')\n    return [Pattern(self.pattern)]"
+    )
+    file = vendors.write(
+        "beta/bad.py", PROLOGUE, bad(patterns, f"def Replacement(self, match): return {returned}")
+    )
     report, out = tmp_path / "report.json", tmp_path / "out.onnx"
-    assert gehost_run("compile", model, "-o", out, "--vendors", vendors.root, "--report", report)[0] == 0
+    assert (
+        gehost_run("compile", model, "-o", out, "--vendors", vendors.root, "--report", report)[0]
+        == 0
+    )
     done = {record["name"]: record for record in json.loads(report.read_text())["passes"]}
     assert (done["Bad"]["status"], done["Bad"]["rejected"]) == ("not changed", {reason: 3})
     file.unlink()
-    assert gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[0] == 0
+    assert (
+        gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[0]
+        == 0
+    )
     assert out.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
 
 
 @pytest.mark.usefixtures("interpreted")
 def test_a_pattern_that_is_too_deep_is_contained(contained: Any) -> None:
-    contained(bad("def Patterns(self): return [Pattern(built(*['Relu'] * 10_000))]"), "RecursionError: maximum recursion depth")
+    contained(
+        bad("def Patterns(self): return [Pattern(built(*['Relu'] * 10_000))]"),
+        "RecursionError: maximum recursion depth",
+    )
 
 
 def test_a_pattern_that_somebody_bent_into_a_cycle_is_contained(contained: Any) -> None:
@@ -315,12 +412,28 @@ def test_a_rewrite_that_feeds_itself_is_stopped(contained: Any, how: str) -> Non
 def test_two_passes_and_a_decomposition_that_feed_each_other_come_to_an_end(
     vendors: Any, model: Path, gehost_run: Any, tmp_path: Path
 ) -> None:
-    vendors.write("beta/a.py", vendors.swap("There", "Relu", "Abs"), vendors.swap("Back", "Abs", "Relu"))
+    vendors.write(
+        "beta/a.py", vendors.swap("There", "Relu", "Abs"), vendors.swap("Back", "Abs", "Relu")
+    )
     split = "op_types = ['Relu']\ndef Replacement(self, node): return built('Relu', 'Relu')"
     vendors.write("beta/bad.py", PROLOGUE, bad(split, base=DECOMPOSE))
     report = tmp_path / "report.json"
-    assert gehost_run("compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root, "--report", report)[0] == 0
-    counts = {record["name"]: record["replaced"] for record in json.loads(report.read_text())["passes"]}
+    assert (
+        gehost_run(
+            "compile",
+            model,
+            "-o",
+            tmp_path / "o.onnx",
+            "--vendors",
+            vendors.root,
+            "--report",
+            report,
+        )[0]
+        == 0
+    )
+    counts = {
+        record["name"]: record["replaced"] for record in json.loads(report.read_text())["passes"]
+    }
     assert counts == {"First": 2, "There": 3, "Back": 3, "Bad": 3, "Last": 2}
 
 
@@ -328,19 +441,28 @@ def test_two_passes_and_a_decomposition_that_feed_each_other_come_to_an_end(
 
 
 def run(*lines: str) -> str:
-    body = "".join(f"\n    {line}" for line in ("if graph.owner is not None: return", "nodes = list(graph.nodes)", *lines))
+    body = "".join(
+        f"\n    {line}"
+        for line in ("if graph.owner is not None: return", "nodes = list(graph.nodes)", *lines)
+    )
     return bad(f"def Run(self, graph, context):{body}", base="FusionBasePass")
 
 
 INVALID = {
     "a cycle": ("graph.set_input(nodes[0], 0, nodes[1].outputs[0])", 'reads "b" before it is made'),
-    "an order that is none": ("graph.move_after(nodes[0], nodes[1])", 'reads "a" before it is made'),
+    "an order that is none": (
+        "graph.move_after(nodes[0], nodes[1])",
+        'reads "a" before it is made',
+    ),
     "a dangling use": (
         "node = graph.add_node('Abs', [graph.inputs[0]], ['t'])\n    graph.remove_node(node)\n"
         "    graph.set_input(nodes[0], 0, node.outputs[0])",
         'reads "t", which is not defined here (any more)',
     ),
-    "a name that is taken": ("graph.add_node('Abs', [graph.inputs[0]], ['b'])", 'knows a tensor "b" already'),
+    "a name that is taken": (
+        "graph.add_node('Abs', [graph.inputs[0]], ['b'])",
+        'knows a tensor "b" already',
+    ),
     "a tensor of a body, read outside": (
         "graph.set_input(nodes[-1], 0, nodes[2].bodies[0].values['e'])",
         'reads "e", which is not defined here (any more)',
@@ -354,7 +476,10 @@ INVALID = {
         "graph.add_node('Abs', [graph.inputs[0]], [nodes[1].outputs[0]], after=nodes[1])",
         'tensor "b" has two producers',
     ),
-    "a removed node in use": ("graph.remove_node(nodes[0])", 'cannot be removed: tensor "a" is still read'),
+    "a removed node in use": (
+        "graph.remove_node(nodes[0])",
+        'cannot be removed: tensor "a" is still read',
+    ),
     "nonsense for a tensor": ("graph.set_input(nodes[0], 0, 'x')", "Error: "),
     "nonsense for a node": ("graph.remove_node(3)", "Error: "),
     "nonsense for an attribute": ("nodes[-1].SetAttr('axis', object())", "TypeError: "),

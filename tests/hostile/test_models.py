@@ -7,7 +7,15 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+)
 
 from gehost.errors import ModelError
 from gehost.ir.model import Model
@@ -62,7 +70,9 @@ def test_a_path_that_is_no_file(refused, tmp_path):
 
 
 def test_a_file_cut_at_any_byte_is_refused_or_whole(gehost_run, refused, path, tmp_path):
-    content = model('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }').SerializeToString()
+    content = model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    ).SerializeToString()
     whole = 0
     for length in range(len(content)):
         path.write_bytes(content[:length])
@@ -91,7 +101,9 @@ def _body(proto: ModelProto) -> GraphProto:
     return proto.graph.node[3].attribute[0].g
 
 
-def _info(name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (2,)) -> ValueInfoProto:
+def _info(
+    name: str, kind: int = TensorProto.FLOAT, shape: tuple[int, ...] = (2,)
+) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -115,13 +127,17 @@ def _add(proto: ModelProto, *nodes: NodeProto) -> None:
 
 
 def _constant(proto: ModelProto, **fields: object) -> None:
-    tensor = TensorProto(**{"name": "k", "data_type": 1, "dims": [2], "raw_data": bytes(8), **fields})
+    tensor = TensorProto(
+        **{"name": "k", "data_type": 1, "dims": [2], "raw_data": bytes(8), **fields}
+    )
     _add(proto, helper.make_node("Constant", [], ["k"], value=tensor))
 
 
 def _sparse(proto: ModelProto, indices: list[int], dims: list[int]) -> None:
     sparse = proto.graph.sparse_initializer.add(dims=dims)
-    sparse.values.CopyFrom(helper.make_tensor("s", TensorProto.FLOAT, [len(indices)], [1.0] * len(indices)))
+    sparse.values.CopyFrom(
+        helper.make_tensor("s", TensorProto.FLOAT, [len(indices)], [1.0] * len(indices))
+    )
     sparse.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, [len(indices)], indices))
 
 
@@ -299,11 +315,18 @@ def _nested(depth: int) -> bytes:
     """A model with an If in both branches of an If, ``depth`` times over."""
     output = helper.make_tensor_value_info("p", TensorProto.FLOAT, [2]).SerializeToString()
     node = helper.make_node("Identity", ["x"], ["p"]).SerializeToString()
-    outer = model('<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] p) { }')
+    outer = model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] p) { }'
+    )
     for _ in range(depth):
         body = _field(1, node) + _field(2, b"b") + _field(12, output)
         attribute = GRAPH_KIND + _field(6, body)
-        node = _field(1, b"c") + _field(2, b"p") + _field(4, b"If") + _field(5, _field(1, b"then_branch") + attribute)
+        node = (
+            _field(1, b"c")
+            + _field(2, b"p")
+            + _field(4, b"If")
+            + _field(5, _field(1, b"then_branch") + attribute)
+        )
         node += _field(5, _field(1, b"else_branch") + GRAPH_KIND + _field(6, SIMPLE_BODY))
     graph = _field(1, node) + outer.graph.SerializeToString()
     outer.ClearField("graph")
@@ -327,19 +350,27 @@ def test_bodies_in_bodies_beyond_what_protobuf_reads(refused, path, depth):
 @pytest.mark.parametrize("depth", [1, 12, 25])
 def test_bodies_in_bodies_within_it(gehost_run, path, tmp_path, depth):
     path.write_bytes(_nested(depth))
-    code, _, err = gehost_run("compile", path, "-o", tmp_path / "out.onnx", "--dump", tmp_path / "dumps")
+    code, _, err = gehost_run(
+        "compile", path, "-o", tmp_path / "out.onnx", "--dump", tmp_path / "dumps"
+    )
     assert (code, err) == (0, "")
     onnx.checker.check_model(tmp_path / "out.onnx")
 
 
 HARMLESS: dict[str, Callable[[ModelProto], object]] = {
-    "an output of no stated rank": lambda proto: proto.graph.output[0].type.tensor_type.ClearField("shape"),
-    "an input of no stated rank": lambda proto: proto.graph.input[0].type.tensor_type.ClearField("shape"),
+    "an output of no stated rank": lambda proto: proto.graph.output[0].type.tensor_type.ClearField(
+        "shape"
+    ),
+    "an input of no stated rank": lambda proto: proto.graph.input[0].type.tensor_type.ClearField(
+        "shape"
+    ),
     "an attribute that refers outside of a function": _set(_flatten, ref_attr_name="axis"),
     "a constant with two values": lambda proto: (
         _constant(proto) or _node(proto, 4).attribute.append(helper.make_attribute("value_int", 1))
     ),
-    "a constant without a value": lambda proto: _add(proto, helper.make_node("Constant", [], ["k"])),
+    "a constant without a value": lambda proto: _add(
+        proto, helper.make_node("Constant", [], ["k"])
+    ),
 }
 
 
@@ -351,4 +382,7 @@ def test_what_does_no_harm_is_compiled_and_keeps_its_interface(gehost_run, path,
     code, _, err = gehost_run("compile", path, "-o", tmp_path / "out.onnx")
     assert (code, err) == (0, "")
     compiled = onnx.load(tmp_path / "out.onnx").graph
-    assert (list(compiled.input), list(compiled.output)) == (list(proto.graph.input), list(proto.graph.output))
+    assert (list(compiled.input), list(compiled.output)) == (
+        list(proto.graph.input),
+        list(proto.graph.output),
+    )

@@ -61,7 +61,9 @@ def test_a_model_with_such_names_is_compiled(gehost_run, tmp_path, name):
     (tmp_path / "m.onnx").write_bytes(named(name).SerializeToString())
     (tmp_path / "dumps").mkdir()
     options = ("--dump", tmp_path / "dumps", "--dump-passes", "--report", tmp_path / "r.json")
-    code, out, err = gehost_run("compile", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", *options)
+    code, out, err = gehost_run(
+        "compile", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", *options
+    )
     assert (code, err) == (0, "")
     assert is_harmless(out)
     assert {path for path in files(tmp_path) if not path.startswith("dumps/ge_onnx_")} == {
@@ -87,7 +89,12 @@ def test_an_error_that_quotes_such_names_is_one_line(refused, tmp_path, name):
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_pass_that_fails_at_such_names_is_told_in_one_line(refused, vendors, tmp_path, name):
-    vendors.write("acme/a.py", vendors.swap("Fails", "Add", "Relu", meet="raise ValueError(match.GetMatchedNodes()[0].name)"))
+    vendors.write(
+        "acme/a.py",
+        vendors.swap(
+            "Fails", "Add", "Relu", meet="raise ValueError(match.GetMatchedNodes()[0].name)"
+        ),
+    )
     (tmp_path / "m.onnx").write_bytes(named(name).SerializeToString())
     line = refused(5, tmp_path / "m.onnx", "--vendors", vendors.root)
     assert "Fails" in line
@@ -96,12 +103,22 @@ def test_a_pass_that_fails_at_such_names_is_told_in_one_line(refused, vendors, t
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_pass_of_such_a_name_is_dumped_where_dumps_go(gehost_run, vendors, tmp_path, name):
-    registration = f"@REG_FUSION_PASS(name={name!r})".replace("{", "{{").replace("}", "}}")  # it is formatted
+    registration = f"@REG_FUSION_PASS(name={name!r})".replace("{", "{{").replace(
+        "}", "}}"
+    )  # it is formatted
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs", registration=registration))
     (tmp_path / "m.onnx").write_bytes(named("n").SerializeToString())
     before = files(tmp_path)
     dump = ("--dump", tmp_path / "dumps", "--dump-passes")
-    code, out, err = gehost_run("compile", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--vendors", vendors.root, *dump)
+    code, out, err = gehost_run(
+        "compile",
+        tmp_path / "m.onnx",
+        "-o",
+        tmp_path / "out.onnx",
+        "--vendors",
+        vendors.root,
+        *dump,
+    )
     assert (code, err) == (0, "")
     assert is_harmless(out)
     made = {path for path in files(tmp_path) - before if "__pycache__" not in path}
@@ -109,7 +126,17 @@ def test_a_pass_of_such_a_name_is_dumped_where_dumps_go(gehost_run, vendors, tmp
     assert len(made) == 2 + 7
 
 
-PLACES = ("producer", "graph", "nodes", "tensor", "operator", "attribute", "dimension", "opset", "key")
+PLACES = (
+    "producer",
+    "graph",
+    "nodes",
+    "tensor",
+    "operator",
+    "attribute",
+    "dimension",
+    "opset",
+    "key",
+)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -39,15 +39,27 @@ CHANGES: dict[str, tuple[str, Callable[[], Any]]] = {
     "a module removed": ("import sys; del sys.modules['json']", lambda: sys.modules["json"]),
     "other modules": ("import sys; sys.modules = {}", lambda: id(sys.modules)),
     "junk among the modules": ("import sys; sys.modules[3] = 4", lambda: 3 in sys.modules),
-    "warning filters": ("import warnings; warnings.simplefilter('ignore')", lambda: list(warnings.filters)),
+    "warning filters": (
+        "import warnings; warnings.simplefilter('ignore')",
+        lambda: list(warnings.filters),
+    ),
     "numpy errors": ("import numpy; numpy.seterr(all='raise')", np.geterr),
     "random": ("import random; random.seed(1)", random.getstate),
-    "numpy's random": ("import numpy; numpy.random.seed(1)", lambda: np.random.get_state()[1].tolist()),
+    "numpy's random": (
+        "import numpy; numpy.random.seed(1)",
+        lambda: np.random.get_state()[1].tolist(),
+    ),
     "recursion limit": ("import sys; sys.setrecursionlimit(5000)", sys.getrecursionlimit),
     "sys.stdout": ("import sys; sys.stdout = None", lambda: sys.stdout),
     "sys.stderr": ("import sys, io; sys.stderr = io.StringIO()", lambda: sys.stderr),
-    "locale": ("import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')", lambda: locale.setlocale(locale.LC_ALL)),
-    "interrupts": ("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)", lambda: signal.getsignal(signal.SIGINT)),
+    "locale": (
+        "import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')",
+        lambda: locale.setlocale(locale.LC_ALL),
+    ),
+    "interrupts": (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
+        lambda: signal.getsignal(signal.SIGINT),
+    ),
     "standard output": ("import os; os.close(1)", lambda: os.fstat(1).st_ino),
     "standard error": ("import os; os.close(2)", lambda: os.fstat(2).st_ino),
 }
@@ -67,16 +79,26 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_vendor_code_changes_is_put_back(vendors: Any, gehost_run: Any, change: str, place: str) -> None:
+def test_what_vendor_code_changes_is_put_back(
+    vendors: Any, gehost_run: Any, change: str, place: str
+) -> None:
     code, look = CHANGES[change]
-    vendors.write("acme/bad.py", vendors.swap("P", "Relu", "Abs", registration=""), PLACES[place].format(change=code))
+    vendors.write(
+        "acme/bad.py",
+        vendors.swap("P", "Relu", "Abs", registration=""),
+        PLACES[place].format(change=code),
+    )
     vendors.write("zeta/good.py", vendors.swap("Good", "Neg", "Sigmoid"))
     before = look()
-    found, out, err = gehost_run("compile", "m.onnx", "-o", "out.onnx", "--keep-going", "--dump", "dumps")
+    found, out, err = gehost_run(
+        "compile", "m.onnx", "-o", "out.onnx", "--keep-going", "--dump", "dumps"
+    )
     assert (found, err) == (0, "")
     assert "out.onnx: 2 nodes before" in out
     assert look() == before
-    assert len(os.listdir("dumps")) == 6, "a relative name means the same directory from first to last"
+    assert len(os.listdir("dumps")) == 6, (
+        "a relative name means the same directory from first to last"
+    )
     assert onnx.load("out.onnx").graph.node[-1].op_type == "Sigmoid", "passes after it run as ever"
 
 
@@ -103,7 +125,13 @@ PRINTS = {
 
 
 def process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gehost", *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "gehost", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize("how", PRINTS)
@@ -115,14 +143,25 @@ def test_what_vendor_code_prints_goes_to_stderr_however_it_prints(vendors: Any, 
     assert [entry["name"] for entry in json.loads(done.stdout)] == ["R"]
     assert done.stderr == "printed\n"
     done = process("compile", "m.onnx", "-o", "out.onnx")
-    assert (done.returncode, "printed" in done.stdout, done.stderr) == (0, False, "printed\nprinted\n")
+    assert (done.returncode, "printed" in done.stdout, done.stderr) == (
+        0,
+        False,
+        "printed\nprinted\n",
+    )
 
 
 @pytest.mark.parametrize(
     "change",
-    ["import sys; sys.stdout.close()", "import sys; sys.stderr.close()", "import os; os.close(1); os.close(2)", "exit()"],
+    [
+        "import sys; sys.stdout.close()",
+        "import sys; sys.stderr.close()",
+        "import os; os.close(1); os.close(2)",
+        "exit()",
+    ],
 )
-def test_streams_that_vendor_code_closed_still_tell_what_went_wrong(vendors: Any, change: str) -> None:
+def test_streams_that_vendor_code_closed_still_tell_what_went_wrong(
+    vendors: Any, change: str
+) -> None:
     file = vendors.write("acme/a.py", f"{change}\n", "1 / 0\n")
     done = process("compile", "m.onnx", "-o", "out.onnx")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)

@@ -57,7 +57,9 @@ def rule(meet: str = "pass", replace: str = "return built('Relu')") -> str:
         "self.Replacement(match)",
     ],
 )
-def test_what_it_does_to_what_it_is_given_changes_nothing(vendors: Any, gehost_run: Any, tmp_path: Path, meet: str) -> None:
+def test_what_it_does_to_what_it_is_given_changes_nothing(
+    vendors: Any, gehost_run: Any, tmp_path: Path, meet: str
+) -> None:
     onnx.save(parse(MODEL), tmp_path / "m.onnx")
     outputs = []
     for code in (rule(), rule(meet)):
@@ -66,15 +68,28 @@ def test_what_it_does_to_what_it_is_given_changes_nothing(vendors: Any, gehost_r
         outputs.append((tmp_path / "out.onnx").read_bytes())
         (tmp_path / "vendors/acme/custom_fusion_passes/a.py").unlink()
     assert outputs[0] == outputs[1]
-    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Relu", "Neg", "Relu"]
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == [
+        "Relu",
+        "Neg",
+        "Relu",
+    ]
 
 
 @pytest.mark.parametrize(
     ("meet", "told"),
     [
-        ("match.GetMatchedNodes()[0].attrs['alpha'] = 1.0", "TypeError: 'Attributes' object does not support item assignment"),
-        ("match.graph.set_metadata(match.GetMatchedNodes()[0], 'k', 'v')", "it edited the graph; only what Replacement returns"),
-        ("match.GetMatchedNodes()[0].SetAttr('alpha', 1.0)", "it edited the graph; only what Replacement returns"),
+        (
+            "match.GetMatchedNodes()[0].attrs['alpha'] = 1.0",
+            "TypeError: 'Attributes' object does not support item assignment",
+        ),
+        (
+            "match.graph.set_metadata(match.GetMatchedNodes()[0], 'k', 'v')",
+            "it edited the graph; only what Replacement returns",
+        ),
+        (
+            "match.GetMatchedNodes()[0].SetAttr('alpha', 1.0)",
+            "it edited the graph; only what Replacement returns",
+        ),
         (
             "match.graph.add_initializer(__import__('numpy').ones(3), 'mine')",
             "it edited the graph; only what Replacement returns",
@@ -102,8 +117,14 @@ def test_a_rule_may_not_edit_the_graph_while_it_is_asked(
 @pytest.mark.parametrize(
     ("replace", "told"),
     [
-        ("return es.Abs(self.kept.append(match.outputs[0]) or self.kept[0])", "Abs needs at least one tensor among its inputs"),
-        ("self.kept.append(match); return self.kept[0].GetMatchedNodes()[0]", "it must return what BuildAndReset gives"),
+        (
+            "return es.Abs(self.kept.append(match.outputs[0]) or self.kept[0])",
+            "Abs needs at least one tensor among its inputs",
+        ),
+        (
+            "self.kept.append(match); return self.kept[0].GetMatchedNodes()[0]",
+            "it must return what BuildAndReset gives",
+        ),
     ],
 )
 def test_tensors_and_nodes_of_the_graph_are_no_replacement(
@@ -154,7 +175,10 @@ def test_a_replacement_that_is_one_object_for_all_matches_is_built_anew_each_tim
     vendors: Any, gehost_run: Any, tmp_path: Path
 ) -> None:
     onnx.save(parse(MODEL), tmp_path / "m.onnx")
-    vendors.write("acme/a.py", rule(replace="self.kept[:] = self.kept or [built('Relu')]; return self.kept[0]"))
+    vendors.write(
+        "acme/a.py",
+        rule(replace="self.kept[:] = self.kept or [built('Relu')]; return self.kept[0]"),
+    )
     assert gehost_run("compile", "m.onnx", "-o", "out.onnx", "--report", "r.json")[0] == 0
     (record,) = json.loads((tmp_path / "r.json").read_text())["passes"]
     assert (record["replaced"], record["status"]) == (2, "done")

@@ -27,7 +27,9 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x, float[3,
 class Calls:
     """Counts calls; the one numbered ``at`` raises, before it is made or after."""
 
-    def __init__(self, at: int = -1, error: BaseException | None = None, *, after: bool = False) -> None:
+    def __init__(
+        self, at: int = -1, error: BaseException | None = None, *, after: bool = False
+    ) -> None:
         self.names: list[str] = []
         self._at, self._error, self._after = at, error, after
 
@@ -72,10 +74,15 @@ def _file_class(calls: Calls) -> type[io.FileIO]:
 
 def write_model(directory: Path, seed: int, *, embedded: bool) -> Path:
     generator = np.random.default_rng(seed)
-    weights = {"w": generator.standard_normal((3, 4), np.float32), "b": generator.standard_normal(4, np.float32)}
+    weights = {
+        "w": generator.standard_normal((3, 4), np.float32),
+        "b": generator.standard_normal(4, np.float32),
+    }
     path = directory / f"m{seed}.onnx"
     proto = parse(TEXT, weights)
-    onnx.save(proto, path, save_as_external_data=not embedded, location=f"m{seed}.bin", size_threshold=0)
+    onnx.save(
+        proto, path, save_as_external_data=not embedded, location=f"m{seed}.bin", size_threshold=0
+    )
     return path
 
 
@@ -84,7 +91,13 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 ERRORS = [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), MemoryError()]
-LAYOUTS = ["embedded", "weights stay", "weights are copied", "weights are copied by hand", "weights are shared"]
+LAYOUTS = [
+    "embedded",
+    "weights stay",
+    "weights are copied",
+    "weights are copied by hand",
+    "weights are shared",
+]
 
 
 def cloned(_descriptor: int, _request: int, source: int) -> None:
@@ -112,7 +125,9 @@ def test_a_failure_at_any_call_leaves_all_files_whole(
 
         monkeypatch.setattr(fcntl, "ioctl", cloned)
     if layout == "weights are copied by hand":
-        monkeypatch.setattr(os, "copy_file_range", lambda *_: (_ for _ in ()).throw(OSError(errno.EXDEV, "no")))
+        monkeypatch.setattr(
+            os, "copy_file_range", lambda *_: (_ for _ in ()).throw(OSError(errno.EXDEV, "no"))
+        )
 
     before, proto = files(directory), model.proto.SerializeToString()
 
@@ -140,7 +155,9 @@ def test_a_failure_at_any_call_leaves_all_files_whole(
             with suppress(GehostError, KeyboardInterrupt, MemoryError):
                 saved(Calls(at, error, after=after))
             found = files(directory)
-            assert found in (before, new), f"{error!r} {'after' if after else 'at'} call {at}, {name}: {sorted(found)}"
+            assert found in (before, new), (
+                f"{error!r} {'after' if after else 'at'} call {at}, {name}: {sorted(found)}"
+            )
             assert model.proto.SerializeToString() == proto
             ends["new" if found == new else "old"] += 1
     assert ends["old"] > ends["new"]

@@ -34,7 +34,14 @@ def listed() -> list[str]:
 def started(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gehost", *arguments]
     return subprocess.Popen(
-        command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace", **options}
+        command,
+        **{
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "errors": "replace",
+            **options,
+        },
     )
 
 
@@ -56,9 +63,17 @@ def old() -> bytes:
 
 @pytest.mark.parametrize("options", [[], ["--dump", "dumps"], ["--report", "report.json"]])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
-@pytest.mark.parametrize(("module", "name"), [(os, "write"), (os, "fsync"), (os, "replace"), (io, "FileIO")])
+@pytest.mark.parametrize(
+    ("module", "name"), [(os, "write"), (os, "fsync"), (os, "replace"), (io, "FileIO")]
+)
 def test_a_disk_that_fails(
-    gehost_run: Any, monkeypatch: pytest.MonkeyPatch, old: bytes, module: Any, name: str, number: int, options: list[str]
+    gehost_run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    old: bytes,
+    module: Any,
+    name: str,
+    number: int,
+    options: list[str],
 ) -> None:
     """Each file in its turn: dumps, the output, the report."""
     error, real = OSError(number, os.strerror(number)), getattr(module, name)
@@ -89,8 +104,14 @@ def test_a_file_that_may_not_grow(old: bytes) -> None:
         weights,
     )
     onnx.save(model, "m.onnx")
-    code, out, err = process(*COMPILE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)))
-    assert (code, out, err) == (2, "", "gehost: cannot write 'out.onnx': File too large; what was there is unchanged\n")
+    code, out, err = process(
+        *COMPILE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    )
+    assert (code, out, err) == (
+        2,
+        "",
+        "gehost: cannot write 'out.onnx': File too large; what was there is unchanged\n",
+    )
     assert (listed(), Path("out.onnx").read_bytes()) == (["m.onnx", "out.onnx"], old)
 
 
@@ -134,7 +155,9 @@ def test_an_output_that_cannot_be_one(gehost_run: Any, place: str) -> None:
     assert (err.count("\n"), listed()) == (1, before)
 
 
-@pytest.mark.parametrize("other", ["m.onnx", "./m.onnx", "vendors/../m.onnx", "link.onnx", "hard.onnx"])
+@pytest.mark.parametrize(
+    "other", ["m.onnx", "./m.onnx", "vendors/../m.onnx", "link.onnx", "hard.onnx"]
+)
 def test_the_output_may_be_the_input(gehost_run: Any, vendors: Any, other: str) -> None:
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
     os.symlink("m.onnx", "link.onnx")
@@ -143,7 +166,10 @@ def test_the_output_may_be_the_input(gehost_run: Any, vendors: Any, other: str) 
     assert [node.op_type for node in onnx.load(other).graph.node] == ["Abs", "Neg"]
     assert os.path.islink("link.onnx")
     assert listed() == ["hard.onnx", "link.onnx", "m.onnx"]
-    assert [node.op_type for node in onnx.load("hard.onnx").graph.node] == ["Abs" if other == "hard.onnx" else "Relu", "Neg"]
+    assert [node.op_type for node in onnx.load("hard.onnx").graph.node] == [
+        "Abs" if other == "hard.onnx" else "Relu",
+        "Neg",
+    ]
 
 
 def test_a_compile_onto_its_input_that_fails_leaves_it(gehost_run: Any, vendors: Any) -> None:
@@ -179,7 +205,9 @@ def test_dumps_go_where_dumps_are(gehost_run: Any) -> None:
 
 
 @pytest.mark.parametrize("level", ["7", "yes", "-1", "1.0", " 2"])
-def test_a_level_of_dumps_that_there_is_not(gehost_run: Any, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+def test_a_level_of_dumps_that_there_is_not(
+    gehost_run: Any, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
     monkeypatch.setenv("DUMP_GE_GRAPH", level)
     wanted = f"gehost: DUMP_GE_GRAPH={level.strip()}: wanted 1 (with weights), 2 (without), 3 (structure only) or 0 (no dumps)\n"
     code, out, err = gehost_run(*COMPILE)
@@ -207,15 +235,24 @@ run(["compile", "{model}", "-o", "out.onnx"])
 
 
 @pytest.mark.parametrize(
-    ("name", "at"), [("write", 0), ("fsync", 0), ("fsync", 1), ("replace", 0), ("replace", 1), ("replace", 2)]
+    ("name", "at"),
+    [("write", 0), ("fsync", 0), ("fsync", 1), ("replace", 0), ("replace", 1), ("replace", 2)],
 )
-def test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were(tmp_path: Path, name: str, at: int) -> None:
+def test_a_process_that_is_killed_while_it_saves_leaves_old_files_as_they_were(
+    tmp_path: Path, name: str, at: int
+) -> None:
     """In no case half a model; after the weights have their name, and before the model has, a backup of the old ones is beside them."""
     weights = {"w": np.arange(2000, dtype=np.float32)}
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[1] x, float[2000] w) => (float[2000] y) { y = Add(x, w) }'
     source = tmp_path / "source/big.onnx"
     source.parent.mkdir()
-    onnx.save(parse(text, weights), source, save_as_external_data=True, location="big.bin", size_threshold=0)
+    onnx.save(
+        parse(text, weights),
+        source,
+        save_as_external_data=True,
+        location="big.bin",
+        size_threshold=0,
+    )
     assert process("compile", source, "-o", "out.onnx")[0] == 0
     before = {file: Path(file).read_bytes() for file in ("out.onnx", "out.onnx.data")}
     code = KILLED.format(name=name, at=at, model=source)
@@ -245,12 +282,20 @@ def ended(child: subprocess.Popen[str]) -> Generator[None]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")], ids=["INT", "TERM"]
+    ("number", "code", "told"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ids=["INT", "TERM"],
 )
 @pytest.mark.parametrize("options", [[], ["--keep-going"]])
 @pytest.mark.parametrize("place", ["at import", "in a pass", "in a hook"])
 def test_a_signal_ends_the_compile_with_one_line(
-    vendors: Any, old: bytes, number: signal.Signals, code: int, told: str, options: list[str], place: str
+    vendors: Any,
+    old: bytes,
+    number: signal.Signals,
+    code: int,
+    told: str,
+    options: list[str],
+    place: str,
 ) -> None:
     os.mkfifo("started")
     os.mkfifo("never")
@@ -262,13 +307,22 @@ def test_a_signal_ends_the_compile_with_one_line(
         vendors.swap("Slow", "Relu", "Abs", meet=f"return bool({wait})"),
     )
     reading = os.open("started", os.O_RDWR)  # so that opening it waits for nobody
-    with heard(signal.SIGINT), started(*COMPILE, "--vendors", vendors.root, *options) as child, ended(child):
-        ready, _, _ = select.select([reading, child.stderr], [], [], 60)  # a child that ends closes its stderr
+    with (
+        heard(signal.SIGINT),
+        started(*COMPILE, "--vendors", vendors.root, *options) as child,
+        ended(child),
+    ):
+        ready, _, _ = select.select(
+            [reading, child.stderr], [], [], 60
+        )  # a child that ends closes its stderr
         child.send_signal(number if reading in ready else signal.SIGKILL)
         out, err = child.communicate(timeout=60)
     os.close(reading)
     assert (child.returncode, out, err.strip()) == (code, "", f"gehost: {told}")
-    assert (listed(), Path("out.onnx").read_bytes()) == (["m.onnx", "never", "out.onnx", "started"], old)
+    assert (listed(), Path("out.onnx").read_bytes()) == (
+        ["m.onnx", "never", "out.onnx", "started"],
+        old,
+    )
 
 
 @pytest.mark.parametrize("options", [[], ["--keep-going"]])

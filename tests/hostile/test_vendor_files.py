@@ -29,7 +29,9 @@ def model(tmp_path: Path, vendors: Any) -> Path:
 
 
 @pytest.fixture
-def contained(model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path: Path) -> Callable[[Path, str], None]:
+def contained(
+    model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path: Path
+) -> Callable[[Path, str], None]:
     """``contained(file, told)``: a compile ends with 4 and names the file; with ``--keep-going`` it is as if it were not there."""
 
     def contained(file: Path, told: str) -> None:
@@ -37,12 +39,27 @@ def contained(model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path
         assert told in line
         assert str(file) in line
         kept, report = tmp_path / "kept.onnx", tmp_path / "report.json"
-        code, _, err = gehost_run("compile", model, "-o", kept, "--vendors", vendors.root, "--keep-going", "--report", report)
+        code, _, err = gehost_run(
+            "compile",
+            model,
+            "-o",
+            kept,
+            "--vendors",
+            vendors.root,
+            "--keep-going",
+            "--report",
+            report,
+        )
         assert (code, err) == (0, "")
         (problem,) = json.loads(report.read_text())["problems"]
         assert str(file) in problem
         shutil.rmtree(file.parent) if file.parent.name == "pack" else file.unlink()
-        assert gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[0] == 0
+        assert (
+            gehost_run("compile", model, "-o", tmp_path / "wanted.onnx", "--vendors", vendors.root)[
+                0
+            ]
+            == 0
+        )
         assert kept.read_bytes() == (tmp_path / "wanted.onnx").read_bytes()
         assert [node.op_type for node in onnx.load(kept).graph.node] == ["Relu", "Sigmoid"]
 
@@ -52,17 +69,21 @@ def contained(model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path
 # -- files that do not load -----------------------------------------------------------------------------------------
 
 ODD_CLASS = "class Odd:\n    @property\n    def __class__(self):\n        raise ValueError('no class')\nodd = Odd()\n"
-ODD_TYPE = (
-    "class Meta(type):\n    def __getattribute__(cls, name):\n        raise ValueError(name)\nclass P(metaclass=Meta): pass\n"
-)
+ODD_TYPE = "class Meta(type):\n    def __getattribute__(cls, name):\n        raise ValueError(name)\nclass P(metaclass=Meta): pass\n"
 
 UNLOADABLE = [
     ("def f(:\n", ":2: SyntaxError: "),
     ("if True:\nx = 1\n", ":3: IndentationError: "),
     ("x = " + "(" * 1000 + "\n", ":2: SyntaxError: too many nested parentheses"),
-    ("import no_such_dependency_at_all\n", ":2: ModuleNotFoundError: No module named 'no_such_dependency_at_all'"),
+    (
+        "import no_such_dependency_at_all\n",
+        ":2: ModuleNotFoundError: No module named 'no_such_dependency_at_all'",
+    ),
     ("from numpy import no_such_name\n", ":2: ImportError: cannot import name 'no_such_name'"),
-    ("from ._nowhere import x\n", ":2: ModuleNotFoundError: No module named 'gehost_vendors.acme._nowhere'"),
+    (
+        "from ._nowhere import x\n",
+        ":2: ModuleNotFoundError: No module named 'gehost_vendors.acme._nowhere'",
+    ),
     ("1 / 0\n", ":2: ZeroDivisionError: division by zero"),
     ("def f():\n    return f()\nf()\n", ":3: RecursionError: maximum recursion depth exceeded"),
     ("raise MemoryError\n", ":2: MemoryError"),
@@ -70,28 +91,58 @@ UNLOADABLE = [
     ("class Own(BaseException): pass\nraise Own('of its own')\n", ":3: Own: of its own"),
     ("raise GeneratorExit\n", ":2: GeneratorExit"),
     ("import asyncio\nraise asyncio.CancelledError\n", ":3: CancelledError"),
-    ("raise BaseExceptionGroup('all', [SystemExit(0), ValueError()])\n", ":2: BaseExceptionGroup: all (2 sub-exceptions)"),
+    (
+        "raise BaseExceptionGroup('all', [SystemExit(0), ValueError()])\n",
+        ":2: BaseExceptionGroup: all (2 sub-exceptions)",
+    ),
     ("import sys\nsys.exit(0)\n", ":3: SystemExit: 0"),
     ("import sys\nsys.exit()\n", ":3: SystemExit"),
     ("raise SystemExit('as a text')\n", ":2: SystemExit: as a text"),
-    ("class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute\n", ":4: Mute: (its message cannot be read: "),
-    ("raise ValueError('a\\nb\\x1b[31m\\u202e\\ud800')\n", r":2: ValueError: a b\x1b[31m\u202e\ud800"),
+    (
+        "class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute\n",
+        ":4: Mute: (its message cannot be read: ",
+    ),
+    (
+        "raise ValueError('a\\nb\\x1b[31m\\u202e\\ud800')\n",
+        r":2: ValueError: a b\x1b[31m\u202e\ud800",
+    ),
     ("raise ValueError('long ' * 200_000)\n", "… (1000000 characters)"),
     ("raise ValueError(3, b'x', None)\n", ":2: ValueError: (3, b'x', None)"),
     ("raise 3\n", ":2: TypeError: exceptions must derive from BaseException"),
-    ("import warnings\nwarnings.simplefilter('error')\nwarnings.warn('no', stacklevel=2)\n", "UserWarning: no"),
+    (
+        "import warnings\nwarnings.simplefilter('error')\nwarnings.warn('no', stacklevel=2)\n",
+        "UserWarning: no",
+    ),
     ("import sys\nsys.modules = {}\nimport json\nraise ValueError('lost')\n", "lost"),
     (
         "import inspect, sys\nsys.setrecursionlimit(len(inspect.stack()) + 60)\ndef f(n): return n and f(n - 1)\nf(99)\n",
         ":4: Recursion",
     ),
-    ("@REG_FUSION_PASS\ndef f(): pass\n", ":2: f is no pass that can be registered so; derive it from PatternFusionPass"),
-    ("@REG_FUSION_PASS\nclass Bare: pass\n", ":2: Bare is no pass that can be registered so; derive it from"),
+    (
+        "@REG_FUSION_PASS\ndef f(): pass\n",
+        ":2: f is no pass that can be registered so; derive it from PatternFusionPass",
+    ),
+    (
+        "@REG_FUSION_PASS\nclass Bare: pass\n",
+        ":2: Bare is no pass that can be registered so; derive it from",
+    ),
     ("REG_FUSION_PASS(3)\n", ":2: 3 is no pass that can be registered so; derive it from"),
-    ("REG_DECOMPOSE_PASS(FusionBasePass, ['Conv'])\n", "is no pass that can be registered so; derive it from DecomposePass"),
-    ("@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n", ":2: P does not define Patterns and Replacement"),
-    ("@REG_FUSION_PASS(stage='kAfterInferShape')\nclass P(FusionBasePass): pass\n", ":2: P: fusion passes cannot run at"),
-    ("class P(PatternFusionPass): pass\nP.__gehost_pass__ = 3\n", "AttributeError: 'int' object has no attribute 'module'"),
+    (
+        "REG_DECOMPOSE_PASS(FusionBasePass, ['Conv'])\n",
+        "is no pass that can be registered so; derive it from DecomposePass",
+    ),
+    (
+        "@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n",
+        ":2: P does not define Patterns and Replacement",
+    ),
+    (
+        "@REG_FUSION_PASS(stage='kAfterInferShape')\nclass P(FusionBasePass): pass\n",
+        ":2: P: fusion passes cannot run at",
+    ),
+    (
+        "class P(PatternFusionPass): pass\nP.__gehost_pass__ = 3\n",
+        "AttributeError: 'int' object has no attribute 'module'",
+    ),
     ("__gehost_ops__ = 3\n", "AttributeError: 'int' object has no attribute 'values'"),
     ("def __getattr__(name): raise OSError(name)\n", "OSError: "),
     ("def __dir__(): raise OSError('no names')\n", "OSError: no names"),
@@ -99,14 +150,25 @@ UNLOADABLE = [
     (ODD_TYPE, "ValueError: "),
     ("import sys\nsys.modules[__name__] = 3\nraise ValueError('gone')\n", ":4: ValueError: gone"),
     ("@hookimpl\ndef gehost_no_such_hook(graph): pass\n", "unknown hook 'gehost_no_such_hook'"),
-    ("ops.register('acme::Op')\n\nops.register('acme::Op')\n", ':4: operator "acme::Op" is registered already at'),
+    (
+        "ops.register('acme::Op')\n\nops.register('acme::Op')\n",
+        ':4: operator "acme::Op" is registered already at',
+    ),
 ]
 
 
-@pytest.mark.parametrize(("code", "told"), UNLOADABLE, ids=[code.splitlines()[-1][:40] for code, _ in UNLOADABLE])
-def test_a_file_that_does_not_load_is_named_and_skipped(vendors: Any, contained: Any, code: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "told"), UNLOADABLE, ids=[code.splitlines()[-1][:40] for code, _ in UNLOADABLE]
+)
+def test_a_file_that_does_not_load_is_named_and_skipped(
+    vendors: Any, contained: Any, code: str, told: str
+) -> None:
     # None of what it registered before remains either.
-    code = code + vendors.swap("Half", "Relu", "Abs") if "raise" not in code and "/ 0" not in code else code
+    code = (
+        code + vendors.swap("Half", "Relu", "Abs")
+        if "raise" not in code and "/ 0" not in code
+        else code
+    )
     contained(vendors.write("acme/bad.py", code), told)
 
 
@@ -120,39 +182,58 @@ def test_a_file_that_does_not_load_is_named_and_skipped(vendors: Any, contained:
         (b"\x80\x02 a pickle", "SyntaxError: "),
     ],
 )
-def test_bytes_that_are_no_text_are_a_syntax_error_of_that_file(vendors: Any, contained: Any, content: bytes, told: str) -> None:
+def test_bytes_that_are_no_text_are_a_syntax_error_of_that_file(
+    vendors: Any, contained: Any, content: bytes, told: str
+) -> None:
     file = vendors.write("acme/bad.py", "")
     file.write_bytes(content)
     contained(file, told)
 
 
-def test_a_package_that_does_not_load_is_named_by_the_module_at_fault(vendors: Any, contained: Any) -> None:
-    vendors.write("acme/pack/__init__.py", vendors.swap("Half", "Relu", "Abs"), "from . import inner\n")
+def test_a_package_that_does_not_load_is_named_by_the_module_at_fault(
+    vendors: Any, contained: Any
+) -> None:
+    vendors.write(
+        "acme/pack/__init__.py", vendors.swap("Half", "Relu", "Abs"), "from . import inner\n"
+    )
     contained(vendors.write("acme/pack/inner.py", "1 / 0\n"), ":2: ZeroDivisionError")
 
 
 @pytest.mark.parametrize("vendor", ["acme", "zeta"])
-def test_two_passes_of_one_name_are_an_error_that_names_both_places(vendors: Any, contained: Any, vendor: str) -> None:
+def test_two_passes_of_one_name_are_an_error_that_names_both_places(
+    vendors: Any, contained: Any, vendor: str
+) -> None:
     file = vendors.write(f"{vendor}/second.py", vendors.swap("Good", "Relu", "Abs"))
-    contained(file, f"a pass called Good is registered already at {vendors.root}/acme/custom_fusion_passes/good.py:3; rename one")
+    contained(
+        file,
+        f"a pass called Good is registered already at {vendors.root}/acme/custom_fusion_passes/good.py:3; rename one",
+    )
 
 
 def test_two_passes_of_one_name_in_one_file_are_an_error(vendors: Any, contained: Any) -> None:
     twice = "REG_FUSION_PASS(name='Twice')(type('B', (A,), {}))\nC = REG_FUSION_PASS(name='Twice')(type('C', (A,), {}))\n"
     code = vendors.swap("A", "Relu", "Abs") + "B = " + twice
-    contained(vendors.write("acme/twice.py", code), "twice.py:16: a pass called Twice is registered already at")
+    contained(
+        vendors.write("acme/twice.py", code),
+        "twice.py:16: a pass called Twice is registered already at",
+    )
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("nowhere", "[Errno 2] "), ("loop.py", "[Errno 40] "), ("/dev/zero", "not a regular file")]
+    ("path", "told"),
+    [("nowhere", "[Errno 2] "), ("loop.py", "[Errno 40] "), ("/dev/zero", "not a regular file")],
 )
-def test_a_file_that_cannot_be_read_is_named(vendors: Any, contained: Any, path: str, told: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(
+    vendors: Any, contained: Any, path: str, told: str
+) -> None:
     file = vendors.root / "acme/custom_fusion_passes/loop.py"
     file.symlink_to(path)
     contained(file, told)
 
 
-def test_a_file_that_may_not_be_read_is_named(vendors: Any, contained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_named(
+    vendors: Any, contained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = vendors.write("acme/secret.py", "")
     real = SourceFileLoader.get_data
 
@@ -178,7 +259,9 @@ def test_loops_of_links_and_files_in_the_place_of_directories_are_passed_over(
     (passes / "loop").symlink_to("loop")
     vendors.write_raw("a file", "raise SystemError")
     vendors.write_raw("zeta/custom_fusion_passes", "raise SystemError")
-    code, out, err = gehost_run("compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root, "-v")
+    code, out, err = gehost_run(
+        "compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root, "-v"
+    )
     assert code == 0
     assert "Good" in out
     assert [line.removeprefix(f"skipped: {vendors.root}/") for line in err.splitlines()] == [
@@ -190,7 +273,9 @@ def test_loops_of_links_and_files_in_the_place_of_directories_are_passed_over(
 
 
 @pytest.mark.parametrize("root", ["m.onnx", "nowhere", "loop", "vendors/acme"])
-def test_what_is_no_directory_of_vendors_is_wrong_usage(model: Path, refused: Any, tmp_path: Path, root: str) -> None:
+def test_what_is_no_directory_of_vendors_is_wrong_usage(
+    model: Path, refused: Any, tmp_path: Path, root: str
+) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert str(tmp_path / root) in refused(2, model, "--vendors", tmp_path / root)
 
@@ -213,21 +298,37 @@ def test_a_directory_that_may_not_be_read_is_wrong_usage(
 def test_files_named_as_modules_of_python_are_not_taken_for_them(
     vendors: Any, model: Path, gehost_run: Any, tmp_path: Path
 ) -> None:
-    for name, old, new in (("json", "Relu", "Tanh"), ("numpy", "Tanh", "Exp"), ("typing", "Exp", "Abs")):
+    for name, old, new in (
+        ("json", "Relu", "Tanh"),
+        ("numpy", "Tanh", "Exp"),
+        ("typing", "Exp", "Abs"),
+    ):
         check = f"import json, typing, numpy\nassert json.loads('[1]') and typing.Any and numpy.float32\nassert __name__ != '{name}'\n"
         vendors.write(f"acme/{name}.py", check, vendors.swap(f"P{name}", old, new))
-    code, _, err = gehost_run("compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root)
+    code, _, err = gehost_run(
+        "compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root
+    )
     assert (code, err) == (0, "")
-    assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == ["Abs", "Sigmoid"]
+    assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == [
+        "Abs",
+        "Sigmoid",
+    ]
 
 
-def test_files_and_helpers_of_one_name_are_each_vendors_own(vendors: Any, model: Path, gehost_run: Any, tmp_path: Path) -> None:
+def test_files_and_helpers_of_one_name_are_each_vendors_own(
+    vendors: Any, model: Path, gehost_run: Any, tmp_path: Path
+) -> None:
     for vendor, old, new in (("beta", "Relu", "Tanh"), ("zeta", "Tanh", "Exp")):
         vendors.write(f"{vendor}/_tables.py", f"NEW = '{new}'\n")
         code = vendors.swap(f"Of{vendor}", old, "NEW").replace("es.NEW", "es.op(NEW)")
         vendors.write(f"{vendor}/same.py", "from ._tables import NEW\n", code)
-    assert gehost_run("compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root)[0] == 0
-    assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == ["Exp", "Sigmoid"]
+    assert (
+        gehost_run("compile", model, "-o", tmp_path / "o.onnx", "--vendors", vendors.root)[0] == 0
+    )
+    assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == [
+        "Exp",
+        "Sigmoid",
+    ]
 
 
 # -- operators of their own -----------------------------------------------------------------------------------------
@@ -241,11 +342,16 @@ def test_a_shape_function_that_fails_is_named_and_its_types_stay_unknown(
     vendors: Any, model: Path, refused: Any, gehost_run: Any, tmp_path: Path, error: str
 ) -> None:
     onnx.save(parse(CUSTOM), model)
-    file = vendors.write("acme/op.py", f"ops.register('acme::Op', inputs=['x'], shape=lambda types, attributes: {error})\n")
+    file = vendors.write(
+        "acme/op.py",
+        f"ops.register('acme::Op', inputs=['x'], shape=lambda types, attributes: {error})\n",
+    )
     told = f"{file}:2: the shape function of acme::Op failed: "
     assert told in refused(4, model, "--vendors", vendors.root)
     out, report = tmp_path / "o.onnx", tmp_path / "report.json"
-    code, _, err = gehost_run("compile", model, "-o", out, "--vendors", vendors.root, "--keep-going", "--report", report)
+    code, _, err = gehost_run(
+        "compile", model, "-o", out, "--vendors", vendors.root, "--keep-going", "--report", report
+    )
     assert (code, err) == (0, "")
     problems = json.loads(report.read_text())["problems"]
     assert problems

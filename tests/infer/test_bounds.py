@@ -28,7 +28,12 @@ def doubled(first: str, op: str, times: int) -> str:
         (doubled("s0 = Shape(x)", "Concat<axis = 0>", 40) + " y = ConstantOfShape(s40)", "None"),
         (doubled("s0 = Shape(x)", "Mul", 40) + " y = Expand(x, s40)", "float[2,3]"),
         (doubled("s0 = Identity(short)", "Gather", 12) + " y = Neg(s12)", "int64[4]"),
-        ("u = Unsqueeze(short, a) " + doubled("s0 = Reshape(short, short)", "Gather", 20) + " y = Neg(s20)", "None"),
+        (
+            "u = Unsqueeze(short, a) "
+            + doubled("s0 = Reshape(short, short)", "Gather", 20)
+            + " y = Neg(s20)",
+            "None",
+        ),
         ("y = ConstantOfShape(short)", "float[?,?,?,?]"),
         ("y = ConstantOfShape(long)", "None"),
         ("y = Expand(x, long)", "None"),

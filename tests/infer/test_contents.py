@@ -34,7 +34,10 @@ def load(nodes: str, inputs: str = "float[N, ?, 4] x, float[2, 4] w", opset: int
         ("s = Shape(x) v = Slice(s, one, far, zero)", (None, 4)),
         ("s = Shape(x) v = Slice(s, zero, far, zero, two)", ("N", 4)),
         ("s = Shape(x) a = Slice(s, zero, one) v = Concat<axis = 0>(a, pair, one)", ("N", 3, 4, 1)),
-        ("s = Shape(x) a = Gather(s, last) b = Unsqueeze(a, zero) c = Cast<to = 7>(b) v = Concat<axis = 0>(c, one)", (4, 1)),
+        (
+            "s = Shape(x) a = Gather(s, last) b = Unsqueeze(a, zero) c = Cast<to = 7>(b) v = Concat<axis = 0>(c, one)",
+            (4, 1),
+        ),
         ("s = Shape(x) a = Mul(s, two) v = Concat<axis = 0>(a, one)", (None, None, 8, 1)),
         ("s = Shape(x) v = Mul(s, one)", ("N", None, 4)),
         ("s = Shape(x) v = Add(zero, s)", ("N", None, 4)),
@@ -62,11 +65,23 @@ def test_elements(nodes, wanted):
 @pytest.mark.parametrize(
     ("nodes", "wanted"),
     [
-        ("s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(a, two, two) v = Reshape(x, b)", "float[N,?,2,2]"),
+        (
+            "s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(a, two, two) v = Reshape(x, b)",
+            "float[N,?,2,2]",
+        ),
         ("b = Concat<axis = 0>(zero, zero, two, two) v = Reshape(x, b)", "float[N,?,2,2]"),
-        ("s = Shape(x) a = Slice(s, zero, one) m = Neg(one) b = Concat<axis = 0>(a, m) v = Reshape(x, b)", "float[N,?]"),
-        ("s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(two, a, one) v = Expand(x, b)", "float[2,N,?,4]"),
-        ("s = Shape(x) a = Slice(s, zero, one) b = Concat<axis = 0>(a, two) v = ConstantOfShape(b)", "float[N,2]"),
+        (
+            "s = Shape(x) a = Slice(s, zero, one) m = Neg(one) b = Concat<axis = 0>(a, m) v = Reshape(x, b)",
+            "float[N,?]",
+        ),
+        (
+            "s = Shape(x) a = Slice(s, zero, two) b = Concat<axis = 0>(two, a, one) v = Expand(x, b)",
+            "float[2,N,?,4]",
+        ),
+        (
+            "s = Shape(x) a = Slice(s, zero, one) b = Concat<axis = 0>(a, two) v = ConstantOfShape(b)",
+            "float[N,2]",
+        ),
         ("s = Shape(w) a = Sub(s, pair) b = Add(a, one) v = ConstantOfShape(b)", "float[0,1]"),
         ("s = Shape(w) a = Sub(s, pair) v = ConstantOfShape(a)", "float[?,0]"),
         ("s = Shape(w) a = Sub(s, pair) b = Slice(a, zero, one) v = Expand(one, b)", "int64[?]"),
@@ -95,7 +110,10 @@ def test_shapes_that_are_computed_are_known_where_their_elements_are(nodes, want
     ],
 )
 def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
-    model = load(f"minus = Constant<value = int64[1] {{-1}}>() b = Concat<axis = 0>({shape}) v = Reshape(x, b)", inputs)
+    model = load(
+        f"minus = Constant<value = int64[1] {{-1}}>() b = Concat<axis = 0>({shape}) v = Reshape(x, b)",
+        inputs,
+    )
     infer_model(model, Inferrer(model, OpRegistry()))
     assert str(model.graph.values["v"].type) == wanted
 
@@ -121,7 +139,10 @@ def test_elements_are_those_of_the_graph_as_it_is():
 
 
 def test_two_sayings_are_merged():
-    known, vague = TensorType(DataType.FLOAT, ("N", None)), TensorType(DataType.UNDEFINED, (None, 4))
+    known, vague = (
+        TensorType(DataType.FLOAT, ("N", None)),
+        TensorType(DataType.UNDEFINED, (None, 4)),
+    )
     assert merge_types(known, vague) == TensorType(DataType.FLOAT, ("N", 4))
     assert merge_types(vague, known) == TensorType(DataType.FLOAT, ("N", 4))
     assert merge_types(None, known) == merge_types(known, None) == known

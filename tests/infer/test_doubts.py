@@ -13,7 +13,9 @@ HEADS = "q_num_heads = 3, kv_num_heads = 3"
 
 
 def model_of(text: str, opset: int = 23) -> Model:
-    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "f": 1]> {text}'))
+    return Model(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "f": 1]> {text}')
+    )
 
 
 def inferred(text: str, opset: int = 23) -> dict[str, str]:
@@ -21,7 +23,9 @@ def inferred(text: str, opset: int = 23) -> dict[str, str]:
     model = model_of(text, opset)
     inferrer = Inferrer(model, OpRegistry())
     infer_model(model, inferrer)
-    types = {name: str(value.type) for graph in model.graphs for name, value in graph.values.items()}
+    types = {
+        name: str(value.type) for graph in model.graphs for name, value in graph.values.items()
+    }
     for node in model.graph.nodes:
         if not node.bodies:
             assert list(map(str, inferrer.node(node))) == [
@@ -56,12 +60,23 @@ def test_lengths_of_past_and_present_are_not_added_where_one_is_unknown() -> Non
     text = """g (float[2, 3, 4, 8] q, float[2, 3, {kv}, 8] k, float[2, 3, {kv}, 8] v, float[2, 3, {past}, 8] pk, float[2, 3, {past}, 8] pv)
         => (int64[?] y) {{ a, ck, cv = Attention(q, k, v, "", pk, pv) y = Shape(a) }}"""
     assert inferred(text.format(kv=6, past=12))["ck"] == "float[2,3,18,8]"
-    for sizes in ({"kv": 6, "past": "P"}, {"kv": "T", "past": 12}, {"kv": "T", "past": "P"}, {"kv": "?", "past": "?"}):
+    for sizes in (
+        {"kv": 6, "past": "P"},
+        {"kv": "T", "past": 12},
+        {"kv": "T", "past": "P"},
+        {"kv": "?", "past": "?"},
+    ):
         types = inferred(text.format(**sizes))
-        assert [types[name] for name in ("a", "ck", "cv")] == ["float[2,3,4,8]", "float[2,3,?,8]", "float[2,3,?,8]"]
+        assert [types[name] for name in ("a", "ck", "cv")] == [
+            "float[2,3,4,8]",
+            "float[2,3,?,8]",
+            "float[2,3,?,8]",
+        ]
 
 
-@pytest.mark.parametrize(("attribute", "expected"), [("", 9), ("<onesided = 1>", 9), ("<onesided = 0>", 16)])
+@pytest.mark.parametrize(
+    ("attribute", "expected"), [("", 9), ("<onesided = 1>", 9), ("<onesided = 0>", 16)]
+)
 def test_stft_is_onesided_by_default(attribute: str, expected: int) -> None:
     text = f"""g (float[1, 128, 1] x) => (int64[?] y) <int64 step = {{8}}, int64 length = {{16}}>
         {{ s = STFT{attribute}(x, step, "", length) y = Shape(s) }}"""
@@ -78,11 +93,17 @@ def test_in_bodies_and_functions() -> None:
         <domain: "f", opset_import: ["": 23]> A (q, k) => (r) { r = Attention(q, k, k) }
         <domain: "f", opset_import: ["": 23]> S (x, step, length) => (r) { r = STFT(x, step, "", length) }"""
     types = inferred(text)
-    assert [types[name] for name in ("t1", "z1", "w1")] == ["float[B,3,S,8]", "float[B,3,S,8]", "float[1,15,9,2]"]
+    assert [types[name] for name in ("t1", "z1", "w1")] == [
+        "float[B,3,S,8]",
+        "float[B,3,S,8]",
+        "float[1,15,9,2]",
+    ]
 
 
 def test_the_model_is_not_changed() -> None:
-    model = model_of("g (float[B, 3, S, 8] q) => (int64[?] y) { a = Attention(q, q, q) y = Shape(a) }")
+    model = model_of(
+        "g (float[B, 3, S, 8] q) => (int64[?] y) { a = Attention(q, q, q) y = Shape(a) }"
+    )
     before = model.proto.SerializeToString(deterministic=True)
     infer_model(model, Inferrer(model, OpRegistry()))
     assert model.flush().SerializeToString(deterministic=True) == before

@@ -17,18 +17,29 @@ from gehost.ops import OpRegistry
 
 
 def load(text: str, opset: int = 17, functions: str = "") -> Model:
-    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text} {functions}'))
+    return Model(
+        onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text} {functions}'
+        )
+    )
 
 
-def infer(text: str, opset: int = 17, functions: str = "", registry: OpRegistry | None = None) -> list[str]:
+def infer(
+    text: str, opset: int = 17, functions: str = "", registry: OpRegistry | None = None
+) -> list[str]:
     """The types of the outputs of the first node."""
     model = load(text, opset, functions)
-    return [str(known) for known in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))]
+    return [
+        str(known)
+        for known in Inferrer(model, registry or OpRegistry()).node(next(model.graph.nodes))
+    ]
 
 
 def registered(**options) -> OpRegistry:
     namespace = {"ops": ops, "options": options}
-    exec("ops.register('ge::F', inputs=['a', 'b'], attributes={'alpha': 1.0}, **options)", namespace)
+    exec(
+        "ops.register('ge::F', inputs=['a', 'b'], attributes={'alpha': 1.0}, **options)", namespace
+    )
     registry = OpRegistry()
     registry.add_marked(namespace)
     return registry
@@ -40,18 +51,38 @@ def registered(**options) -> OpRegistry:
 @pytest.mark.parametrize(
     ("text", "opset", "wanted"),
     [
-        ("g (float[N, 3] x, float[3, 4] w) => (float[] y) { y = MatMul(x, w) }", 17, ["float[N,4]"]),
+        (
+            "g (float[N, 3] x, float[3, 4] w) => (float[] y) { y = MatMul(x, w) }",
+            17,
+            ["float[N,4]"],
+        ),
         ("g (float[?, 3] x) => (float[] y) { y = Relu(x) }", 17, ["float[?,3]"]),
         ("g (float[2, 3] x) => (float[] y) { y = ReduceMean<axes = [1]>(x) }", 17, ["float[2,1]"]),
-        ("g (float[2, 3] x) => (float[] y) <int64[1] a = {1}> { y = ReduceMean(x, a) }", 18, ["float[2,1]"]),
-        ("g (float[2, 3] x) => (float[] y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }", 17, ["float[3,2]"]),
-        ("g (float[9] x) => (float[] y) <int64[1] k = {3}> { y, i = TopK(x, k) }", 17, ["float[3]", "int64[3]"]),
+        (
+            "g (float[2, 3] x) => (float[] y) <int64[1] a = {1}> { y = ReduceMean(x, a) }",
+            18,
+            ["float[2,1]"],
+        ),
+        (
+            "g (float[2, 3] x) => (float[] y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }",
+            17,
+            ["float[3,2]"],
+        ),
+        (
+            "g (float[9] x) => (float[] y) <int64[1] k = {3}> { y, i = TopK(x, k) }",
+            17,
+            ["float[3]", "int64[3]"],
+        ),
         ("g (float[4] x, float h) => (float[] y) { y = Clip(x, , h) }", 17, ["float[4]"]),
         ("g (float[4] x) => (bool[] m) { , m = Dropout(x) }", 17, ["None", "bool[4]"]),
         ("g (float[4] x) => (float[] y) { y = acme.Unknown(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Gelu(x) }", 17, ["None"]),
         ("g (float[4] x) => (float[] y) { y = Shape(x) }", 17, ["int64[1]"]),
-        ("g (float[2, N, 4, 5] x) => (float[] y) { y = MeanVarianceNormalization(x) }", 13, ["float[2,N,4,5]"]),
+        (
+            "g (float[2, N, 4, 5] x) => (float[] y) { y = MeanVarianceNormalization(x) }",
+            13,
+            ["float[2,N,4,5]"],
+        ),
         ("g () => (float[] y) { y = Constant<value = float[2] {1, 2}>() }", 17, ["float[2]"]),
     ],
 )
@@ -81,7 +112,9 @@ def test_an_unknown_input_makes_a_node_unknown_and_not_wrong():
 def test_other_types_in_place_of_the_inputs():
     model = load("g (float[2, 3] x) => (float[] y) { y = Relu(x) }")
     inferrer, node = Inferrer(model, OpRegistry()), next(model.graph.nodes)
-    assert inferrer.node(node, [TensorType(DataType.FLOAT16, ("?1", 7))]) == (TensorType(DataType.FLOAT16, ("?1", 7)),)
+    assert inferrer.node(node, [TensorType(DataType.FLOAT16, ("?1", 7))]) == (
+        TensorType(DataType.FLOAT16, ("?1", 7)),
+    )
     assert inferrer.node(node) == (TensorType(DataType.FLOAT, (2, 3)),)
 
 
@@ -89,19 +122,31 @@ def test_a_protobuf_that_is_no_node():
     inferrer = Inferrer(load("g () => () { }"), OpRegistry())
     axes = np.array([0])
     proto = onnx.NodeProto(op_type="Squeeze", input=["a", "b"], output=["c"])
-    assert inferrer.proto("Squeeze", proto, [TensorType(DataType.FLOAT, (1, 3)), array_type(axes)], [None, axes])[0].shape == (3,)
-    assert inferrer.proto("Squeeze", proto, [TensorType(DataType.FLOAT, (1, 3)), array_type(axes)])[0] == TensorType(
-        DataType.FLOAT, None
-    )
+    assert inferrer.proto(
+        "Squeeze", proto, [TensorType(DataType.FLOAT, (1, 3)), array_type(axes)], [None, axes]
+    )[0].shape == (3,)
+    assert inferrer.proto("Squeeze", proto, [TensorType(DataType.FLOAT, (1, 3)), array_type(axes)])[
+        0
+    ] == TensorType(DataType.FLOAT, None)
 
 
 def test_a_result_is_computed_once(monkeypatch):
-    model = load("g (float[N, 3] x, float[M, 3] z) => (float a, float b, float c) { a = Relu(x) b = Relu(x) c = Relu(z) }")
+    model = load(
+        "g (float[N, 3] x, float[M, 3] z) => (float a, float b, float c) { a = Relu(x) b = Relu(x) c = Relu(z) }"
+    )
     calls = []
     infer_node = onnx.shape_inference.infer_node_outputs
-    monkeypatch.setattr(onnx.shape_inference, "infer_node_outputs", lambda *a, **k: calls.append(a) or infer_node(*a, **k))
+    monkeypatch.setattr(
+        onnx.shape_inference,
+        "infer_node_outputs",
+        lambda *a, **k: calls.append(a) or infer_node(*a, **k),
+    )
     inferrer = Inferrer(model, OpRegistry())
-    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == ["float[N,3]", "float[N,3]", "float[M,3]"]
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes] == [
+        "float[N,3]",
+        "float[N,3]",
+        "float[M,3]",
+    ]
     assert len(calls) == 2
 
 
@@ -111,10 +156,15 @@ def test_constants_decide_before_they_have_a_type(entry):
         a = Constant<%s>() b = Constant<%s>() y = Reshape(x, a) z = Reshape(x, b) }"""
     model = load(text % (entry % "1, 2, 3, 4", entry % "4, 3, 2, 1"))
     inferrer = Inferrer(model, OpRegistry())
-    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes_of("Reshape")] == ["float[1,2,3,4]", "float[4,3,2,1]"]
+    assert [str(inferrer.node(node)[0]) for node in model.graph.nodes_of("Reshape")] == [
+        "float[1,2,3,4]",
+        "float[4,3,2,1]",
+    ]
 
 
-@pytest.mark.parametrize(("value", "known"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")])
+@pytest.mark.parametrize(
+    ("value", "known"), [("float[7] {%s}", "float"), ("int64[7] {%s}", "int64")]
+)
 def test_long_floats_are_all_alike(monkeypatch, value, known):
     text = """g () => (float[] y, float[] z) {
         a = Constant<value = %s>() b = Constant<value = %s>() y = ReduceSumSquare(a) z = ReduceSumSquare(b) }"""
@@ -123,7 +173,11 @@ def test_long_floats_are_all_alike(monkeypatch, value, known):
         node.outputs[0].stated = TensorType(DataType[known.upper()], (7,))
     calls = []
     infer_node = onnx.shape_inference.infer_node_outputs
-    monkeypatch.setattr(onnx.shape_inference, "infer_node_outputs", lambda *a, **k: calls.append(a) or infer_node(*a, **k))
+    monkeypatch.setattr(
+        onnx.shape_inference,
+        "infer_node_outputs",
+        lambda *a, **k: calls.append(a) or infer_node(*a, **k),
+    )
     inferrer = Inferrer(model, OpRegistry())
     for node in model.graph.nodes_of("ReduceSumSquare"):
         inferrer.node(node)
@@ -131,8 +185,12 @@ def test_long_floats_are_all_alike(monkeypatch, value, known):
 
 
 def test_large_constants_are_not_read(tmp_path):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[] y) { y = Add(x, w) }')
-    tensor = proto.graph.initializer.add(name="w", data_type=1, dims=[5000, 2], data_location=onnx.TensorProto.EXTERNAL)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[] y) { y = Add(x, w) }'
+    )
+    tensor = proto.graph.initializer.add(
+        name="w", data_type=1, dims=[5000, 2], data_location=onnx.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="missing.bin")
     model = Model(proto, path=str(tmp_path / "m.onnx"))
     assert str(Inferrer(model, OpRegistry()).node(next(model.graph.nodes))[0]) == "float[5000,2]"
@@ -176,10 +234,22 @@ def own_error(types, attributes):
     ("shape", "error", "message"),
     [
         (broken, VendorError, r"the shape function of ge::F failed: KeyError: 'no'"),
-        (lambda types, attributes: [], VendorError, "the shape function of ge::F gives 0 types for 1 outputs"),
+        (
+            lambda types, attributes: [],
+            VendorError,
+            "the shape function of ge::F gives 0 types for 1 outputs",
+        ),
         (lambda types, attributes: 3, VendorError, "the shape function of ge::F failed: TypeError"),
-        (lambda types, attributes: types[0], VendorError, r"gives TensorType\(.*; wanted a list, with a TensorType or None"),
-        (lambda types, attributes: [(DataType.FLOAT, (2,))], VendorError, "wanted a list, with a TensorType or None"),
+        (
+            lambda types, attributes: types[0],
+            VendorError,
+            r"gives TensorType\(.*; wanted a list, with a TensorType or None",
+        ),
+        (
+            lambda types, attributes: [(DataType.FLOAT, (2,))],
+            VendorError,
+            "wanted a list, with a TensorType or None",
+        ),
         (own_error, PatternError, "mine"),
     ],
 )
@@ -205,7 +275,9 @@ BODY = '<domain: "ge", opset_import: ["": 17]> F <axes> (p, q) => (r, s) { t = R
 def test_types_go_through_a_body():
     text = "g (float[2, N, 4] x, float[1] z) => (float[] y) { y, u = ge.F<axes = [1]>(x, z) }"
     assert infer(text, functions=BODY) == ["float[8,1]", "float[2,4]"]
-    assert infer(text.replace("y, u", "y").replace("[1]>", "[2]>"), functions=BODY) == ["float[?,1]"]
+    assert infer(text.replace("y, u", "y").replace("[1]>", "[2]>"), functions=BODY) == [
+        "float[?,1]"
+    ]
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])
@@ -224,14 +296,20 @@ def test_another_body_of_the_same_name_is_not_the_one_that_was_seen():
     inferrer, node = Inferrer(model, OpRegistry()), next(model.graph.nodes)
 
     def offer(op_type: str) -> str:
-        function = onnx.parser.parse_function(f'<domain: "ge", opset_import: ["": 17]> F (p) => (r) {{ r = {op_type}(p) }}')
+        function = onnx.parser.parse_function(
+            f'<domain: "ge", opset_import: ["": 17]> F (p) => (r) {{ r = {op_type}(p) }}'
+        )
         mark = model.mark()
         model.offer_function("ge::F", function)
         found = str(inferrer.node(node)[0])
         model.undo(mark)
         return found
 
-    assert [offer("Transpose"), offer("Relu"), offer("Shape")] == ["float[3,2]", "float[2,3]", "int64[2]"]
+    assert [offer("Transpose"), offer("Relu"), offer("Shape")] == [
+        "float[3,2]",
+        "float[2,3]",
+        "int64[2]",
+    ]
     assert inferrer.node(node) == (None,)
 
 
@@ -244,8 +322,14 @@ IN_GRAPHS = """F <keep> (c, x) => (q) { q = If(c) <
     ("function", "wanted"),
     [
         (IN_GRAPHS, ["float[1,1]", "float[]", "float[1,1]"]),
-        ("F <keep> (c, x) => (q) { q = ReduceSum<keepdims: int = @keep>(x) }", ["float[1,1]", "float[]", "float[1,1]"]),
-        ("F <keep> (c, x) => (q) { s = Constant<value_ints = [3, 2]>() q = Reshape(x, s) }", ["float[3,2]"] * 3),
+        (
+            "F <keep> (c, x) => (q) { q = ReduceSum<keepdims: int = @keep>(x) }",
+            ["float[1,1]", "float[]", "float[1,1]"],
+        ),
+        (
+            "F <keep> (c, x) => (q) { s = Constant<value_ints = [3, 2]>() q = Reshape(x, s) }",
+            ["float[3,2]"] * 3,
+        ),
         ("F <keep> (c, x) => (q) { q = acme.Constant<value = float[2] {1, 2}>() }", ["None"] * 3),
     ],
     ids=["in graphs", "at the top", "plain numbers", "of another domain"],
@@ -282,12 +366,19 @@ def test_what_more_a_body_tells_as_a_model(function, wanted):
 def test_bodies_of_bodies_are_looked_into_once(monkeypatch):
     """Each level asks for the next in two ways."""
     last = "F0 (c, x) => (q) { s = Shape(x) q = Reshape(x, s) }"
-    levels = [f"F{k + 1} (c, x) => (q) {{ s = Shape(x) r = Reshape(x, s) q = ge.F{k}(c, r) }}" for k in range(12)]
-    functions = " ".join(f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {text}' for text in (last, *levels))
+    levels = [
+        f"F{k + 1} (c, x) => (q) {{ s = Shape(x) r = Reshape(x, s) q = ge.F{k}(c, r) }}"
+        for k in range(12)
+    ]
+    functions = " ".join(
+        f'<domain: "ge", opset_import: ["": 17, "ge": 1]> {text}' for text in (last, *levels)
+    )
     model = load("g (float[N, ?, 4] x, bool c) => (y) { y = ge.F12(c, x) }", functions=functions)
     calls = []
     as_a_model = local.as_a_model
-    monkeypatch.setattr(local, "as_a_model", lambda *given: calls.append(given) or as_a_model(*given))
+    monkeypatch.setattr(
+        local, "as_a_model", lambda *given: calls.append(given) or as_a_model(*given)
+    )
     infer_model(model)
     assert str(model.graph.values["y"].type) == "float[N,?,4]"
     assert len(calls) < 50

@@ -19,7 +19,9 @@ MODELS = Path(__file__).parents[1] / "models"
 
 
 def load(text: str, opset: int = 17) -> Model:
-    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text}'))
+    return Model(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "ge": 1]> {text}')
+    )
 
 
 def types(model: Model, *names: str) -> list[str]:
@@ -72,9 +74,13 @@ def test_weights_stay_out_of_it(tmp_path):
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 17]> g (float[N, 512] x) => (float[] y) { t = MatMul(x, w) y = Reshape(t, s) }'
     )
-    weight = proto.graph.initializer.add(name="w", data_type=1, dims=[512, 64], data_location=onnx.TensorProto.EXTERNAL)
+    weight = proto.graph.initializer.add(
+        name="w", data_type=1, dims=[512, 64], data_location=onnx.TensorProto.EXTERNAL
+    )
     weight.external_data.add(key="location", value="missing.bin")
-    shape = proto.graph.initializer.add(name="s", data_type=7, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
+    shape = proto.graph.initializer.add(
+        name="s", data_type=7, dims=[3], data_location=onnx.TensorProto.EXTERNAL
+    )
     shape.external_data.add(key="location", value="shapes.bin")
     (tmp_path / "shapes.bin").write_bytes(np.array([-1, 8, 8]).tobytes())
     model = Model(proto, path=str(tmp_path / "m.onnx"))
@@ -97,7 +103,10 @@ def test_functions_are_looked_into():
 def test_what_vendors_know_goes_on_through_the_nodes_behind():
     text = """g (float[2, 3] x, bool c) => (float[] y) { t = ge.F(x) u = Relu(t) y = Identity(u)
         z = If(c) <then_branch = d () => (float[] p) { q = ge.F(x) p = Neg(q) }, else_branch = e () => (float[] r) { r = Neg(x) }> }"""
-    namespace = {"ops": ops, "shape": lambda types, attributes: [TensorType(types[0].dtype, (7, None))]}
+    namespace = {
+        "ops": ops,
+        "shape": lambda types, attributes: [TensorType(types[0].dtype, (7, None))],
+    }
     exec("ops.register('ge::F', inputs=['x'], shape=shape)", namespace)
     registry = OpRegistry()
     registry.add_marked(namespace)
@@ -177,7 +186,9 @@ def test_what_is_tried_is_taken_back_when_a_vendor_s_function_fails():
 
 
 def test_a_node_that_cannot_be_stops_nothing():
-    model = load("g (float[2] x, float[3] z) => (float[2] y) { t = Add(x, z) u = Relu(t) y = Neg(x) v = Abs(y) }")
+    model = load(
+        "g (float[2] x, float[3] z) => (float[2] y) { t = Add(x, z) u = Relu(t) y = Neg(x) v = Abs(y) }"
+    )
     infer_model(model)
     assert types(model, "t", "u", "v") == ["None", "None", "float[2]"]
 
@@ -192,9 +203,17 @@ def test_every_opset(opset):
 def says_no_less(ours: ValueType | None, theirs: ValueType | None) -> bool:
     if not isinstance(ours, TensorType) or not isinstance(theirs, TensorType):
         return theirs is None or ours == theirs
-    if ours.dtype != theirs.dtype or theirs.shape is None or ours.shape is None or len(ours.shape) != len(theirs.shape):
+    if (
+        ours.dtype != theirs.dtype
+        or theirs.shape is None
+        or ours.shape is None
+        or len(ours.shape) != len(theirs.shape)
+    ):
         return ours.dtype == theirs.dtype and theirs.shape is None
-    return all(other is None or one == other or isinstance(one, int) for one, other in zip(ours.shape, theirs.shape, strict=True))
+    return all(
+        other is None or one == other or isinstance(one, int)
+        for one, other in zip(ours.shape, theirs.shape, strict=True)
+    )
 
 
 def all_types(graph: onnx.GraphProto) -> dict[str, ValueType | None]:
@@ -216,4 +235,8 @@ def test_of_real_models_no_less_is_known_than_onnx_s_own_inference_tells(path, s
     model = Model(proto, path=str(path))
     infer_model(model)
     ours = {name: value.type for graph in model.graphs for name, value in graph.values.items()}
-    assert {name: (str(ours[name]), str(known)) for name, known in theirs.items() if not says_no_less(ours[name], known)} == {}
+    assert {
+        name: (str(ours[name]), str(known))
+        for name, known in theirs.items()
+        if not says_no_less(ours[name], known)
+    } == {}

@@ -19,12 +19,16 @@ TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) 
 
 def model(text: str = TEXT, **fields: object) -> onnx.ModelProto:
     proto = onnx.parser.parse_model(text)
-    proto.graph.initializer.append(TensorProto(**{"name": "w", "data_type": 1, "dims": [2], "raw_data": bytes(8), **fields}))
+    proto.graph.initializer.append(
+        TensorProto(**{"name": "w", "data_type": 1, "dims": [2], "raw_data": bytes(8), **fields})
+    )
     return proto
 
 
 @pytest.mark.parametrize(
-    "shape", [None, [2], ["N"], [None]], ids=["of any rank", "of its shape", "of a named size", "of an unknown size"]
+    "shape",
+    [None, [2], ["N"], [None]],
+    ids=["of any rank", "of its shape", "of a named size", "of an unknown size"],
 )
 def test_an_initializer_may_be_an_input_whose_type_it_has(shape):
     proto = model()
@@ -34,7 +38,10 @@ def test_an_initializer_may_be_an_input_whose_type_it_has(shape):
 
 def test_below_ir_version_4_it_has_to_be_one():
     proto = model(TEXT.replace("ir_version: 8", "ir_version: 3"))
-    with pytest.raises(ModelError, match='initializer "w" is not among the graph\'s inputs, where IR version 3 wants it'):
+    with pytest.raises(
+        ModelError,
+        match='initializer "w" is not among the graph\'s inputs, where IR version 3 wants it',
+    ):
         admit(Model(proto))
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
     admit(Model(proto))
@@ -58,7 +65,9 @@ def test_the_model_is_as_it_was():
 
 def test_bits_that_are_left_over_must_be_zero():
     admit(Model(model(data_type=TensorProto.INT4, dims=[3], raw_data=b"\x21\x03")))
-    with pytest.raises(ModelError, match=r"^the model: onnx.checker says: .*tensor name: w.*padding"):
+    with pytest.raises(
+        ModelError, match=r"^the model: onnx.checker says: .*tensor name: w.*padding"
+    ):
         admit(Model(model(data_type=TensorProto.FLOAT6E2M3, dims=[1], raw_data=b"\xff")))
 
 
@@ -68,15 +77,21 @@ def external_model(directory: Path, count: int) -> Path:
     proto = model(name="w", raw_data=b"")
     del proto.graph.initializer[:]
     for number in range(count):
-        tensor = proto.graph.initializer.add(name=f"w{number or ''}", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+        tensor = proto.graph.initializer.add(
+            name=f"w{number or ''}", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL
+        )
         tensor.external_data.add(key="location", value="w.bin")
-    constant = proto.graph.node.add(op_type="Constant", output=["k"]).attribute.add(name="value", type=onnx.AttributeProto.TENSOR)
+    constant = proto.graph.node.add(op_type="Constant", output=["k"]).attribute.add(
+        name="value", type=onnx.AttributeProto.TENSOR
+    )
     constant.t.CopyFrom(proto.graph.initializer[0])
     onnx.save(proto, directory / "m.onnx")
     return directory / "m.onnx"
 
 
-def test_weights_are_looked_for_beside_the_model_and_not_in_the_working_directory(tmp_path, monkeypatch):
+def test_weights_are_looked_for_beside_the_model_and_not_in_the_working_directory(
+    tmp_path, monkeypatch
+):
     (tmp_path / "elsewhere").mkdir()
     path = external_model(tmp_path, 1)
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -88,7 +103,9 @@ def test_weights_are_looked_for_beside_the_model_and_not_in_the_working_director
 def test_each_file_is_looked_at_once_and_none_is_read(tmp_path, monkeypatch):
     path = external_model(tmp_path, 50)
     looks = []
-    monkeypatch.setattr(external.os, "lstat", lambda name, look=external.os.lstat: looks.append(name) or look(name))
+    monkeypatch.setattr(
+        external.os, "lstat", lambda name, look=external.os.lstat: looks.append(name) or look(name)
+    )
     monkeypatch.setattr(external.os, "open", None)
     admit(Model.load(path))
     assert looks == [str(tmp_path / "w.bin")]
@@ -103,9 +120,17 @@ _KINDS = onnx.AttributeProto
     [
         _KINDS(name="__note", type=_KINDS.TENSOR, t=_BAD),  # onnx.checker leaves such names alone
         _KINDS(name="__notes", type=_KINDS.TENSORS, tensors=[_BAD]),
-        _KINDS(name="__sparse", type=_KINDS.SPARSE_TENSOR, sparse_tensor=onnx.SparseTensorProto(values=_BAD)),
+        _KINDS(
+            name="__sparse",
+            type=_KINDS.SPARSE_TENSOR,
+            sparse_tensor=onnx.SparseTensorProto(values=_BAD),
+        ),
         _KINDS(name="__old", t=_BAD),
-        _KINDS(name="__body", type=_KINDS.GRAPH, g=helper.make_graph([], "b", [], [], initializer=[_BAD])),
+        _KINDS(
+            name="__body",
+            type=_KINDS.GRAPH,
+            g=helper.make_graph([], "b", [], [], initializer=[_BAD]),
+        ),
     ],
     ids=lambda attribute: attribute.name,
 )

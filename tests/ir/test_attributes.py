@@ -14,7 +14,11 @@ KINDS = onnx.AttributeProto
 
 
 def load(nodes: str) -> Model:
-    return Model(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 17, "local": 1]> g () => () {{ {nodes} }}'))
+    return Model(
+        onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["": 17, "local": 1]> g () => () {{ {nodes} }}'
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,13 @@ def test_a_node_s_attributes_are_a_mapping():
     model = load('o = local.F<b = 1, a = "x", t = float[2] {1, 2}, ts = [0.5, 1.5]>()')
     attrs = next(model.graph.nodes).attrs
     assert list(attrs) == ["b", "a", "t", "ts"]
-    assert (attrs["b"], attrs["a"], attrs["t"].tolist(), attrs["ts"], len(attrs)) == (1, "x", [1, 2], [0.5, 1.5], 4)
+    assert (attrs["b"], attrs["a"], attrs["t"].tolist(), attrs["ts"], len(attrs)) == (
+        1,
+        "x",
+        [1, 2],
+        [0.5, 1.5],
+        4,
+    )
     assert not attrs["t"].flags.writeable
     assert attrs.get("c", "absent") == "absent"
     assert repr(attrs).startswith("{'b': 1, 'a': 'x'")
@@ -90,7 +100,9 @@ def test_equal_attributes_have_equal_keys_whatever_their_order():
 
 
 def test_bodies_are_graphs_of_the_index():
-    model = load("o = local.F<one = b () => (float y) { y = G() }, two = c () => (float z) { z = G() }>()")
+    model = load(
+        "o = local.F<one = b () => (float y) { y = G() }, two = c () => (float z) { z = G() }>()"
+    )
     (node,) = model.graph.nodes
     assert (node.attrs["one"], node.attrs["two"]) == node.bodies
     assert node.attrs["two"].name == "c"

@@ -13,22 +13,35 @@ def functions(**calls: str) -> dict[str, onnx.FunctionProto]:
     """Functions of domain ``f`` by name; each calls those named by its letters, in a row."""
     return {
         f"f::{name}": onnx.helper.make_function(
-            "f", name, ["x"], ["y"], [onnx.helper.make_node(op, ["x"], ["y"], domain="f") for op in called], []
+            "f",
+            name,
+            ["x"],
+            ["y"],
+            [onnx.helper.make_node(op, ["x"], ["y"], domain="f") for op in called],
+            [],
         )
         for name, called in calls.items()
     }
 
 
-@pytest.mark.parametrize("calls", [{"A": "A"}, {"A": "B", "B": "A"}, {"A": "BC", "B": "", "C": "D", "D": "BA"}])
+@pytest.mark.parametrize(
+    "calls", [{"A": "A"}, {"A": "B", "B": "A"}, {"A": "BC", "B": "", "C": "D", "D": "BA"}]
+)
 def test_functions_that_come_back_to_themselves(calls):
-    with pytest.raises(ModelError, match=r'function "f::\w" calls itself, which ONNX does not allow'):
+    with pytest.raises(
+        ModelError, match=r'function "f::\w" calls itself, which ONNX does not allow'
+    ):
         check_calls(functions(**calls), {})
 
 
 def test_calls_in_bodies_count():
     known = functions(A="")
-    body = onnx.helper.make_graph([onnx.helper.make_node("A", ["x"], ["y"], domain="f")], "b", [], [])
-    known["f::A"].node.append(onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body))
+    body = onnx.helper.make_graph(
+        [onnx.helper.make_node("A", ["x"], ["y"], domain="f")], "b", [], []
+    )
+    known["f::A"].node.append(
+        onnx.helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    )
     with pytest.raises(ModelError, match='"f::A" calls itself'):
         check_calls(known, {})
 

@@ -15,8 +15,12 @@ from gehost.ir.external import ExternalLocation
 CONTENT = bytes(range(100))
 
 
-def external_tensor(name="w", dims=(4,), data_type=TensorProto.FLOAT, **entries: str) -> TensorProto:
-    tensor = TensorProto(name=name, data_type=data_type, dims=dims, data_location=TensorProto.EXTERNAL)
+def external_tensor(
+    name="w", dims=(4,), data_type=TensorProto.FLOAT, **entries: str
+) -> TensorProto:
+    tensor = TensorProto(
+        name=name, data_type=data_type, dims=dims, data_location=TensorProto.EXTERNAL
+    )
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)
     return tensor
@@ -50,7 +54,12 @@ def model_dir(tmp_path):
         ({"location": "./sub//./w.bin", "offset": "84", "length": "16"}, "sub/w.bin", 84, 16),
         ({"location": "ünï côdé.bin"}, "ünï côdé.bin", 0, 16),
         ({"location": "..w.bin"}, "..w.bin", 0, 16),
-        ({"location": "w.bin", "checksum": "0", "prepacked_0": "x|0;1;", "basepath": "/"}, "w.bin", 0, 16),
+        (
+            {"location": "w.bin", "checksum": "0", "prepacked_0": "x|0;1;", "basepath": "/"},
+            "w.bin",
+            0,
+            16,
+        ),
     ],
     ids=["file", "directory", "dots", "unicode", "two-dots-in-a-name", "other-keys"],
 )
@@ -174,7 +183,9 @@ def test_a_key_given_twice(model_dir, key):
 
 def test_a_location_that_is_not_utf8(model_dir):
     tensor = external_tensor()
-    tensor.external_data.append(onnx.StringStringEntryProto.FromString(b"\x0a\x08location\x12\x02\xff\xfe"))
+    tensor.external_data.append(
+        onnx.StringStringEntryProto.FromString(b"\x0a\x08location\x12\x02\xff\xfe")
+    )
     with pytest.raises(ModelError, match="tensor 'w'"):
         external.locate(tensor, str(model_dir))
 
@@ -227,7 +238,9 @@ def test_a_file_that_was_cut_short_meanwhile(model_dir):
 
 
 def test_the_map_is_read_only_and_maps(model_dir):
-    mapped = external.map_data(external.locate(external_tensor(location="w.bin", offset="3"), str(model_dir)))
+    mapped = external.map_data(
+        external.locate(external_tensor(location="w.bin", offset="3"), str(model_dir))
+    )
     assert mapped.dtype == np.uint8
     assert not mapped.flags.writeable
     with open(model_dir / "w.bin", "r+b") as file:
@@ -251,7 +264,9 @@ def everywhere() -> onnx.ModelProto:
     """A model with external tensors in every place that a tensor can have, each with its own location."""
 
     def node(kind: int, **fields: object) -> onnx.NodeProto:
-        return onnx.NodeProto(op_type="Op", attribute=[AttributeProto(name="a", type=kind, **fields)])
+        return onnx.NodeProto(
+            op_type="Op", attribute=[AttributeProto(name="a", type=kind, **fields)]
+        )
 
     def tensor(name: str) -> TensorProto:
         return external_tensor(name=name, location=name)
@@ -260,11 +275,15 @@ def everywhere() -> onnx.ModelProto:
         return onnx.GraphProto(initializer=[tensor(name)])
 
     def sparse(name: str) -> onnx.SparseTensorProto:
-        return onnx.SparseTensorProto(values=tensor(f"{name}-values"), indices=tensor(f"{name}-indices"))
+        return onnx.SparseTensorProto(
+            values=tensor(f"{name}-values"), indices=tensor(f"{name}-indices")
+        )
 
     deep = onnx.GraphProto(node=[node(AttributeProto.GRAPH, g=graph("deep"))])
     model = onnx.ModelProto(graph=graph("initializer"))
-    model.graph.initializer.append(TensorProto(name="embedded", external_data=[{"key": "location", "value": "unused"}]))
+    model.graph.initializer.append(
+        TensorProto(name="embedded", external_data=[{"key": "location", "value": "unused"}])
+    )
     model.graph.sparse_initializer.append(sparse("initializer"))
     model.graph.node.extend(
         [
@@ -279,10 +298,16 @@ def everywhere() -> onnx.ModelProto:
             node(AttributeProto.INT, i=1),
         ]
     )
-    function = model.functions.add(name="F", node=[node(AttributeProto.TENSOR, t=tensor("function"))])
+    function = model.functions.add(
+        name="F", node=[node(AttributeProto.TENSOR, t=tensor("function"))]
+    )
     function.node.append(node(AttributeProto.GRAPH, g=graph("function-body")))
-    function.attribute_proto.append(AttributeProto(name="d", type=AttributeProto.TENSOR, t=tensor("default")))
-    model.training_info.add(initialization=graph("training-initialization"), algorithm=graph("training-algorithm"))
+    function.attribute_proto.append(
+        AttributeProto(name="d", type=AttributeProto.TENSOR, t=tensor("default"))
+    )
+    model.training_info.add(
+        initialization=graph("training-initialization"), algorithm=graph("training-algorithm")
+    )
     return model
 
 

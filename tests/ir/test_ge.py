@@ -27,7 +27,12 @@ def graph() -> Graph:
 
 def test_the_accessors_of_the_documentation(graph):
     act, total, cut, unknown, last = graph.nodes
-    assert [act.GetType(), act.GetName(), last.GetName(), unknown.GetType()] == ["LeakyRelu", "act", "", "Unknown"]
+    assert [act.GetType(), act.GetName(), last.GetName(), unknown.GetType()] == [
+        "LeakyRelu",
+        "act",
+        "",
+        "Unknown",
+    ]
     assert (cut.GetInputsSize(), cut.GetOutputsSize()) == (3, 1)
     assert act.GetAttr("alpha") == 0.5
     with pytest.raises(KeyError):
@@ -55,12 +60,21 @@ def test_descriptions(graph):
     desc = act.GetInputDesc(0)
     assert desc.GetDataType() is DataType.DT_FLOAT
     shape = desc.GetShape()
-    assert (shape.GetDims(), shape.GetDim(1), shape.GetDimNum(), shape.GetShapeSize()) == ([-1, 3], 3, 2, -1)
+    assert (shape.GetDims(), shape.GetDim(1), shape.GetDimNum(), shape.GetShapeSize()) == (
+        [-1, 3],
+        3,
+        2,
+        -1,
+    )
     empty = unknown.GetInputDesc(1).GetShape()
     assert (empty.GetDims(), empty.GetShapeSize()) == ([2, 0], 0)
     nothing = unknown.GetOutputDesc(0)
     assert nothing.GetDataType() is DataType.DT_UNDEFINED
-    assert (nothing.GetShape().GetDims(), nothing.GetShape().GetDimNum(), nothing.GetShape().GetShapeSize()) == ([-2], -1, -1)
+    assert (
+        nothing.GetShape().GetDims(),
+        nothing.GetShape().GetDimNum(),
+        nothing.GetShape().GetShapeSize(),
+    ) == ([-2], -1, -1)
     assert total.GetInputDesc(1).GetShape().GetShapeSize() == 3
     assert TensorDesc(graph.values["u"]).GetShape().GetDims() == [-2]
 

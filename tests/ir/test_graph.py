@@ -43,7 +43,9 @@ def load(text: str = NESTED, head: str = HEAD) -> Model:
 
 
 def node(model: Model, name: str) -> Node:
-    return next(node for graph in model.graphs for node in graph.nodes if name in (node.name, node.label))
+    return next(
+        node for graph in model.graphs for node in graph.nodes if name in (node.name, node.label)
+    )
 
 
 def value(model: Model, name: str) -> Value:
@@ -58,7 +60,10 @@ def test_consumers_stand_in_the_order_in_which_they_run():
     readers = [(reader.label, slot) for reader, slot in value(model, "a").consumers()]
     assert readers == [("second", 0), ("r", 1)]
     assert [reader.label for reader, _ in value(model, "b").consumers()] == ["inner", "z"]
-    assert [(reader.label, slot) for reader, slot in value(model, "w").consumers()] == [("second", 1), ("clip", 2)]
+    assert [(reader.label, slot) for reader, slot in value(model, "w").consumers()] == [
+        ("second", 1),
+        ("clip", 2),
+    ]
 
 
 def test_consumers_in_two_branches_keep_the_order_of_the_branches_after_an_undo():
@@ -79,7 +84,9 @@ def test_graph_outputs_of_bodies_count_as_uses():
 
 
 @pytest.mark.parametrize(("ir", "overridable"), [(10, False), (4, False), (3, True)])
-def test_an_initializer_that_is_an_input_is_constant_only_where_nobody_can_override_it(ir, overridable):
+def test_an_initializer_that_is_an_input_is_constant_only_where_nobody_can_override_it(
+    ir, overridable
+):
     model = load(head=f'<ir_version: {ir}, opset_import: ["": 17, "local": 1]>')
     assert value(model, "w").is_constant
     assert value(model, "given").is_constant is overridable
@@ -110,7 +117,9 @@ def test_a_value_that_changes_hands_is_no_longer_the_constant_that_was_read():
 
 
 def test_the_type_of_an_initializer_is_its_own_whatever_the_file_says_beside_it():
-    proto = onnx.parser.parse_model(HEAD + "g () => (float[N] y) <float[3] w = {1, 2, 3}, float[M] v> { y = Identity(w) }")
+    proto = onnx.parser.parse_model(
+        HEAD + "g () => (float[N] y) <float[3] w = {1, 2, 3}, float[M] v> { y = Identity(w) }"
+    )
     proto.graph.value_info[0].name = "w"
     assert str(value(Model(proto), "w").type) == "float[3]"
 
@@ -139,7 +148,12 @@ def test_looking_around():
     assert [(reader.name, v.name) for reader, _, v in yes.captured()] == [
         ("inner", "b"), ("inner", "k"), ("", "c"), ("", "a"), ("flat", "a")
     ]  # fmt: skip
-    assert [found.label for found in graph.nodes_of("If", "Add", "Relu")] == ["first", "second", "branch", "last"]
+    assert [found.label for found in graph.nodes_of("If", "Add", "Relu")] == [
+        "first",
+        "second",
+        "branch",
+        "last",
+    ]
     assert graph.nodes_of("Conv") == []
     assert bool(load("g () => () { }").graph)
 
@@ -174,10 +188,17 @@ def _add_node(model: Model) -> None:
 def _add_node_with_a_body(model: Model) -> None:
     body = onnx.parser.parse_graph("more () => (float[2, 3] s, float[2, 3] e) { s = Add(e, w) }")
     made = model.graph.add_node(
-        "If", [value(model, "c")], ["s0", "s1"], {"then_branch": body, "else_branch": body}, after=node(model, "pair")
+        "If",
+        [value(model, "c")],
+        ["s0", "s1"],
+        {"then_branch": body, "else_branch": body},
+        after=node(model, "pair"),
     )
     assert made.attrs["then_branch"] is made.bodies[0]
-    assert [reader.graph for reader, _ in value(model, "e").consumers()] == [model.graph, *made.bodies]
+    assert [reader.graph for reader, _ in value(model, "e").consumers()] == [
+        model.graph,
+        *made.bodies,
+    ]
     assert value(model, "e").is_graph_output
 
 
@@ -237,7 +258,11 @@ def _initializers(model: Model) -> None:
     graph = model.graph
     graph.remove_initializer(value(model, "unread"))
     added = graph.add_initializer(np.array([[1, 2]], np.int64), "added")
-    assert (str(added.type), added.numpy().tolist(), added.is_constant) == ("int64[1,2]", [[1, 2]], True)
+    assert (str(added.type), added.numpy().tolist(), added.is_constant) == (
+        "int64[1,2]",
+        [[1, 2]],
+        True,
+    )
     graph.add_initializer(np.array(1.5, np.float16), "unread")
     graph.remove_initializer(added)
 
@@ -280,7 +305,11 @@ def test_an_edit_keeps_the_index_in_step_and_is_undone_without_a_trace(edit, des
     assert model.mark() == mark
     assert describe(model) == index == describe.fresh(model)
     assert model.flush().SerializeToString(deterministic=True) == before
-    assert (model.opset("acme"), model.function("acme::F"), model.fresh_name("fresh")) == (None, None, "fresh_0")
+    assert (model.opset("acme"), model.function("acme::F"), model.fresh_name("fresh")) == (
+        None,
+        None,
+        "fresh_0",
+    )
     edit(model)
     model.flush()
     assert describe(model, types=False) == describe.fresh(model, types=False)
@@ -294,7 +323,10 @@ def test_edits_in_any_order_are_undone_to_any_mark(seed, describe):
     for edit in chosen:
         try:
             edit(model)
-        except (GehostError, StopIteration):  # an earlier edit took what this one wants; what it did so far is undone too
+        except (
+            GehostError,
+            StopIteration,
+        ):  # an earlier edit took what this one wants; what it did so far is undone too
             model.undo(marks[-1][0])
             assert describe(model) == marks[-1][1]
             continue
@@ -302,7 +334,9 @@ def test_edits_in_any_order_are_undone_to_any_mark(seed, describe):
     for mark, index in reversed(marks):
         model.undo(mark)
         assert describe(model) == index
-    assert model.flush().SerializeToString(deterministic=True) == load().flush().SerializeToString(deterministic=True)
+    assert model.flush().SerializeToString(deterministic=True) == load().flush().SerializeToString(
+        deterministic=True
+    )
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------
@@ -399,7 +433,9 @@ def test_flush_drops_an_initializer_alone():
 
 
 def test_what_the_file_says_of_a_removed_tensor_does_not_stay_for_another_of_its_name():
-    model = load("g (float[2] x) => (float[2] y) <float[2] a, int64[7] gone> { a = Relu(x) y = Neg(a) }")
+    model = load(
+        "g (float[2] x) => (float[2] y) <float[2] a, int64[7] gone> { a = Relu(x) y = Neg(a) }"
+    )
     model.graph.redirect(value(model, "a"), value(model, "x"))
     model.graph.remove_node(node(model, "a"))
     model.graph.add_node("Shape", [value(model, "x")], ["a"])
@@ -425,13 +461,19 @@ def test_nor_for_one_that_an_undo_brings_back():
 def test_below_ir_version_4_a_new_constant_is_a_node(ir, is_node):
     model = load(head=f'<ir_version: {ir}, opset_import: ["": 17, "local": 1]>')
     added = model.graph.add_initializer(np.array([1, 2], np.int32), "added")
-    assert (added.numpy().tolist(), str(added.type), added.is_constant) == ([1, 2], "int32[2]", True)
+    assert (added.numpy().tolist(), str(added.type), added.is_constant) == (
+        [1, 2],
+        "int32[2]",
+        True,
+    )
     assert (added.producer is not None and added.producer.op == "Constant") is is_node
     assert ("added" in {tensor.name for tensor in model.flush().graph.initializer}) is not is_node
 
 
 def test_nodes_are_removed_together_in_whatever_order_they_are_given(describe):
-    model = load("g (float[2] x) => (float[2] o) { a = Relu(x) b = Abs(a) c = Neg(b) d = Sigmoid(x) o = Exp(x) }")
+    model = load(
+        "g (float[2] x) => (float[2] o) { a = Relu(x) b = Abs(a) c = Neg(b) d = Sigmoid(x) o = Exp(x) }"
+    )
     graph, before = model.graph, describe(model)
     nodes = graph.nodes_of("Relu", "Abs", "Neg", "Sigmoid")
     for given in itertools.permutations(nodes):
@@ -456,7 +498,10 @@ def test_a_removal_alone_is_undone_and_what_was_taken_over_stays_so():
     mark = model.mark()
     graph.remove_nodes(graph.nodes_of("Relu", "Exp"))
     model.undo(mark)
-    assert (value(model, "o").producer, value(model, "a").producer) == (taker, *graph.nodes_of("Relu"))
+    assert (value(model, "o").producer, value(model, "a").producer) == (
+        taker,
+        *graph.nodes_of("Relu"),
+    )
 
 
 def test_encoded_attributes_are_those_that_a_node_has_now_also_in_its_bodies():
@@ -469,7 +514,9 @@ def test_encoded_attributes_are_those_that_a_node_has_now_also_in_its_bodies():
 
     def told() -> list[list[bytes]]:
         found = [list(node.encoded_attrs) for node in nodes]
-        assert found == [[entry.SerializeToString() for entry in node.proto.attribute] for node in nodes]
+        assert found == [
+            [entry.SerializeToString() for entry in node.proto.attribute] for node in nodes
+        ]
         return found
 
     first = told()

@@ -44,7 +44,9 @@ def test_no_node_holds_its_protobuf_whatever_is_asked_of_it():
     model.check()
     model.fresh_name("n")
     provenance(list(model.graph.nodes))
-    added = model.graph.add_node("Neg", [model.graph.values["a"]], ["d"], name="added", after=next(model.graph.nodes))
+    added = model.graph.add_node(
+        "Neg", [model.graph.values["a"]], ["d"], name="added", after=next(model.graph.nodes)
+    )
     assert [node.name for node in model.graph.nodes if node.attrs or node.metadata] == ["n2"]
     assert added.name == "added"
     model.graph.remove_node(added)
@@ -65,7 +67,13 @@ def test_each_node_has_its_own_protobuf_after_any_edits_and_flushes(seed):
         match drawn.randrange(4):
             case 0:
                 extra.append(
-                    graph.add_node("Neg", [graph.values["x"]], [f"v{step}"], name=f"v{step}", after=drawn.choice([*extra, None]))
+                    graph.add_node(
+                        "Neg",
+                        [graph.values["x"]],
+                        [f"v{step}"],
+                        name=f"v{step}",
+                        after=drawn.choice([*extra, None]),
+                    )
                 )
             case 1 if extra:
                 graph.remove_node(extra.pop(drawn.randrange(len(extra))))
@@ -116,7 +124,11 @@ def test_a_flush_that_is_interrupted_can_be_repeated(monkeypatch, stop):
         model.flush()
     assert next(count) == min(stop + 1, 10)
     names = ["added", "n0", "n1", "n2", "n3"]
-    assert [proto.name for proto in model.flush().graph.node] == [node.name for node in graph.nodes] == names
+    assert (
+        [proto.name for proto in model.flush().graph.node]
+        == [node.name for node in graph.nodes]
+        == names
+    )
     model.check()
 
 
@@ -140,21 +152,36 @@ def test_what_a_file_s_nodes_come_from_is_read(tmp_path):
     proto = parsed("g (float[2] x, bool c) => (float[2] o) { o = If(c) <then_branch = t () => (float[2] p) { [i] p = Abs(x) },"
                    " else_branch = e () => (float[2] q) { [j] q = Neg(x) }> }")  # fmt: skip
     inner = proto.graph.node[0].attribute[0].g.node[0]
-    for key, text in (("gehost.pass", "P"), ("gehost.origin_nodes", '["old"]'), ("gehost.origin_types", '["Old"]')):
+    for key, text in (
+        ("gehost.pass", "P"),
+        ("gehost.origin_nodes", '["old"]'),
+        ("gehost.origin_types", '["Old"]'),
+    ):
         inner.metadata_props.add(key=key, value=text)
     with saved(tmp_path, proto) as model:
-        assert [origins(node) for body in model.graph.subgraphs() for node in body.nodes] == ['["old"]', '["j"]']
+        assert [origins(node) for body in model.graph.subgraphs() for node in body.nodes] == [
+            '["old"]',
+            '["j"]',
+        ]
 
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_what_passes_made_since_a_file_without_metadata_was_read_is_read(tmp_path, flushed):
     with saved(tmp_path, parsed()) as model:
         graph = model.graph
-        marks = {"gehost.pass": "P", "gehost.origin_nodes": '["old"]', "gehost.origin_types": '["Old"]'}
+        marks = {
+            "gehost.pass": "P",
+            "gehost.origin_nodes": '["old"]',
+            "gehost.origin_types": '["Old"]',
+        }
         made = graph.add_node("Neg", [graph.values["x"]], ["p"], name="made", metadata=marks)
         if flushed:
             model.flush()
-        assert [origins(node) for node in (made, *graph.nodes_of("Relu", "Exp"))] == ['["old"]', '["n0"]', '["n3"]']
+        assert [origins(node) for node in (made, *graph.nodes_of("Relu", "Exp"))] == [
+            '["old"]',
+            '["n0"]',
+            '["n3"]',
+        ]
 
 
 def test_metadata_that_a_node_of_the_file_is_given_is_read(tmp_path):
@@ -229,7 +256,9 @@ def test_the_collector_stays_away_while_a_model_is_flushed(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [(700, 10, 10), (700, 10, 1000), (0, 10, 10)])
-def test_all_generations_are_collected_seldom_while_a_large_model_is_there(thresholds, monkeypatch, given):
+def test_all_generations_are_collected_seldom_while_a_large_model_is_there(
+    thresholds, monkeypatch, given
+):
     monkeypatch.setattr(model_module, "_LARGE", 4)
     gc.set_threshold(*given)
     with suppress(KeyError), collector_spared(is_free=True) as spare:

@@ -30,7 +30,9 @@ def ops(model: Model) -> list[list[str]]:
 
 def test_a_model_is_read_from_its_file(tmp_path):
     path = tmp_path / "m.onnx"
-    onnx.save(onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Relu(x) }"), path)
+    onnx.save(
+        onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Relu(x) }"), path
+    )
     model = Model.load(path)
     assert (model.path, model.base_dir, str(model)) == (str(path), str(tmp_path), str(path))
     assert [graph.name for graph in model.graphs] == ["g"]
@@ -57,14 +59,18 @@ def test_what_is_no_model_is_refused_by_name(tmp_path, content, message):
 
 
 def test_a_bare_file_name_is_looked_for_in_the_working_directory(tmp_path, monkeypatch):
-    onnx.save(onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Relu(x) }"), tmp_path / "m.onnx")
+    onnx.save(
+        onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Relu(x) }"),
+        tmp_path / "m.onnx",
+    )
     monkeypatch.chdir(tmp_path)
     assert Model.load("m.onnx").base_dir == str(tmp_path)
 
 
 def test_what_nobody_edits_is_saved_as_it_came():
     proto = onnx.parser.parse_model(
-        HEAD + "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] stale> { a = local.F(x, w) y = Relu(a) }"
+        HEAD
+        + "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] stale> { a = local.F(x, w) y = Relu(a) }"
         '<domain: "local", opset_import: ["": 17]> F (p, q) => (r) { r = Add(p, q) }'
     )
     proto.metadata_props.add(key="author", value="somebody")
@@ -125,7 +131,10 @@ def test_a_body_that_reads_nothing_else_than_what_stands_behind():
             "a = Relu(x) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(y) }, else_branch = e () => (float[2] a) { }>",
             "y",
         ),
-        ("d = Neg(y) y = If(c) <then_branch = t () => (float[2] d) { }, else_branch = e () => (float[2] x) { }>", "d"),
+        (
+            "d = Neg(y) y = If(c) <then_branch = t () => (float[2] d) { }, else_branch = e () => (float[2] x) { }>",
+            "d",
+        ),
         (
             "a = Relu(x) y = If(c) <then_branch = t () => (float[2] p) { p = Neg(q) q = Abs(p) }, else_branch = e () => (float[2] a) { }>",
             "p",
@@ -141,7 +150,9 @@ def test_a_cycle_is_refused_and_one_of_its_nodes_named(nodes, stuck):
 
 
 def test_outputs_may_be_inputs_initializers_and_given_twice(describe):
-    model = load("g (float[2] x) => (float[2] x, float[2] w, float[2] y, float[2] y) <float[2] w = {1, 2}> { y = Relu(x) }")
+    model = load(
+        "g (float[2] x) => (float[2] x, float[2] w, float[2] y, float[2] y) <float[2] w = {1, 2}> { y = Relu(x) }"
+    )
     graph = model.graph
     assert [value.name for value in graph.outputs] == ["x", "w", "y", "y"]
     assert graph.values["y"].uses == [(graph, 2), (graph, 3)]
@@ -179,18 +190,36 @@ def test_a_body_s_own_name_hides_the_outer_one():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("g (float[2] x, float[2] x) => (float[2] y) { y = Relu(x) }", 'tensor "x" is defined twice in graph "g"'),
-        ("g (float[2] x) => (float[2] y) { y = Relu(x) y = Neg(x) }", 'tensor "y" is defined twice'),
+        (
+            "g (float[2] x, float[2] x) => (float[2] y) { y = Relu(x) }",
+            'tensor "x" is defined twice in graph "g"',
+        ),
+        (
+            "g (float[2] x) => (float[2] y) { y = Relu(x) y = Neg(x) }",
+            'tensor "y" is defined twice',
+        ),
         ("g (float[2] x) => (float[2] y) { y, y = Split(x) }", 'tensor "y" is defined twice'),
-        ("g (float[2] x) => (float[2] y) { y = Relu(a) a = Neg(x) a = Abs(x) }", 'tensor "a" is defined twice'),
+        (
+            "g (float[2] x) => (float[2] y) { y = Relu(a) a = Neg(x) a = Abs(x) }",
+            'tensor "a" is defined twice',
+        ),
         ("g (float[2] x) => (float[2] x) { x = Relu(x) }", 'tensor "x" is defined twice'),
-        ("g (float[2] x) => (float[2] w) <float[2] w = {1, 2}> { w = Relu(x) }", 'tensor "w" is defined twice'),
+        (
+            "g (float[2] x) => (float[2] w) <float[2] w = {1, 2}> { w = Relu(x) }",
+            'tensor "w" is defined twice',
+        ),
         (
             "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] w = {3, 4}> { y = Add(x, w) }",
             'two initializers are called "w"',
         ),
-        ("g (float[2] x) => (float[2] y) { [n] y = Add(x, z) }", r'node "n" \(Add\) reads tensor "z", which nothing defines'),
-        ("g (float[2] x) => (float[2] y) { }", 'output 0 of the graph reads tensor "y", which nothing defines'),
+        (
+            "g (float[2] x) => (float[2] y) { [n] y = Add(x, z) }",
+            r'node "n" \(Add\) reads tensor "z", which nothing defines',
+        ),
+        (
+            "g (float[2] x) => (float[2] y) { }",
+            'output 0 of the graph reads tensor "y", which nothing defines',
+        ),
         (
             "g (float[2] x, bool c) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] p) { q = Neg(x) p = Abs(q) }, "
             "else_branch = e () => (float[2] q) { }> }",
@@ -214,7 +243,8 @@ def test_a_sparse_initializer_is_a_definition():
 
 def test_an_initializer_without_a_name_is_not_what_absent_inputs_read():
     proto = onnx.parser.parse_model(
-        HEAD + "g (float x) => (float y) <float low = {5.0}, float high = {1.0}> { y = Clip(x, , high) }"
+        HEAD
+        + "g (float x) => (float y) <float low = {5.0}, float high = {1.0}> { y = Clip(x, , high) }"
     )
     proto.graph.initializer[0].name = ""
     (clip,) = Model(proto).graph.nodes
@@ -227,7 +257,12 @@ def test_domains_have_one_spelling():
         ("Relu", "Relu", ""),
         ("local::Relu", "Relu", "local"),
     ]
-    assert (model.opset(), model.opset("ai.onnx"), model.opset("local"), model.opset("acme")) == (17, 17, 1, None)
+    assert (model.opset(), model.opset("ai.onnx"), model.opset("local"), model.opset("acme")) == (
+        17,
+        17,
+        1,
+        None,
+    )
 
 
 # -- transactions ---------------------------------------------------------------------------------------------------
@@ -274,7 +309,12 @@ def test_only_functions_that_are_called_are_written():
     model.graph.add_node("acme::F", [model.graph.inputs[0]], ["new"])
     assert [function.name for function in model.flush().functions] == ["F", "G", "H"]
     assert [function.name for function in model.flush().functions] == ["F", "G", "H"]
-    assert {entry.domain: entry.version for entry in model.proto.opset_import} == {"": 17, "local": 1, "acme": 2, "other": 2}
+    assert {entry.domain: entry.version for entry in model.proto.opset_import} == {
+        "": 17,
+        "local": 1,
+        "acme": 2,
+        "other": 2,
+    }
     assert model.function("acme::F") is model.proto.functions[0]
 
 
@@ -359,7 +399,9 @@ def _break_type(model: Model) -> None:
     ],
 )
 def test_check_finds_what_is_broken(break_it: Callable[[Model], None], message):
-    model = load("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w) y = Relu(a) }")
+    model = load(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Add(x, w) y = Relu(a) }"
+    )
     model.check()
     break_it(model)
     with pytest.raises(ModelError, match=message):

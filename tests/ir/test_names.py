@@ -23,7 +23,11 @@ def test_names_are_unique_in_the_whole_model():
             else_branch = no () => (float[2] q) { [n_7] q = Neg(n_3) }>
     }"""
     model = load(text)
-    assert [model.fresh_name("n"), model.fresh_name("n"), model.fresh_name("m")] == ["n_8", "n_9", "m_0"]
+    assert [model.fresh_name("n"), model.fresh_name("n"), model.fresh_name("m")] == [
+        "n_8",
+        "n_9",
+        "m_0",
+    ]
 
 
 def test_names_that_somebody_else_gives_are_used_too():
@@ -65,12 +69,16 @@ def test_a_name_that_a_node_of_the_file_has_stays_used_after_an_undo():
 @pytest.mark.parametrize("before", [0, 99, 100, 300])
 def test_names_of_nodes_are_used_however_many_stems_were_asked_for_before(before):
     model = load("g (float[2] x) => (float[2] y) { [p_0] a = Relu(x) [q_1] y = Neg(a) }")
-    assert [model.fresh_name(f"s{count}") for count in range(before)] == [f"s{count}_0" for count in range(before)]
+    assert [model.fresh_name(f"s{count}") for count in range(before)] == [
+        f"s{count}_0" for count in range(before)
+    ]
     assert [model.fresh_name(stem) for stem in ("p", "q", "q")] == ["p_1", "q_0", "q_2"]
 
 
 def test_a_node_s_name_may_have_line_feeds():
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
     proto.graph.node[0].name = "p\nq_0"
     model = Model(proto)
     assert [model.fresh_name(stem) for stem in ("q", "p\nq")] == ["q_0", "p\nq_1"]

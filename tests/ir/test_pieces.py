@@ -46,9 +46,20 @@ def _negative(proto: onnx.ModelProto) -> None:
 
 def _empty_messages(proto: onnx.ModelProto) -> None:
     graph = proto.graph
-    for entries in (graph.node, graph.initializer, graph.sparse_initializer, graph.input, graph.value_info):
+    for entries in (
+        graph.node,
+        graph.initializer,
+        graph.sparse_initializer,
+        graph.input,
+        graph.value_info,
+    ):
         entries.add()
-    for entries in (graph.quantization_annotation, graph.metadata_props, proto.functions, proto.training_info):
+    for entries in (
+        graph.quantization_annotation,
+        graph.metadata_props,
+        proto.functions,
+        proto.training_info,
+    ):
         entries.add()
 
 
@@ -90,11 +101,24 @@ def _unknown_in_a_node(proto: onnx.ModelProto) -> None:
 
 
 UNKNOWN = b"\xf8\x3f\x07"  # field 1023 is 7
-CASES = [_zeros, _negative, _empty_messages, _long_ones, _empty_graph, _later_fields, _not_utf8, _unknown_in_a_node]
+CASES = [
+    _zeros,
+    _negative,
+    _empty_messages,
+    _long_ones,
+    _empty_graph,
+    _later_fields,
+    _not_utf8,
+    _unknown_in_a_node,
+]
 
 
-@pytest.mark.parametrize("change", [*CASES, _no_graph, _nothing], ids=lambda change: change.__name__[1:])
-def test_what_protobuf_can_hold_is_the_same_in_pieces(change: Callable[[onnx.ModelProto], None]) -> None:
+@pytest.mark.parametrize(
+    "change", [*CASES, _no_graph, _nothing], ids=lambda change: change.__name__[1:]
+)
+def test_what_protobuf_can_hold_is_the_same_in_pieces(
+    change: Callable[[onnx.ModelProto], None],
+) -> None:
     proto = parsed()
     change(proto)
     assert in_pieces(proto) == proto.SerializeToString()
@@ -113,9 +137,13 @@ def _unknown(proto: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_zeros, _negative, _later_fields, _not_utf8, _unknown], ids=lambda change: change.__name__[1:]
+    "change",
+    [_zeros, _negative, _later_fields, _not_utf8, _unknown],
+    ids=lambda change: change.__name__[1:],
 )
-def test_a_loaded_model_holds_all_that_the_file_has(tmp_path: Path, change: Callable[[onnx.ModelProto], None]) -> None:
+def test_a_loaded_model_holds_all_that_the_file_has(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], None]
+) -> None:
     proto, path = parsed(), tmp_path / "m.onnx"
     change(proto)
     path.write_bytes(proto.SerializeToString())
@@ -135,7 +163,11 @@ def edited(seed: int, proto: onnx.ModelProto) -> Model:
     for step in range(30):
         if drawn.random() < 0.6:
             after = drawn.choice([*extra, None])
-            extra.append(graph.add_node("Neg", [graph.values["x"]], [f"v{step}"], name=f"v{step}", after=after))
+            extra.append(
+                graph.add_node(
+                    "Neg", [graph.values["x"]], [f"v{step}"], name=f"v{step}", after=after
+                )
+            )
             constants.append(graph.add_initializer(np.full(2, step, np.float32), f"c{step}"))
         elif extra and constants:
             graph.remove_node(extra.pop(drawn.randrange(len(extra))))
@@ -171,7 +203,9 @@ def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> No
     body = model.graph.subgraphs()[0]
     body.remove_nodes(body.nodes_of("Abs"))
     body.add_node("d::F", [model.graph.values["x"]], ["s"])
-    model.offer_function("d::F", onnx.FunctionProto(name="F", domain="d", input=["a"], output=["b"]))
+    model.offer_function(
+        "d::F", onnx.FunctionProto(name="F", domain="d", input=["a"], output=["b"])
+    )
     model.graph.add_node("Neg", [model.graph.values["x"]], ["m"])
     model.save(tmp_path / "m.onnx")
     assert model.graph.dirty
@@ -184,9 +218,13 @@ def test_edits_in_bodies_and_new_functions_are_written_too(tmp_path: Path) -> No
 def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     proto = parsed()
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(2, dtype=np.float32), "w"))
+    proto.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.arange(2, dtype=np.float32), "w")
+    )
     proto.graph.node.add(op_type="Add", input=["a", "w"], output=["u"])
-    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    onnx.save(
+        proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0
+    )
     model = Model.load(tmp_path / "m.onnx")
     model.graph.remove_nodes(model.graph.nodes_of("Add"))
     model.save(tmp_path / "out" / "m.onnx")
@@ -195,7 +233,9 @@ def test_external_data_of_a_model_with_edits_goes_with_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("_large")
-def test_what_keeps_a_model_with_edits_from_being_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_keeps_a_model_with_edits_from_being_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = edited(0, parsed())
     with pytest.raises(OutputError, match="there is no directory"):
         model.save(tmp_path / "none" / "m.onnx")

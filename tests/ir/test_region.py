@@ -30,11 +30,15 @@ def node(graph: Graph, output: str) -> Node:
     return producer
 
 
-def boundary(graph: Graph, inputs: list[list[tuple[str, int]]], outputs: list[str]) -> SubgraphBoundary:
+def boundary(
+    graph: Graph, inputs: list[list[tuple[str, int]]], outputs: list[str]
+) -> SubgraphBoundary:
     """Inputs as their readers, ``(output of the reading node, slot)``; outputs by name."""
     found = SubgraphBoundary()
     for index, readers in enumerate(inputs):
-        found.AddInput(index, SubgraphInput([NodeIo(node(graph, name), slot) for name, slot in readers]))
+        found.AddInput(
+            index, SubgraphInput([NodeIo(node(graph, name), slot) for name, slot in readers])
+        )
     for index, name in enumerate(outputs):
         found.AddOutput(index, SubgraphOutput(NodeIo(node(graph, name), 0)))
     return found
@@ -42,7 +46,12 @@ def boundary(graph: Graph, inputs: list[list[tuple[str, int]]], outputs: list[st
 
 def region(graph: Graph, inputs: list[str], outputs: list[str], nodes: list[str]) -> Region:
     values: list[Value] = [graph.values[name] for name in inputs]
-    return Region(graph, values, [graph.values[name] for name in outputs], [node(graph, name) for name in nodes])
+    return Region(
+        graph,
+        values,
+        [graph.values[name] for name in outputs],
+        [node(graph, name) for name in nodes],
+    )
 
 
 # -- boundaries -----------------------------------------------------------------------------------------------------
@@ -58,27 +67,54 @@ def test_what_lies_between():
 
 
 def test_a_boundary_made_from_a_region_gives_it_back():
-    graph = load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Add(a, x) z = Mul(x, x) }")
+    graph = load(
+        "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Add(a, x) z = Mul(x, x) }"
+    )
     first = region(graph, ["x", "x"], ["y", "z"], ["a", "y", "z"])
     made = SubgraphBoundary.of_region(first)
-    assert [(io.node.op, io.index) for io in made.GetInput(0).GetAllInputs()] == [("Relu", 0), ("Add", 1), ("Mul", 0), ("Mul", 1)]
+    assert [(io.node.op, io.index) for io in made.GetInput(0).GetAllInputs()] == [
+        ("Relu", 0),
+        ("Add", 1),
+        ("Mul", 0),
+        ("Mul", 1),
+    ]
     assert made.GetOutput(1).GetOutput() == NodeIo(node(graph, "z"), 0)
     again = made.region()
-    assert (again.graph, again.inputs, again.outputs, again.nodes) == (graph, first.inputs, first.outputs, first.nodes)
+    assert (again.graph, again.inputs, again.outputs, again.nodes) == (
+        graph,
+        first.inputs,
+        first.outputs,
+        first.nodes,
+    )
 
 
 def test_built_step_by_step():
     graph = load(CHAIN)
     entry = SubgraphInput().AddInput(NodeIo(node(graph, "b"), 0))
-    found = SubgraphBoundary().AddInput(0, entry).AddOutput(0, SubgraphOutput().SetOutput(NodeIo(node(graph, "b"), 0)))
+    found = (
+        SubgraphBoundary()
+        .AddInput(0, entry)
+        .AddOutput(0, SubgraphOutput().SetOutput(NodeIo(node(graph, "b"), 0)))
+    )
     assert found.region().nodes == [node(graph, "b")]
 
 
 def test_inputs_may_come_in_any_order_but_leave_no_gap():
     graph = load(CHAIN)
-    entry, other = SubgraphInput([NodeIo(node(graph, "b"), 0)]), SubgraphInput([NodeIo(node(graph, "c"), 1)])
+    entry, other = (
+        SubgraphInput([NodeIo(node(graph, "b"), 0)]),
+        SubgraphInput([NodeIo(node(graph, "c"), 1)]),
+    )
     leave = SubgraphOutput(NodeIo(node(graph, "c"), 0))
-    assert [v.name for v in SubgraphBoundary().AddInput(1, entry).AddInput(0, other).AddOutput(0, leave).region().inputs] == [
+    assert [
+        v.name
+        for v in SubgraphBoundary()
+        .AddInput(1, entry)
+        .AddInput(0, other)
+        .AddOutput(0, leave)
+        .region()
+        .inputs
+    ] == [
         "v",
         "a",
     ]
@@ -112,23 +148,36 @@ def test_constants_may_enter_unsaid_but_nothing_else():
 
 
 def test_what_stands_behind_a_constant_is_inside_too():
-    graph = load("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Relu(x) y = Add(w, a) }")
-    assert boundary(graph, [[("a", 0)]], ["y"]).region().nodes == [node(graph, "a"), node(graph, "y")]
+    graph = load(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Relu(x) y = Add(w, a) }"
+    )
+    assert boundary(graph, [[("a", 0)]], ["y"]).region().nodes == [
+        node(graph, "a"),
+        node(graph, "y"),
+    ]
 
 
 def test_an_inner_tensor_that_is_read_outside_must_be_an_output():
     graph = load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Neg(a) z = Exp(a) }")
     with pytest.raises(PassError, match='inner tensor "a" is also read outside'):
         boundary(graph, [[("a", 0)]], ["y"]).region()
-    assert boundary(graph, [[("a", 0)]], ["y", "a"]).region().nodes == [node(graph, "a"), node(graph, "y")]
+    assert boundary(graph, [[("a", 0)]], ["y", "a"]).region().nodes == [
+        node(graph, "a"),
+        node(graph, "y"),
+    ]
     graph = load("g (float[2] x) => (float[2] y, float[2] a) { a = Relu(x) y = Neg(a) }")
     with pytest.raises(PassError, match='inner tensor "a" is also read outside'):
         boundary(graph, [[("a", 0)]], ["y"]).region()
 
 
 def test_a_tensor_that_nobody_inside_reads_may_be_read_outside():
-    graph = load("g (float[2] x) => (float[2] y, bool[2] z) { a, mask = Dropout(x) y = Neg(a) z = Identity(mask) }")
-    assert boundary(graph, [[("a", 0)]], ["y"]).region().nodes == [node(graph, "a"), node(graph, "y")]
+    graph = load(
+        "g (float[2] x) => (float[2] y, bool[2] z) { a, mask = Dropout(x) y = Neg(a) z = Identity(mask) }"
+    )
+    assert boundary(graph, [[("a", 0)]], ["y"]).region().nodes == [
+        node(graph, "a"),
+        node(graph, "y"),
+    ]
 
 
 def test_nodes_that_are_gone_are_refused():
@@ -139,7 +188,9 @@ def test_nodes_that_are_gone_are_refused():
     graph.remove_node(gone)
     assert made.region().nodes
     with pytest.raises(PassError, match=r"<Node y> is not in the graph \(any more\)"):
-        SubgraphBoundary().AddInput(0, SubgraphInput([NodeIo(gone, 0)])).AddOutput(0, made.GetOutput(0)).region()
+        SubgraphBoundary().AddInput(0, SubgraphInput([NodeIo(gone, 0)])).AddOutput(
+            0, made.GetOutput(0)
+        ).region()
     with pytest.raises(PassError, match="is not in the graph"):
         SubgraphBoundary().AddOutput(0, SubgraphOutput(NodeIo(gone, 0))).region()
     with pytest.raises(PassError, match="is not in the graph"):
@@ -187,7 +238,9 @@ def test_readers_that_stand_before():
 
 
 def test_a_way_out_and_in_again_is_a_cycle():
-    graph = load("g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) c = Abs(b) y = Exp(c) }")
+    graph = load(
+        "g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) c = Abs(b) y = Exp(c) }"
+    )
     assert region(graph, ["x", "c"], ["a", "y"], ["a", "y"]).closes_cycle()
     assert not region(graph, ["a"], ["b", "c"], ["b", "c"]).closes_cycle()
 
@@ -212,5 +265,9 @@ def test_a_body_that_hands_a_tensor_on_reads_it():
              z = If (c) <then_branch = t () => (float[2] r) { p = Neg(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
     )
     found = region(graph, ["x", "z"], ["r", "y"], ["r", "y"])
-    assert [reader.op for reader in found.readers_before(found.last.order + 1)] == ["Abs", "If", "Neg"]
+    assert [reader.op for reader in found.readers_before(found.last.order + 1)] == [
+        "Abs",
+        "If",
+        "Neg",
+    ]
     assert found.closes_cycle()

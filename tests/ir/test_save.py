@@ -37,7 +37,9 @@ def model_with_weights(directory, *files: str, gap: int = 0, seed: int = 0) -> o
             offset = file.tell()
             file.write(tensor.raw_data)
         tensor.ClearField("raw_data")
-        add_entries(tensor, location=location, offset=offset, length=tensors.nbytes(tensor), checksum="0")
+        add_entries(
+            tensor, location=location, offset=offset, length=tensors.nbytes(tensor), checksum="0"
+        )
         proto.graph.initializer.append(tensor)
     return proto
 
@@ -64,7 +66,10 @@ def run(path) -> np.ndarray:
 
 def files_of(directory) -> dict[str, tuple[bytes, int]]:
     files = [path for path in directory.rglob("*") if path.is_file()]
-    return {str(path.relative_to(directory)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) for path in files}
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+        for path in files
+    }
 
 
 def failing_at(patch, name: str, call: int, error: BaseException) -> list[int]:
@@ -140,7 +145,9 @@ def test_a_replaced_file_keeps_its_mode_and_its_readers(out, umask, mode):
 
 @pytest.mark.parametrize("error", [NO_SPACE, KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize(
-    ("name", "old"), [(name, old) for name in ("write", "fsync", "replace") for old in (True, False)] + [("chmod", True)]
+    ("name", "old"),
+    [(name, old) for name in ("write", "fsync", "replace") for old in (True, False)]
+    + [("chmod", True)],
 )
 def test_a_failure_leaves_the_old_file_alone(out, monkeypatch, name, old, error):
     if old:
@@ -157,7 +164,9 @@ def test_the_file_is_on_disk_before_it_gets_its_name(out, monkeypatch):
     steps = []
     for name in ("write", "fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *a, name=name, real=real: (steps.append(name), real(*a))[1])
+        monkeypatch.setattr(
+            os, name, lambda *a, name=name, real=real: (steps.append(name), real(*a))[1]
+        )
     write_bytes_atomic(out / "f", b"abc")
     assert steps == ["write", "fsync", "replace"]
 
@@ -183,7 +192,10 @@ def test_outputs_that_cannot_be_written(out, path, message):
     (out / "loop").symlink_to("loop")
     os.mkfifo(out / "fifo")
     path = path.format(out=out)
-    for action in (lambda: save_model(embedded_model(), path, None), lambda: write_bytes_atomic(path, b"abc")):
+    for action in (
+        lambda: save_model(embedded_model(), path, None),
+        lambda: write_bytes_atomic(path, b"abc"),
+    ):
         with pytest.raises(OutputError, match=f"^cannot write '.*(?:{message})") as caught:
             action()
         assert "\n" not in str(caught.value)
@@ -194,7 +206,9 @@ def test_a_write_protected_output(out, monkeypatch):
     (out / "f").write_bytes(b"old")
     (out / "f").chmod(0o444)
     if os.geteuid() == 0:  # to root everything is writable
-        monkeypatch.setattr(os, "access", lambda path, mode: not (mode & os.W_OK and str(path).endswith("f")))
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: not (mode & os.W_OK and str(path).endswith("f"))
+        )
     with pytest.raises(OutputError, match="write-protected"):
         write_bytes_atomic(out / "f", b"new")
     assert (out / "f").read_bytes() == b"old"
@@ -212,7 +226,9 @@ def test_a_model_that_protobuf_refuses_to_write(out):
     def refuse():
         raise EncodeError("Failed to serialize proto")
 
-    proto = SimpleNamespace(graph=onnx.GraphProto(), training_info=[], functions=[], SerializeToString=refuse)
+    proto = SimpleNamespace(
+        graph=onnx.GraphProto(), training_info=[], functions=[], SerializeToString=refuse
+    )
     with pytest.raises(ModelError, match=r"2 GiB.*keep its weights as external data"):
         save_model(proto, out / "m.onnx", None)
     assert os.listdir(out) == []
@@ -237,15 +253,22 @@ def test_in_the_same_directory_tensors_keep_their_locations(source, tmp_path, mo
     proto = model_with_weights(source, "weights.bin")
     monkeypatch.chdir(source)
     (tmp_path / "alias").symlink_to(source)
-    for path, base in [(source / "a", str(source)), (tmp_path / "alias" / "b", str(source)), ("c", ""), ("c", ".")]:
+    for path, base in [
+        (source / "a", str(source)),
+        (tmp_path / "alias" / "b", str(source)),
+        ("c", ""),
+        ("c", "."),
+    ]:
         save_model(proto, path, base)
-    assert {name: content for name, (content, _) in files_of(source).items() if name != "weights.bin"} == dict.fromkeys(
-        ["a", "b", "c"], proto.SerializeToString()
-    )
+    assert {
+        name: content for name, (content, _) in files_of(source).items() if name != "weights.bin"
+    } == dict.fromkeys(["a", "b", "c"], proto.SerializeToString())
 
 
 @pytest.mark.parametrize("gap", [0, 5000], ids=["packed", "mostly-unused"])
-@pytest.mark.parametrize("files", [["weights.bin"], ["w.bin", "sub/b.bin"]], ids=["one-file", "two-files"])
+@pytest.mark.parametrize(
+    "files", [["weights.bin"], ["w.bin", "sub/b.bin"]], ids=["one-file", "two-files"]
+)
 @pytest.mark.parametrize("kernel", [None, errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP], ids=str)
 def test_in_another_directory_the_weights_come_along(source, out, monkeypatch, kernel, files, gap):
     monkeypatch.setattr(save, "_CHUNK", 5)
@@ -312,7 +335,11 @@ def test_tensors_of_no_elements(source, out):
 
 def test_weights_of_nested_bodies_come_along(source, out):
     proto = model_with_weights(source, "weights.bin")
-    inner = proto.graph.node.add(op_type="If").attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+    inner = (
+        proto.graph.node.add(op_type="If")
+        .attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH)
+        .g
+    )
     inner.initializer.append(proto.graph.initializer[0])
     save_model(proto, out / "m.onnx", str(source))
     assert external.file_names(external.external_tensors(read(out / "m.onnx"))) == {"m.onnx.data"}
@@ -341,7 +368,9 @@ def test_where_files_can_share_blocks_one_source_is_shared_whole(source, out, mo
 
 
 @pytest.mark.parametrize(("files", "gap"), [(["w.bin", "b.bin"], 0), (["weights.bin"], 5000)])
-def test_several_sources_or_a_mostly_unused_one_are_not_shared_whole(source, out, monkeypatch, files, gap):
+def test_several_sources_or_a_mostly_unused_one_are_not_shared_whole(
+    source, out, monkeypatch, files, gap
+):
     monkeypatch.setattr(save, "_clone", lambda source, destination: pytest.fail("cloned"))
     save_model(model_with_weights(source, *files, gap=gap), out / "m.onnx", str(source))
     assert (out / "m.onnx.data").stat().st_size == 4096 + 8
@@ -355,7 +384,15 @@ def old_pair(source, out):
 @pytest.mark.parametrize("error", [NO_SPACE, KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("old", [True, False], ids=["old", "new"])
 @pytest.mark.parametrize(
-    ("name", "steps"), [("write", 1), ("copy_file_range", 2), ("fsync", 2), ("replace", 2), ("lseek", 2), ("chmod", 0)]
+    ("name", "steps"),
+    [
+        ("write", 1),
+        ("copy_file_range", 2),
+        ("fsync", 2),
+        ("replace", 2),
+        ("lseek", 2),
+        ("chmod", 0),
+    ],
 )
 def test_a_failure_at_any_step_leaves_both_old_files_alone(source, out, name, steps, old, error):
     if old:
@@ -366,7 +403,11 @@ def test_a_failure_at_any_step_leaves_both_old_files_alone(source, out, name, st
     for step in range(steps):
         with pytest.MonkeyPatch.context() as patch:
             failing_at(patch, name, step, error)
-            wanted = r"^cannot write '.*m\.onnx': No space left on device; " if error is NO_SPACE else None
+            wanted = (
+                r"^cannot write '.*m\.onnx': No space left on device; "
+                if error is NO_SPACE
+                else None
+            )
             with pytest.raises((OutputError, KeyboardInterrupt), match=wanted):
                 save_model(proto, out / "m.onnx", str(source))
         assert files_of(out) == before
@@ -377,7 +418,9 @@ def test_a_failure_at_any_step_leaves_both_old_files_alone(source, out, name, st
         save_model(proto, out / "m.onnx", str(source))
     assert len(calls) == steps
     assert sorted(os.listdir(out)) == ["m.onnx", "m.onnx.data"]
-    assert files_of(out)["m.onnx.data"][1] == (0o600 if old else stat.S_IMODE((source / "weights.bin").stat().st_mode))
+    assert files_of(out)["m.onnx.data"][1] == (
+        0o600 if old else stat.S_IMODE((source / "weights.bin").stat().st_mode)
+    )
 
 
 def test_an_interrupt_after_the_last_step_does_not_take_the_weights_back(source, out, monkeypatch):
@@ -409,7 +452,9 @@ def test_old_weights_that_cannot_be_put_back_are_named(source, out, monkeypatch)
         done.append(real(before, after))
 
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(OutputError, match=r"put the old .* back: Input/output error; it is now '.*', rename it") as caught:
+    with pytest.raises(
+        OutputError, match=r"put the old .* back: Input/output error; it is now '.*', rename it"
+    ) as caught:
         save_model(model_with_weights(source, "weights.bin"), out / "m.onnx", str(source))
     with open(str(caught.value).split("'")[3], "rb") as backup:
         assert backup.read() == old
@@ -430,7 +475,9 @@ def test_a_source_that_is_missing(source, out):
 def test_a_source_that_is_cut_short_while_it_is_copied(source, out, monkeypatch):
     proto = model_with_weights(source, "weights.bin", gap=9000)
     before = proto.SerializeToString()
-    monkeypatch.setattr(os, "copy_file_range", lambda *arguments: os.truncate(source / "weights.bin", 9001) or 0)
+    monkeypatch.setattr(
+        os, "copy_file_range", lambda *arguments: os.truncate(source / "weights.bin", 9001) or 0
+    )
     with pytest.raises(ModelError, match=r"weights.bin' was cut short while it was copied"):
         save_model(proto, out / "m.onnx", str(source))
     assert os.listdir(out) == []
@@ -439,7 +486,12 @@ def test_a_source_that_is_cut_short_while_it_is_copied(source, out, monkeypatch)
 
 @pytest.mark.parametrize(
     ("weights", "output"),
-    [("m.onnx", "m.onnx"), ("sub/m.onnx", "sub/m.onnx"), ("sub/m.onnx.data", "sub/m.onnx"), ("w.bin", "link.onnx")],
+    [
+        ("m.onnx", "m.onnx"),
+        ("sub/m.onnx", "sub/m.onnx"),
+        ("sub/m.onnx.data", "sub/m.onnx"),
+        ("w.bin", "link.onnx"),
+    ],
 )
 def test_weights_that_are_read_are_never_overwritten(source, weights, output):
     proto = model_with_weights(source, weights)
@@ -461,7 +513,9 @@ def test_the_input_file_itself_can_be_replaced(source):
 def test_weights_are_neither_lost_behind_a_link_nor_written_through_one(source, out):
     proto = model_with_weights(source, "weights.bin")
     (source / "m.onnx").symlink_to(out / "real.onnx")
-    with pytest.raises(OutputError, match=r"is a symbolic link into another directory.*name the file itself"):
+    with pytest.raises(
+        OutputError, match=r"is a symbolic link into another directory.*name the file itself"
+    ):
         save_model(proto, source / "m.onnx", str(source))
     assert os.listdir(out) == []
     (source / "precious").write_bytes(b"old")

@@ -43,6 +43,8 @@ def test_each_operator_has_all_the_versions_that_onnx_has():
         assert operator_names(domain) == {name for owner, name in wanted if owner == domain}
 
 
-@pytest.mark.parametrize(("domain", "op_type"), [("", "relu"), ("ai.onnx", "Relu"), ("acme", "Relu"), ("", "\udc80")])
+@pytest.mark.parametrize(
+    ("domain", "op_type"), [("", "relu"), ("ai.onnx", "Relu"), ("acme", "Relu"), ("", "\udc80")]
+)
 def test_what_onnx_does_not_know_has_no_versions(domain, op_type):
     assert history(domain, op_type) == []

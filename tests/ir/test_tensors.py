@@ -9,9 +9,17 @@ from onnx import TensorProto, numpy_helper
 from gehost.errors import ModelError
 from gehost.ir import tensors
 
-NUMERIC = [pytest.param(number, id=name) for name, number in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING")]
+NUMERIC = [
+    pytest.param(number, id=name)
+    for name, number in TensorProto.DataType.items()
+    if name not in ("UNDEFINED", "STRING")
+]
 # 15 elements: of every packed type the last byte is only partly used.
-SHAPES = [pytest.param((3, 5), id="3x5"), pytest.param((), id="scalar"), pytest.param((0, 4), id="empty")]
+SHAPES = [
+    pytest.param((3, 5), id="3x5"),
+    pytest.param((), id="scalar"),
+    pytest.param((0, 4), id="empty"),
+]
 
 
 def sample(number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -34,7 +42,9 @@ def sample(number: int, shape: tuple[int, ...]) -> np.ndarray:
 def typed(array: np.ndarray) -> TensorProto:
     """The array in the typed field that onnx itself would use."""
     number = tensors.elem_type(array.dtype)
-    tensor = onnx.helper.make_tensor("typed", number, array.shape, array.astype(object).ravel().tolist())
+    tensor = onnx.helper.make_tensor(
+        "typed", number, array.shape, array.astype(object).ravel().tolist()
+    )
     assert not tensor.HasField("raw_data")
     return tensor
 
@@ -132,7 +142,11 @@ def test_booleans_are_0_or_1_whatever_the_file_says():
 @pytest.mark.parametrize(
     ("array", "stored", "back"),
     [
-        (np.array([["a", "ß"], ["", "a\0"]], object), [b"a", "ß".encode(), b"", b"a\0"], ["a", "ß", "", "a\0"]),
+        (
+            np.array([["a", "ß"], ["", "a\0"]], object),
+            [b"a", "ß".encode(), b"", b"a\0"],
+            ["a", "ß", "", "a\0"],
+        ),
         (np.array([b"a", b"\xff"], object), [b"a", b"\xff"], [b"a", b"\xff"]),
         (np.array(["a", "bc"]), [b"a", b"bc"], ["a", "bc"]),
         (np.array([b"a", b"bc"]), [b"a", b"bc"], ["a", "bc"]),
@@ -153,36 +167,90 @@ def test_strings(array, stored, back):
 
 
 MALFORMED = {
-    "raw data too short": ({"data_type": 1, "dims": [2], "raw_data": b"1234567"}, "raw data has 7 bytes.*take 8"),
-    "raw data too long": ({"data_type": 1, "dims": [2], "raw_data": b"123456789"}, "raw data has 9 bytes.*take 8"),
+    "raw data too short": (
+        {"data_type": 1, "dims": [2], "raw_data": b"1234567"},
+        "raw data has 7 bytes.*take 8",
+    ),
+    "raw data too long": (
+        {"data_type": 1, "dims": [2], "raw_data": b"123456789"},
+        "raw data has 9 bytes.*take 8",
+    ),
     "no raw data": ({"data_type": 1, "dims": [2], "raw_data": b""}, "raw data has 0 bytes.*take 8"),
-    "packed data too short": ({"data_type": 22, "dims": [3], "raw_data": b"1"}, "raw data has 1 bytes.*take 2"),
-    "packed data too long": ({"data_type": 25, "dims": [4], "raw_data": b"12"}, "raw data has 2 bytes.*take 1"),
+    "packed data too short": (
+        {"data_type": 22, "dims": [3], "raw_data": b"1"},
+        "raw data has 1 bytes.*take 2",
+    ),
+    "packed data too long": (
+        {"data_type": 25, "dims": [4], "raw_data": b"12"},
+        "raw data has 2 bytes.*take 1",
+    ),
     "no data": ({"data_type": 1, "dims": [2]}, "float_data has 0 entries.*take 2"),
-    "typed field too short": ({"data_type": 7, "dims": [2], "int64_data": [1]}, "int64_data has 1 entries.*take 2"),
-    "typed field too long": ({"data_type": 7, "dims": [], "int64_data": [1, 2]}, "int64_data has 2 entries.*take 1"),
-    "typed field not empty": ({"data_type": 7, "dims": [0], "int64_data": [1]}, "int64_data has 1 entries.*take 0"),
-    "int4 field too long": ({"data_type": 22, "dims": [2], "int32_data": [1, 2]}, "int32_data has 2 entries.*take 1"),
-    "complex field too short": ({"data_type": 14, "dims": [2], "float_data": [1, 2]}, "float_data has 2 entries.*take 4"),
-    "another type's field": ({"data_type": 7, "dims": [1], "int32_data": [1]}, "data in int32_data, where only int64_data"),
-    "two fields": ({"data_type": 6, "dims": [1], "int32_data": [1], "float_data": [1]}, "data in float_data, where only int32"),
+    "typed field too short": (
+        {"data_type": 7, "dims": [2], "int64_data": [1]},
+        "int64_data has 1 entries.*take 2",
+    ),
+    "typed field too long": (
+        {"data_type": 7, "dims": [], "int64_data": [1, 2]},
+        "int64_data has 2 entries.*take 1",
+    ),
+    "typed field not empty": (
+        {"data_type": 7, "dims": [0], "int64_data": [1]},
+        "int64_data has 1 entries.*take 0",
+    ),
+    "int4 field too long": (
+        {"data_type": 22, "dims": [2], "int32_data": [1, 2]},
+        "int32_data has 2 entries.*take 1",
+    ),
+    "complex field too short": (
+        {"data_type": 14, "dims": [2], "float_data": [1, 2]},
+        "float_data has 2 entries.*take 4",
+    ),
+    "another type's field": (
+        {"data_type": 7, "dims": [1], "int32_data": [1]},
+        "data in int32_data, where only int64_data",
+    ),
+    "two fields": (
+        {"data_type": 6, "dims": [1], "int32_data": [1], "float_data": [1]},
+        "data in float_data, where only int32",
+    ),
     "raw and typed": (
         {"data_type": 6, "dims": [1], "int32_data": [1], "raw_data": b"1234"},
         "data in int32_data, where only raw",
     ),
-    "raw strings": ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "data in raw_data, where only string_data"),
-    "too few strings": ({"data_type": 8, "dims": [2], "string_data": [b"a"]}, "string_data has 1 entries.*take 2"),
-    "strings of negative size": ({"data_type": 8, "dims": [-1], "string_data": []}, "dimension -1 is negative"),
-    "negative dimension": ({"data_type": 1, "dims": [-2, -1], "raw_data": b"12345678"}, "dimension -2 is negative"),
+    "raw strings": (
+        {"data_type": 8, "dims": [1], "raw_data": b"a"},
+        "data in raw_data, where only string_data",
+    ),
+    "too few strings": (
+        {"data_type": 8, "dims": [2], "string_data": [b"a"]},
+        "string_data has 1 entries.*take 2",
+    ),
+    "strings of negative size": (
+        {"data_type": 8, "dims": [-1], "string_data": []},
+        "dimension -1 is negative",
+    ),
+    "negative dimension": (
+        {"data_type": 1, "dims": [-2, -1], "raw_data": b"12345678"},
+        "dimension -2 is negative",
+    ),
     "overflow": ({"data_type": 1, "dims": [2**62, 2**62], "raw_data": b""}, "overflow"),
     "overflow to zero": ({"data_type": 1, "dims": [2**32, 2**32], "raw_data": b""}, "overflow"),
-    "overflow behind a zero": ({"data_type": 1, "dims": [0, 2**62, 2**62], "raw_data": b""}, "overflow"),
-    "many dimensions": ({"data_type": 1, "dims": [1] * 70, "raw_data": b"1234"}, "numpy cannot hold its shape"),
+    "overflow behind a zero": (
+        {"data_type": 1, "dims": [0, 2**62, 2**62], "raw_data": b""},
+        "overflow",
+    ),
+    "many dimensions": (
+        {"data_type": 1, "dims": [1] * 70, "raw_data": b"1234"},
+        "numpy cannot hold its shape",
+    ),
     "very many dimensions": ({"data_type": 1, "dims": [2**62] * 100_000}, "overflow"),
     "undefined type": ({"data_type": 0, "dims": [1], "raw_data": b"1"}, "element type 0"),
     "no type": ({"dims": [1], "raw_data": b"1"}, "element type 0"),
     "unknown type": ({"data_type": 9999, "dims": [1], "raw_data": b"1"}, "element type 9999"),
-    "segment": ({"data_type": 1, "dims": [1], "segment": TensorProto.Segment(begin=0, end=1)}, "segments"),
+    "segment": (
+        {"data_type": 1, "dims": [1], "segment": TensorProto.Segment(begin=0, end=1)},
+        "segments",
+    ),
 }
 
 
@@ -195,7 +263,11 @@ def test_malformed_tensors_are_named_in_one_line(fields, message):
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("", "^a tensor without a name: "), ("a\nb", r"^tensor 'a\\nb': "), ("n" * 5000, r"^tensor 'n{97}\.\.\.': ")],
+    [
+        ("", "^a tensor without a name: "),
+        ("a\nb", r"^tensor 'a\\nb': "),
+        ("n" * 5000, r"^tensor 'n{97}\.\.\.': "),
+    ],
     ids=["empty", "two-lines", "long"],
 )
 def test_awkward_names_still_make_one_short_line(name, shown):

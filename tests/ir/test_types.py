@@ -7,7 +7,14 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost.ir.types import DataType, OtherType, TensorType, decode_type, dtype_from_number, encode_type
+from gehost.ir.types import (
+    DataType,
+    OtherType,
+    TensorType,
+    decode_type,
+    dtype_from_number,
+    encode_type,
+)
 
 
 def info(text: str) -> onnx.TypeProto:
@@ -23,7 +30,12 @@ def test_every_element_type_of_onnx_is_known_under_its_number():
 def test_ge_s_names_are_the_same_members():
     assert DataType.DT_FLOAT is DataType.FLOAT
     assert DataType.DT_BF16 is DataType.BFLOAT16
-    assert [DataType[f"DT_{name}"] for name in ("INT64", "BOOL", "STRING", "DOUBLE")] == [7, 9, 8, 11]
+    assert [DataType[f"DT_{name}"] for name in ("INT64", "BOOL", "STRING", "DOUBLE")] == [
+        7,
+        9,
+        8,
+        11,
+    ]
 
 
 def test_numpy_and_float():
@@ -66,7 +78,9 @@ def test_what_says_nothing_is_unknown():
 
 def test_invented_names_and_negative_sizes_are_unknown():
     proto = onnx.helper.make_tensor_type_proto(1, ["unk__12", "unknown", "", -1, None, "N"])
-    assert decode_type(proto) == TensorType(DataType.FLOAT, (None, "unknown", None, None, None, "N"))
+    assert decode_type(proto) == TensorType(
+        DataType.FLOAT, (None, "unknown", None, None, None, "N")
+    )
 
 
 @pytest.mark.parametrize(

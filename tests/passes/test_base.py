@@ -102,25 +102,42 @@ def test_a_constructor_that_does_not_call_its_base_is_no_problem() -> None:
 def test_the_matcher_is_configured_by_the_base_constructor(strict: bool) -> None:
     class AddOne(PatternFusionPass):
         def __init__(self) -> None:
-            super().__init__(PatternMatcherConfigBuilder().EnableConstValueMatch().Build() if strict else None)
+            super().__init__(
+                PatternMatcherConfigBuilder().EnableConstValueMatch().Build() if strict else None
+            )
 
         def Patterns(self) -> Any:
             builder = EsGraphBuilder("add")
-            return [Pattern(builder.BuildAndReset([es.Add(builder.CreateInput(0), builder.CreateVector([1.0, 1.0]))]))]
+            return [
+                Pattern(
+                    builder.BuildAndReset(
+                        [es.Add(builder.CreateInput(0), builder.CreateVector([1.0, 1.0]))]
+                    )
+                )
+            ]
 
         def Replacement(self, match: Any) -> Any:
             return one_node("Neg")
 
     result, record = run_pass(TWO_ADDENDS, AddOne)
     assert record.replaced == (1 if strict else 2)
-    assert [node.op_type for node in result.graph.node] == (["Neg", "Add"] if strict else ["Neg", "Neg"])
+    assert [node.op_type for node in result.graph.node] == (
+        ["Neg", "Add"] if strict else ["Neg", "Neg"]
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "marked", "ops"),
-    [((), ("Relu",), {"Relu"}), (("Abs",), ("Relu",), {"Abs"}), (("Relu", "Abs"), (), {"Relu", "Abs"}), ("Abs", (), {"Abs"})],
+    [
+        ((), ("Relu",), {"Relu"}),
+        (("Abs",), ("Relu",), {"Abs"}),
+        (("Relu", "Abs"), (), {"Relu", "Abs"}),
+        ("Abs", (), {"Abs"}),
+    ],
 )
-def test_operators_come_from_the_constructor_else_from_the_registration(given: Any, marked: Any, ops: set[str]) -> None:
+def test_operators_come_from_the_constructor_else_from_the_registration(
+    given: Any, marked: Any, ops: set[str]
+) -> None:
     seen: set[str] = set()
 
     @REG_DECOMPOSE_PASS(marked)
@@ -155,7 +172,9 @@ def test_the_marks_of_a_base_class_name_no_operators_for_a_subclass() -> None:
 @pytest.mark.parametrize("opset", [9, 11, 13])
 @pytest.mark.parametrize("shape", ["[2, 3]", ""])
 @pytest.mark.parametrize("axis", [-4, 5])
-def test_an_axis_that_the_rank_does_not_have_is_refused_at_every_opset(opset: int, shape: str, axis: int) -> None:
+def test_an_axis_that_the_rank_does_not_have_is_refused_at_every_opset(
+    opset: int, shape: str, axis: int
+) -> None:
     """A negative axis that is only taken modulo the rank becomes another axis, and other numbers."""
 
     class Reduce(DecomposePass):

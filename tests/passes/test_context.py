@@ -58,7 +58,10 @@ def test_rewrites_by_hand_are_counted() -> None:
     result, record = run_pass(CHAIN, ByHand)
     assert [node.op_type for node in result.graph.node] == ["Abs", "Abs", "Neg"]
     assert (record.matched, record.replaced, record.status, record.kind) == (2, 2, "done", "fusion")
-    assert {entry.key for entry in result.graph.node[0].metadata_props} >= {"gehost.pass", "gehost.origin_nodes"}
+    assert {entry.key for entry in result.graph.node[0].metadata_props} >= {
+        "gehost.pass",
+        "gehost.origin_nodes",
+    }
 
 
 def test_rewrites_by_hand_stop_at_the_limit_and_those_before_stay(vendors: Any) -> None:
@@ -75,13 +78,18 @@ def test_rewrites_by_hand_stop_at_the_limit_and_those_before_stay(vendors: Any) 
     _add(host, ByHand, "Second")
     result, report = host.run(parse(CHAIN))
     assert [node.op_type for node in result.graph.node] == ["Abs", "Relu", "Neg"]
-    assert [(record.status, record.replaced) for record in report.passes] == [("done", 1), ("not changed", 0)]
+    assert [(record.status, record.replaced) for record in report.passes] == [
+        ("done", 1),
+        ("not changed", 0),
+    ]
     assert run == ["start"]
     assert "as many rewrites as it may" in report.passes[1].message
 
 
 def _add(host: Any, factory: Any, name: str) -> None:
-    host.passes.add(PassSpec(name, CustomPassStage.kAfterInferShape, f"{__file__}:1", "fusion", factory))
+    host.passes.add(
+        PassSpec(name, CustomPassStage.kAfterInferShape, f"{__file__}:1", "fusion", factory)
+    )
 
 
 def test_outside_a_pass_there_is_nothing_to_rewrite() -> None:

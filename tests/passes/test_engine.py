@@ -109,7 +109,12 @@ def test_matches_are_offered_in_topological_order_and_counted() -> None:
 
     result, record = run_pass(CHAIN, Choosy)
     assert offered == ["a", "c"]
-    assert (record.matched, record.replaced, record.rejected, record.status) == (2, 1, {"first": 1}, "done")
+    assert (record.matched, record.replaced, record.rejected, record.status) == (
+        2,
+        1,
+        {"first": 1},
+        "done",
+    )
     assert op_types(result) == ["Relu", "Abs", "Sigmoid", "Neg"]
 
 
@@ -181,10 +186,14 @@ def test_patterns_run_in_their_order_and_the_first_takes_what_overlaps() -> None
     assert (record.matched, record.replaced) == (2, 2)
 
 
-def test_a_pattern_is_worked_out_where_the_graph_has_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_is_worked_out_where_the_graph_has_its_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     worked_out: list[str] = []
     build = _Builder.build
-    monkeypatch.setattr(_Builder, "build", lambda self, captures: worked_out.append("Relu") or build(self, captures))
+    monkeypatch.setattr(
+        _Builder, "build", lambda self, captures: worked_out.append("Relu") or build(self, captures)
+    )
     assert run_pass(CHAIN.replace("Relu", "Sin"), ReluToSigmoid)[1].replaced == 0
     assert worked_out == []
     assert run_pass(CHAIN, ReluToSigmoid)[1].replaced == 2
@@ -273,7 +282,13 @@ def test_a_match_that_another_reader_blocked_is_tried_again_once_the_reader_is_g
             offered.append(match.outputs[0].name)
             builder = EsGraphBuilder("merge")
             x = builder.CreateInput(0)
-            return builder.BuildAndReset([es.Sigmoid(x) if match.outputs[0].name == "y" else builder.CreateVector([0.5, 0.5])])
+            return builder.BuildAndReset(
+                [
+                    es.Sigmoid(x)
+                    if match.outputs[0].name == "y"
+                    else builder.CreateVector([0.5, 0.5])
+                ]
+            )
 
     model = """<ir_version: 8, opset_import: ["" : 17]>
     main (float[2] x) => (float[2] y, float[2] z) { r = Relu(x) y = Neg(r) s = Relu(r) z = Neg(s) }"""
@@ -345,14 +360,21 @@ def test_overloads_of_a_function_are_operators_of_their_own() -> None:
             return unary("loc::F:o2", "Neg")
 
     result, _ = run_pass(model, Plain)
-    assert [(node.op_type, node.overload) for node in result.graph.node] == [("Abs", ""), ("F", "o2")]
+    assert [(node.op_type, node.overload) for node in result.graph.node] == [
+        ("Abs", ""),
+        ("F", "o2"),
+    ]
     assert_equal_numbers(model, result)
     negated = onnx.ModelProto()
     negated.CopyFrom(model)
     negated.graph.node.insert(1, onnx.helper.make_node("Neg", ["x"], ["n"]))
     negated.graph.node[2].input[0] = "n"
     result, _ = run_pass(negated, Other)
-    assert [(node.op_type, node.overload) for node in result.graph.node] == [("F", ""), ("F", "o2"), ("Neg", "")]
+    assert [(node.op_type, node.overload) for node in result.graph.node] == [
+        ("F", ""),
+        ("F", "o2"),
+        ("Neg", ""),
+    ]
     assert_equal_numbers(negated, result)
 
 
@@ -428,7 +450,9 @@ def test_a_pass_runs_on_nested_bodies_depth_first_after_the_root() -> None:
     assert record.replaced == 4
     assert offered[0] == "r"
     assert set(offered) == {"r", "s", "u", "e"}
-    assert offered.index("u") == offered.index("s") + 1, "the inner body follows the one that it is in"
+    assert offered.index("u") == offered.index("s") + 1, (
+        "the inner body follows the one that it is in"
+    )
     assert 'op_type: "Relu"' not in str(result)
 
 
@@ -440,18 +464,28 @@ def test_depth_is_counted_anew_in_each_pass(vendors: Any) -> None:
     ops = ["Relu", "Abs"]
     code = [vendors.swap(f"P{k:03}", ops[k % 2], ops[(k + 1) % 2]) for k in range(120)]
     vendors.write("acme/many.py", *code)
-    one = parse("""<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }""")
+    one = parse(
+        """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+    )
     _, report = vendors.host().run(one)
     assert [record.replaced for record in report.passes] == [1] * 120
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, None])
-def test_a_rewrite_limit_holds_over_all_passes_of_a_compile(vendors: Any, limit: int | None) -> None:
-    vendors.write("acme/a.py", vendors.swap("A", "Relu", "Sigmoid"), vendors.swap("B", "Abs", "Sigmoid"))
+def test_a_rewrite_limit_holds_over_all_passes_of_a_compile(
+    vendors: Any, limit: int | None
+) -> None:
+    vendors.write(
+        "acme/a.py", vendors.swap("A", "Relu", "Sigmoid"), vendors.swap("B", "Abs", "Sigmoid")
+    )
     host = vendors.host(rewrite_limit=limit)
     for _ in range(2):  # and anew in each compile
         _, report = host.run(parse(CHAIN))
-        assert [record.replaced for record in report.passes] == {0: [0, 0], 1: [1, 0], 2: [2, 0]}.get(limit, [2, 1])
+        assert [record.replaced for record in report.passes] == {
+            0: [0, 0],
+            1: [1, 0],
+            2: [2, 0],
+        }.get(limit, [2, 1])
 
 
 # -- decomposition --------------------------------------------------------------------------------------------------
@@ -481,7 +515,11 @@ def test_a_decomposition_stops_at_the_limit(vendors: Any) -> None:
 
 
 def test_a_refused_decomposition_is_counted_by_its_key() -> None:
-    pass_ = decomposer("Relu", lambda node: unary("Abs"), lambda node: node.label == "a" or Rejection("place: the other one"))
+    pass_ = decomposer(
+        "Relu",
+        lambda node: unary("Abs"),
+        lambda node: node.label == "a" or Rejection("place: the other one"),
+    )
     _, record = run_pass(CHAIN, pass_)
     assert (record.matched, record.replaced, dict(record.rejected)) == (2, 1, {"place": 1})
 
@@ -502,7 +540,9 @@ def test_inputs_are_by_position_and_an_absent_one_may_be_declared_but_not_used()
         return builder.BuildAndReset([es.Max(x, low)])
 
     result, _ = run_pass(CLIP, decomposer("Clip", minimum))
-    assert [(node.op_type, list(node.input)) for node in result.graph.node] == [("Min", ["x", "high"])]
+    assert [(node.op_type, list(node.input)) for node in result.graph.node] == [
+        ("Min", ["x", "high"])
+    ]
     short = CLIP.replace("Clip(x, , high)", "Clip(x)")
     with pytest.raises(PassError, match="the replacement uses input 2, which is absent here"):
         run_pass(short, decomposer("Clip", minimum))
@@ -526,7 +566,13 @@ def test_absent_and_unknown_operands_are_told_apart() -> None:
     def same(node: Any) -> Any:
         builder = EsGraphBuilder("same")
         x, scale, bias = builder.CreateInputs(3)
-        return builder.BuildAndReset([es.Identity(es.LayerNormalization(x, scale, bias if node.input(2) is not None else None))])
+        return builder.BuildAndReset(
+            [
+                es.Identity(
+                    es.LayerNormalization(x, scale, bias if node.input(2) is not None else None)
+                )
+            ]
+        )
 
     model = """<ir_version: 8, opset_import: ["" : 17]>
     main (float[2, 4] x, float[4] s, float[4] b) => (float[2, 4] y) {
@@ -537,7 +583,9 @@ def test_absent_and_unknown_operands_are_told_apart() -> None:
     )
     result, record = run_pass(model, Same)
     assert record.replaced == 2
-    assert [len(node.input) for node in result.graph.node if node.op_type == "LayerNormalization"] == [2, 3]
+    assert [
+        len(node.input) for node in result.graph.node if node.op_type == "LayerNormalization"
+    ] == [2, 3]
 
 
 def test_trailing_inputs_that_the_node_has_not_may_be_declared() -> None:
@@ -546,7 +594,9 @@ def test_trailing_inputs_that_the_node_has_not_may_be_declared() -> None:
         x, _, _ = builder.CreateInputs(3)
         return builder.BuildAndReset([es.Relu(x)])
 
-    assert op_types(run_pass(CLIP.replace("Clip(x, , high)", "Clip(x)"), decomposer("Clip", relu))[0]) == ["Relu"]
+    assert op_types(
+        run_pass(CLIP.replace("Clip(x, , high)", "Clip(x)"), decomposer("Clip", relu))[0]
+    ) == ["Relu"]
 
 
 def test_outputs_are_by_position_also_where_one_is_absent() -> None:
@@ -579,5 +629,7 @@ def test_what_the_rewriter_raises_is_no_refusal_where_a_hook_raises_it(hook: str
     def fail(self: Any, match: Any) -> Any:
         raise Refused("far: too far")
 
-    with pytest.raises(PassError, match=rf"^Raises \(.*\): {hook} at node .* Refused: far: too far$"):
+    with pytest.raises(
+        PassError, match=rf"^Raises \(.*\): {hook} at node .* Refused: far: too far$"
+    ):
         run_pass(CHAIN, type("Raises", (ReluToSigmoid,), {hook: fail, "__module__": __name__}))

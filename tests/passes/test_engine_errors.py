@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from gehost import DecomposePass, EsGraph, EsGraphBuilder, FusionBasePass, PassError, Pattern, PatternFusionPass, es
+from gehost import (
+    DecomposePass,
+    EsGraph,
+    EsGraphBuilder,
+    FusionBasePass,
+    PassError,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 from gehost.testing import run_pass
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -53,10 +62,21 @@ AT_NODE = ' at node "the_node" (Relu)'
 
 
 @pytest.mark.parametrize(
-    ("hook", "where"), [("__init__", ""), ("Patterns", ""), ("MeetRequirements", AT_NODE), ("Replacement", AT_NODE), ("Run", "")]
+    ("hook", "where"),
+    [
+        ("__init__", ""),
+        ("Patterns", ""),
+        ("MeetRequirements", AT_NODE),
+        ("Replacement", AT_NODE),
+        ("Run", ""),
+    ],
 )
-@pytest.mark.parametrize("error", [ZeroDivisionError("of all things"), SystemExit(0), PassError("of all things")])
-def test_an_exception_in_a_hook_names_pass_file_line_hook_and_node(hook: str, where: str, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("of all things"), SystemExit(0), PassError("of all things")]
+)
+def test_an_exception_in_a_hook_names_pass_file_line_hook_and_node(
+    hook: str, where: str, error: BaseException
+) -> None:
     line = failing.__code__.co_firstlineno + 4
     text = told(failing(hook, error))
     what = "of all things" if isinstance(error, PassError) else f"{type(error).__name__}: {error}"
@@ -74,7 +94,9 @@ def test_patterns_that_are_none(patterns: Any) -> None:
         def Patterns(self) -> Any:
             return patterns
 
-    assert re.match(rf"Odd \({__file__}:1\): Patterns: it must return a list of Pattern, got ", told(Odd))
+    assert re.match(
+        rf"Odd \({__file__}:1\): Patterns: it must return a list of Pattern, got ", told(Odd)
+    )
 
 
 @pytest.mark.parametrize("answer", ["rank: a reason is not given so", [], EsGraphBuilder("x")])
@@ -83,7 +105,10 @@ def test_an_answer_of_meet_requirements_that_is_none(answer: Any) -> None:
         def MeetRequirements(self, match: Any) -> Any:
             return answer
 
-    assert 'MeetRequirements at node "the_node" (Relu): it must return True, False or match.reject(reason), got' in told(Odd)
+    assert (
+        'MeetRequirements at node "the_node" (Relu): it must return True, False or match.reject(reason), got'
+        in told(Odd)
+    )
 
 
 def test_a_replacement_that_is_none() -> None:
@@ -91,7 +116,10 @@ def test_a_replacement_that_is_none() -> None:
         def Replacement(self, match: Any) -> Any:
             return None
 
-    assert 'Replacement at node "the_node" (Relu): it must return what BuildAndReset gives, or tensors' in told(Odd)
+    assert (
+        'Replacement at node "the_node" (Relu): it must return what BuildAndReset gives, or tensors'
+        in told(Odd)
+    )
 
 
 def test_a_replacement_with_too_many_outputs() -> None:
@@ -112,7 +140,9 @@ def test_a_misspelt_parameter_is_told_once_with_its_line() -> None:
 
     line = Misspelt.Replacement.__code__.co_firstlineno + 2
     text = told(Misspelt)
-    assert text.startswith(f'Misspelt ({__file__}:{line}): Replacement{AT_NODE}: LeakyRelu has no parameter "alhpa"')
+    assert text.startswith(
+        f'Misspelt ({__file__}:{line}): Replacement{AT_NODE}: LeakyRelu has no parameter "alhpa"'
+    )
     assert text.count(__file__) == 1
 
 
@@ -124,7 +154,10 @@ def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str) -> None:
         return True if hook == "MeetRequirements" else unary("Sigmoid")
 
     pass_ = type("Editor", (Relus,), {hook: edit})
-    assert f"{hook}{AT_NODE}: it edited the graph; only what Replacement returns may change it" in told(pass_)
+    assert (
+        f"{hook}{AT_NODE}: it edited the graph; only what Replacement returns may change it"
+        in told(pass_)
+    )
 
 
 # -- without end ----------------------------------------------------------------------------------------------------
@@ -136,7 +169,10 @@ def test_a_rewrite_that_feeds_itself_is_stopped_by_its_depth() -> None:
             return unary("Abs", "Relu")
 
     text = told(Grow)
-    assert re.match(rf"Grow \({__file__}:1\): Replacement at node \"Grow_Relu_\d+\" \(Relu\): rewrites feed each other", text)
+    assert re.match(
+        rf"Grow \({__file__}:1\): Replacement at node \"Grow_Relu_\d+\" \(Relu\): rewrites feed each other",
+        text,
+    )
     assert "101 generations deep" in text
 
 
@@ -161,13 +197,20 @@ def doubled(op: str, depth: int) -> type[Relus]:
 def test_a_rewrite_that_multiplies_is_stopped_by_its_number() -> None:
     assert run_pass(CHAIN, doubled("Relu", 8))[1].replaced == 511
     text = told(doubled("Relu", 10))
-    assert re.search(r"stopped after 1020 rewrites at Double_Relu_\d+ \(Relu\): they feed each other without end", text)
+    assert re.search(
+        r"stopped after 1020 rewrites at Double_Relu_\d+ \(Relu\): they feed each other without end",
+        text,
+    )
 
 
 def test_the_number_is_that_of_the_pass_and_not_of_each_pattern() -> None:
     ops = "".join(f"t{k + 1} = {op}(t{k}) " for k, op in enumerate(["Relu", "Abs"] * 40))
     model = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t80) {{ {ops} }}"""
-    assert run_pass(model, doubled("Relu", 4))[1].replaced == run_pass(model, doubled("Abs", 4))[1].replaced == 1240
+    assert (
+        run_pass(model, doubled("Relu", 4))[1].replaced
+        == run_pass(model, doubled("Abs", 4))[1].replaced
+        == 1240
+    )
     assert "stopped after 1800 rewrites at Double_Abs_" in told(doubled("Relu Abs", 4), model)
 
 
@@ -189,7 +232,10 @@ def test_a_decompose_pass_that_names_an_operator_that_is_none() -> None:
         def Replacement(self, node: Any) -> Any:
             return unary("Abs")
 
-    assert "op_types: neither ONNX nor a vendor file has an operator Reluu; did you mean Relu?" in told(Misspelt)
+    assert (
+        "op_types: neither ONNX nor a vendor file has an operator Reluu; did you mean Relu?"
+        in told(Misspelt)
+    )
 
 
 @pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])

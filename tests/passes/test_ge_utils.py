@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from gehost import DecomposePass, EsGraph, EsGraphBuilder, GeUtils, PassError, Pattern, PatternFusionPass, es, hookimpl
+from gehost import (
+    DecomposePass,
+    EsGraph,
+    EsGraphBuilder,
+    GeUtils,
+    PassError,
+    Pattern,
+    PatternFusionPass,
+    es,
+    hookimpl,
+)
 from gehost.host.registry import PassSpec
 from gehost.ir.types import DataType, TensorType
 from gehost.passes.ge_utils import NodeSupport
@@ -42,30 +52,48 @@ def infer(build: Any, source: Any = lambda match: match, model: str = MODEL) -> 
     return found[0]
 
 
-@pytest.mark.parametrize("source", [lambda m: m, lambda m: m.GetMatchedNodes()[0], lambda m: m.inputs])
+@pytest.mark.parametrize(
+    "source", [lambda m: m, lambda m: m.GetMatchedNodes()[0], lambda m: m.inputs]
+)
 def test_types_come_from_a_match_a_node_or_tensors(source: Any) -> None:
     found = infer(lambda x, shape: [es.Relu(x), es.Shape(x), shape], source)
-    assert found == [TensorType(FLOAT, ("B", 6)), TensorType(DataType.INT64, (2,)), TensorType(DataType.INT64, (3,))]
+    assert found == [
+        TensorType(FLOAT, ("B", 6)),
+        TensorType(DataType.INT64, (2,)),
+        TensorType(DataType.INT64, (3,)),
+    ]
 
 
 def test_constants_among_the_inputs_and_in_the_graph_are_looked_at() -> None:
     assert infer(lambda x, shape: [es.Reshape(x, shape)])[0].shape[1:] == (2, 3)
     assert infer(lambda x, shape: [es.Reshape(x, [3, -1, 2])])[0].rank == 3
-    assert infer(lambda x, _: [es.Transpose(es.Add(x, 1.0), perm=[1, 0])]) == [TensorType(FLOAT, (6, "B"))]
+    assert infer(lambda x, _: [es.Transpose(es.Add(x, 1.0), perm=[1, 0])]) == [
+        TensorType(FLOAT, (6, "B"))
+    ]
 
 
 def test_a_constant_can_be_an_output() -> None:
-    assert infer(lambda x, _: [es.Relu(x), x.graph.add_node(("Relu",), [[1.0, 2.0]], {})[0].producer.inputs[0]])[1].shape == (2,)
+    assert infer(
+        lambda x, _: [
+            es.Relu(x),
+            x.graph.add_node(("Relu",), [[1.0, 2.0]], {})[0].producer.inputs[0],
+        ]
+    )[1].shape == (2,)
 
 
 def test_of_tensors_of_which_nothing_is_known_the_rest_is_told() -> None:
     untyped = MODEL.replace("y = Reshape(x, shape)", "u = acme.Unknown(x) y = Reshape(u, shape)")
-    found = infer(lambda x, _: [es.Relu(x), es.Shape(x)], model=untyped.replace('["" : 17]', '["" : 17, "acme" : 1]'))
+    found = infer(
+        lambda x, _: [es.Relu(x), es.Shape(x)],
+        model=untyped.replace('["" : 17]', '["" : 17, "acme" : 1]'),
+    )
     assert found == [None, TensorType(DataType.INT64, (None,))]
 
 
 def test_inputs_past_the_tensors_given_are_absent() -> None:
-    assert infer(lambda x, _: [es.Clip(x, None, 1.0)], lambda match: match.inputs[:1]) == [TensorType(FLOAT, ("B", 6))]
+    assert infer(lambda x, _: [es.Clip(x, None, 1.0)], lambda match: match.inputs[:1]) == [
+        TensorType(FLOAT, ("B", 6))
+    ]
 
 
 def test_what_an_operator_does_not_take_is_an_error_with_its_line() -> None:
@@ -74,7 +102,9 @@ def test_what_an_operator_does_not_take_is_an_error_with_its_line() -> None:
 
 
 def test_what_the_opset_lacks_is_an_error_with_its_line() -> None:
-    with pytest.raises(PassError, match=rf"{__file__}:\d+: Gelu: .*needs opset 20, the model has 17"):
+    with pytest.raises(
+        PassError, match=rf"{__file__}:\d+: Gelu: .*needs opset 20, the model has 17"
+    ):
         infer(lambda x, _: [es.Gelu(x)])
 
 
@@ -106,7 +136,9 @@ class Answers:
         ([lambda node: f"no {node.op_type}"], False, "no Reshape"),
     ],
 )
-def test_the_first_plugin_that_objects_says_why(vendors: Any, answers: Any, supported: bool, reason: str) -> None:
+def test_the_first_plugin_that_objects_says_why(
+    vendors: Any, answers: Any, supported: bool, reason: str
+) -> None:
     found: list[NodeSupport] = []
 
     class Ask(DecomposePass):
@@ -116,7 +148,9 @@ def test_the_first_plugin_that_objects_says_why(vendors: Any, answers: Any, supp
             found.append(GeUtils.CheckNodeSupport(node))
             return False
 
-    host = vendors.host(plugins=[(f"plugin{k}", Answers(answer)) for k, answer in enumerate(answers)])
+    host = vendors.host(
+        plugins=[(f"plugin{k}", Answers(answer)) for k, answer in enumerate(answers)]
+    )
     host.passes.add(PassSpec("Ask", CustomPassStage.kAfterInferShape, "ask.py:1", "decompose", Ask))
     host.run(parse(MODEL))
     assert found == [(supported, reason)]
@@ -133,6 +167,7 @@ def test_a_plugin_that_fails_to_answer_fails_the_pass_and_is_named(vendors: Any)
     host = vendors.host(plugins=[("oracle", Answers(lambda node: 1 / 0))])
     host.passes.add(PassSpec("Ask", CustomPassStage.kAfterInferShape, "ask.py:1", "decompose", Ask))
     with pytest.raises(
-        PassError, match=r"^Ask \(ask.py:1\): MeetRequirements.*plugin oracle \(.*ge_utils.py:\d+\): .*ZeroDivisionError"
+        PassError,
+        match=r"^Ask \(ask.py:1\): MeetRequirements.*plugin oracle \(.*ge_utils.py:\d+\): .*ZeroDivisionError",
     ):
         host.run(parse(MODEL))

@@ -37,7 +37,12 @@ def test_a_bare_decorator_takes_the_class_name_and_the_first_stage() -> None:
 
     mark = mark_of(Bare)
     assert mark is not None
-    assert (mark.name, mark.stage, mark.min_opset, mark.max_opset) == ("Bare", CustomPassStage.kBeforeInferShape, None, None)
+    assert (mark.name, mark.stage, mark.min_opset, mark.max_opset) == (
+        "Bare",
+        CustomPassStage.kBeforeInferShape,
+        None,
+        None,
+    )
     assert mark.origin == f"{__file__}:{here}"
     assert mark.module == __name__
 
@@ -66,7 +71,10 @@ def test_one_decorator_used_twice_names_each_class_by_itself() -> None:
 
     assert [mark.name for mark in map(mark_of, (One, Two)) if mark] == ["One", "Two"]
     Two.Stage(CustomPassStage.kAfterInferShape)
-    assert [mark.stage for mark in map(mark_of, (One, Two)) if mark] == [LAST, CustomPassStage.kAfterInferShape]
+    assert [mark.stage for mark in map(mark_of, (One, Two)) if mark] == [
+        LAST,
+        CustomPassStage.kAfterInferShape,
+    ]
 
 
 def test_the_call_form_of_ge_sets_the_stage_afterwards() -> None:
@@ -123,7 +131,9 @@ def test_a_subclass_of_a_marked_class_is_not_marked() -> None:
 
     assert mark_of(Base) is not None
     assert mark_of(Derived) is None
-    with pytest.raises(VendorError, match=rf"{__file__}:\d+: Derived.Stage\(\) wants a class that REG_FUSION_PASS"):
+    with pytest.raises(
+        VendorError, match=rf"{__file__}:\d+: Derived.Stage\(\) wants a class that REG_FUSION_PASS"
+    ):
         Derived.Stage(LAST)
 
 
@@ -134,7 +144,10 @@ class NotDerived:
 
 @pytest.mark.parametrize("wrong", [lambda: None, NotDerived, NotDerived(), 3])
 def test_what_is_no_pass_is_refused_with_file_and_line(wrong: Any) -> None:
-    with pytest.raises(VendorError, match=rf"^{__file__}:\d+: .* is no pass that can be registered so; derive it from Pattern"):
+    with pytest.raises(
+        VendorError,
+        match=rf"^{__file__}:\d+: .* is no pass that can be registered so; derive it from Pattern",
+    ):
         REG_FUSION_PASS()(wrong)
 
 
@@ -142,19 +155,22 @@ def test_a_pattern_pass_cannot_be_registered_to_decompose() -> None:
     class Pairs(PatternFusionPass):
         pass
 
-    with pytest.raises(VendorError, match="Pairs is no pass that can be registered so; derive it from DecomposePass"):
+    with pytest.raises(
+        VendorError,
+        match="Pairs is no pass that can be registered so; derive it from DecomposePass",
+    ):
         REG_DECOMPOSE_PASS(["Conv"])(Pairs)
     assert mark_of(Pairs) is None
 
 
-@pytest.mark.parametrize("stage", [CustomPassStage.kAfterAssignLogicStream, "kAfterInferShape", None])
+@pytest.mark.parametrize(
+    "stage", [CustomPassStage.kAfterAssignLogicStream, "kAfterInferShape", None]
+)
 def test_a_stage_at_which_nothing_runs_is_refused(stage: Any) -> None:
     class Late(FusionBasePass):
         pass
 
-    told = (
-        rf"^{__file__}:\d+: Late: fusion passes cannot run at .*; wanted one of kBeforeInferShape, .*kAfterOriginGraphOptimize$"
-    )
+    told = rf"^{__file__}:\d+: Late: fusion passes cannot run at .*; wanted one of kBeforeInferShape, .*kAfterOriginGraphOptimize$"
     with pytest.raises(VendorError, match=told):
         REG_FUSION_PASS(stage=stage)(Late)
     with pytest.raises(VendorError, match=told):

@@ -27,7 +27,11 @@ class Finder:
     model: Model
 
     def load(self, text: str, opset: int = 17, ir: int = 10) -> Model:
-        self.model = Model(onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> {text}'))
+        self.model = Model(
+            onnx.parser.parse_model(
+                f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> {text}'
+            )
+        )
         return self.model
 
     @staticmethod
@@ -47,15 +51,25 @@ class Finder:
         **config: bool,
     ) -> list[MatchResult]:
         model = self.load(text, opset, ir)
-        return list(PatternMatcher(self.pattern(make, inputs), model, PatternMatcherConfig(**config), registry))
+        return list(
+            PatternMatcher(
+                self.pattern(make, inputs), model, PatternMatcherConfig(**config), registry
+            )
+        )
 
     def outputs(self, text: str, make: Make, inputs: int = 1, **options: Any) -> list[list[str]]:
         """The names of the matched outputs, match by match."""
-        return [[value.name for value in match.outputs] for match in self.matches(text, make, inputs, **options)]
+        return [
+            [value.name for value in match.outputs]
+            for match in self.matches(text, make, inputs, **options)
+        ]
 
     def bound(self, text: str, make: Make, inputs: int = 1, **options: Any) -> list[list[str]]:
         """The names of what the placeholders stand for, match by match."""
-        return [[value.name for value in match.inputs] for match in self.matches(text, make, inputs, **options)]
+        return [
+            [value.name for value in match.inputs]
+            for match in self.matches(text, make, inputs, **options)
+        ]
 
 
 @pytest.fixture

@@ -18,23 +18,40 @@ STRICT = PatternMatcherConfig(ir_attr_match=True)
 
 @pytest.fixture
 def source(find):
-    def build(make, opset: int = 17, inputs: int = 1, config: PatternMatcherConfig | None = None, registry=None) -> SourcePattern:
+    def build(
+        make,
+        opset: int = 17,
+        inputs: int = 1,
+        config: PatternMatcherConfig | None = None,
+        registry=None,
+    ) -> SourcePattern:
         builder = EsGraphBuilder("pattern")
         graph = builder.BuildAndReset(make(*builder.CreateInputs(inputs)))
-        return build_source(graph, [], config or PatternMatcherConfig(), find.load(EMPTY, opset), registry or OpRegistry())
+        return build_source(
+            graph,
+            [],
+            config or PatternMatcherConfig(),
+            find.load(EMPTY, opset),
+            registry or OpRegistry(),
+        )
 
     return build
 
 
 def asked(pattern: SourcePattern) -> dict[str, object]:
     """What the first operator's constraints ask, by parameter; ``absent`` where it must be absent."""
-    return {c.name: "absent" if c.kind is Kind.ABSENT else c.wanted for c in pattern.ops[0].constraints}
+    return {
+        c.name: "absent" if c.kind is Kind.ABSENT else c.wanted for c in pattern.ops[0].constraints
+    }
 
 
 @pytest.fixture
 def registry() -> OpRegistry:
     namespace = {"ops": ops}
-    exec("ops.register('ge::GEMM', inputs=['a', 'b'], attributes={'alpha': 1.0, 'beta': 0.5})", namespace)
+    exec(
+        "ops.register('ge::GEMM', inputs=['a', 'b'], attributes={'alpha': 1.0, 'beta': 0.5})",
+        namespace,
+    )
     made = OpRegistry()
     made.add_marked(namespace)
     return made
@@ -63,9 +80,15 @@ def twice(a, b):
         (lambda a, b: a, "has no operator"),
         (unread, "no operator of pattern 'pattern' reads input input1"),
         (loose, "Neg of pattern 'pattern' reaches no output"),
-        (lambda a, b: [es.Add(a, b), a], "output 1 of pattern 'pattern' is not made by an operator"),
+        (
+            lambda a, b: [es.Add(a, b), a],
+            "output 1 of pattern 'pattern' is not made by an operator",
+        ),
         (twice, "output 1 of pattern 'pattern' is given twice"),
-        (lambda a, b: es.If(a + b, num_outputs=1), "If holds nested graphs and cannot stand in a pattern"),
+        (
+            lambda a, b: es.If(a + b, num_outputs=1),
+            "If holds nested graphs and cannot stand in a pattern",
+        ),
         (lambda a, b: es.AnyOf("Sum", "Loop")(a, b, a), "Loop holds nested graphs"),
     ],
 )
@@ -79,7 +102,8 @@ def test_what_is_no_pattern_is_refused_with_its_line(make, message):
 
 def test_operators_that_nobody_knows_are_named(source, registry, find):
     with pytest.raises(
-        PatternError, match=r"test_build.py:\d+: neither ONNX nor a vendor file has an operator Relux; did you mean Relu\?"
+        PatternError,
+        match=r"test_build.py:\d+: neither ONNX nor a vendor file has an operator Relux; did you mean Relu\?",
     ):
         source(es.Relux)
     with pytest.raises(PatternError, match="has an operator GEMM"):
@@ -99,8 +123,16 @@ def test_operators_that_nobody_knows_are_named(source, registry, find):
     [
         (es.Gelu, 19, "Gelu needs opset 20, the model has 19"),
         (lambda x: es.Upsample(x, mode="nearest"), 10, "opset 10 has no Upsample"),
-        (es.op("ai.onnx.ml::Scaler"), 17, "ai.onnx.ml::Scaler needs a domain that the model does not import"),
-        (lambda x: es.ReduceMean(x, noop_with_empty_axes=1), 17, "ReduceMean of opset 17 has no parameter noop_with_empty_axes"),
+        (
+            es.op("ai.onnx.ml::Scaler"),
+            17,
+            "ai.onnx.ml::Scaler needs a domain that the model does not import",
+        ),
+        (
+            lambda x: es.ReduceMean(x, noop_with_empty_axes=1),
+            17,
+            "ReduceMean of opset 17 has no parameter noop_with_empty_axes",
+        ),
         (lambda x: es.Relu(es.Reshape(x, x)), 4, "Reshape of opset 4 has no input 1"),
         (
             lambda x: es.constrain(es.Split(x, num_outputs=2)[0], num_outputs=2),
@@ -124,7 +156,11 @@ def test_a_parameter_that_is_given_its_default_is_not_needed(source):
 
 def test_of_several_operators_those_that_the_opset_has_remain(source):
     assert list(source(es.AnyOf("Gelu", "Relu", "ge::Gelu"), 17).ops[0].ops) == ["Relu", "ge::Gelu"]
-    assert list(source(es.AnyOf("Gelu", "Relu", "ge::Gelu"), 20).ops[0].ops) == ["Gelu", "Relu", "ge::Gelu"]
+    assert list(source(es.AnyOf("Gelu", "Relu", "ge::Gelu"), 20).ops[0].ops) == [
+        "Gelu",
+        "Relu",
+        "ge::Gelu",
+    ]
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------
@@ -157,18 +193,27 @@ def test_an_input_of_which_nothing_was_said_is_open_only_where_it_is_a_parameter
 
 
 def test_strict_parameters_are_those_of_the_opset_with_their_defaults(source):
-    assert asked(source(lambda x: es.ReduceMean(x, axes=[-1]), 13, config=STRICT)) == {"axes": [-1], "keepdims": 1}
+    assert asked(source(lambda x: es.ReduceMean(x, axes=[-1]), 13, config=STRICT)) == {
+        "axes": [-1],
+        "keepdims": 1,
+    }
     assert asked(source(lambda x: es.ReduceMean(x, axes=[-1]), 18, config=STRICT)) == {
         "axes": [-1], "keepdims": 1, "noop_with_empty_axes": 0
     }  # fmt: skip
     assert asked(source(lambda x: es.ReduceMean(x), 18, config=STRICT))["axes"] == "absent"
-    assert asked(source(lambda x: es.Dropout(x), 13, config=STRICT)) == {"ratio": 0.5, "seed": "absent"}
+    assert asked(source(lambda x: es.Dropout(x), 13, config=STRICT)) == {
+        "ratio": 0.5,
+        "seed": "absent",
+    }
     assert asked(source(lambda x: es.Pad(x, pads=[1, 1]), 10, config=STRICT)) == {
         "pads": [1, 1],
         "constant_value": 0.0,
         "mode": "constant",
     }
-    assert asked(source(lambda x: es.Split(x, num_outputs=2)[0], 18, config=STRICT)) == {"axis": 0, "split": "absent"}
+    assert asked(source(lambda x: es.Split(x, num_outputs=2)[0], 18, config=STRICT)) == {
+        "axis": 0,
+        "split": "absent",
+    }
     assert asked(source(lambda x: es.Softmax(x), 11, config=STRICT)) == {"axis": -1}
     assert asked(source(lambda x: es.Softmax(x), 13, config=STRICT)) == {"axis": -1}
     made = source(lambda x: es.constrain(es.Gemm(x, x, alpha=2.0), transB=1), 13, config=STRICT)
@@ -180,7 +225,10 @@ def test_an_operator_without_schema_carries_no_other_attributes(source, registry
     made = source(lambda x: es.op("acme::F")(x, a=1), config=STRICT)
     assert (asked(made), made.ops[0].exact_attributes) == ({"a": 1}, {"a"})
     made = source(lambda x: es.GEMM(x, x, beta=2.0), config=STRICT, registry=registry)
-    assert (asked(made), made.ops[0].exact_attributes) == ({"alpha": 1.0, "beta": 2.0}, {"alpha", "beta"})
+    assert (asked(made), made.ops[0].exact_attributes) == (
+        {"alpha": 1.0, "beta": 2.0},
+        {"alpha", "beta"},
+    )
     assert source(lambda x: es.op("acme::F")(x, a=1)).ops[0].exact_attributes is None
 
 
@@ -190,7 +238,9 @@ def test_an_operator_without_schema_carries_no_other_attributes(source, registry
 def test_constants_ask_what_the_configuration_says(find):
     builder = EsGraphBuilder("pattern")
     x = builder.CreateInput(0)
-    graph = builder.BuildAndReset((x + builder.CreateScalar(1.0)) * 2.0 - builder.CreateConst(3.0, rtol=0.1))
+    graph = builder.BuildAndReset(
+        (x + builder.CreateScalar(1.0)) * 2.0 - builder.CreateConst(3.0, rtol=0.1)
+    )
     for strict in (False, True):
         config = PatternMatcherConfig(const_value_match=strict)
         made = build_source(graph, [], config, find.load(EMPTY), OpRegistry())

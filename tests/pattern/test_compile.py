@@ -41,20 +41,38 @@ def test_an_absent_input_matches_an_absent_input_only(find):
         a = Clip(x, l, h) b = Clip(x, , h) c = Clip(x, l) d = Clip(x) e = Clip(x, l, ) }"""
     assert find.outputs(text, lambda x, h: es.Clip(x, None, h), 2) == [["b"]]
     assert find.outputs(text, lambda x, low, high: es.Clip(x, low, high), 3) == [["a"]]
-    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x, ) }", lambda x: es.op("ge::F")(x)) == [["y"]]
-    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x) }", lambda x: es.op("ge::F")(x, None)) == [["y"]]
-    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(x, x) }", lambda x: es.op("ge::F")(x)) == []
-    assert find.outputs("g (float[2] x) => (float[2] y) { y = ge.F(, x) }", lambda x: es.op("ge::F")(x)) == []
+    assert find.outputs(
+        "g (float[2] x) => (float[2] y) { y = ge.F(x, ) }", lambda x: es.op("ge::F")(x)
+    ) == [["y"]]
+    assert find.outputs(
+        "g (float[2] x) => (float[2] y) { y = ge.F(x) }", lambda x: es.op("ge::F")(x, None)
+    ) == [["y"]]
+    assert (
+        find.outputs(
+            "g (float[2] x) => (float[2] y) { y = ge.F(x, x) }", lambda x: es.op("ge::F")(x)
+        )
+        == []
+    )
+    assert (
+        find.outputs(
+            "g (float[2] x) => (float[2] y) { y = ge.F(, x) }", lambda x: es.op("ge::F")(x)
+        )
+        == []
+    )
 
 
 def test_a_parameter_in_an_input_is_not_asked_about(find):
     text = "g (float[2] x, int64[1] t) => (float a, float b) <int64[1] w = {0}> { a = ReduceMean(x, w) b = ReduceMean(x, t) }"
     assert find.outputs(text, es.ReduceMean, opset=18) == [["a"], ["b"]]
-    assert find.outputs("g (float[2] x) => (float a) { a = ReduceMean<axes = [0]>(x) }", es.ReduceMean) == [["a"]]
+    assert find.outputs(
+        "g (float[2] x) => (float a) { a = ReduceMean<axes = [0]>(x) }", es.ReduceMean
+    ) == [["a"]]
     pads = "g (float[2] x, int64[2] p, float v) => (float[4] y, float[4] z) { y = Pad(x, p, v) z = Pad(x, p) }"
     assert find.outputs(pads, lambda x, v: es.Pad(x, constant_value=v), 2) == [["y"]]
     assert find.outputs(pads, lambda x, p: es.Pad(x, p), 2) == [["y"], ["z"]]
-    assert find.outputs(pads, lambda x, p: es.Pad(x, p, None), 2) == [["z"]], "None says that it is absent"
+    assert find.outputs(pads, lambda x, p: es.Pad(x, p, None), 2) == [["z"]], (
+        "None says that it is absent"
+    )
     train = "g (float[2] x, float r, bool t) => (float[2] y, float[2] z) { y = Dropout(x, r, t) z = Dropout(x, r) }"
     assert find.outputs(train, es.Dropout) == [["z"]], "training_mode is an input in every opset"
 
@@ -74,7 +92,9 @@ def test_operators_are_told_apart_by_domain(find):
     assert find.outputs(text, es.Relu) == [["y"]]
     assert find.outputs(text, es.op("ge::Relu")) == [["z"]]
     assert find.outputs(text, es.AnyOf("ge::Relu", "Relu")) == [["y"], ["z"]]
-    assert find.outputs(text.replace("y = Relu", "y = ai.onnx.Relu"), es.op("ai.onnx::Relu")) == [["y"]]
+    assert find.outputs(text.replace("y = Relu", "y = ai.onnx.Relu"), es.op("ai.onnx::Relu")) == [
+        ["y"]
+    ]
 
 
 # -- identity -------------------------------------------------------------------------------------------------------
@@ -87,8 +107,13 @@ def test_one_placeholder_is_one_tensor(find):
     deep = "g (float[4] p, float[4] q) => (float[4] y, float[4] z) { a = Relu(p) b = Neg(a) y = Add(b, p) c = Relu(p) d = Neg(c) z = Add(d, q) }"
     assert find.outputs(deep, lambda x: es.Neg(es.Relu(x)) + x) == [["y"]]
     parts = "g (float[4] p) => (float[2] y, float[2] z) { a, b = Split(p) y = Mul(a, a) c, d = Split(p) z = Mul(c, d) }"
-    assert find.outputs(parts, lambda x: (lambda s: es.Mul(s[0], s[1]))(es.Split(x, num_outputs=2))) == [["z"]]
-    assert find.outputs(parts, lambda x: (lambda s: es.Mul(s[1], s[0]))(es.Split(x, num_outputs=2))) == []
+    assert find.outputs(
+        parts, lambda x: (lambda s: es.Mul(s[0], s[1]))(es.Split(x, num_outputs=2))
+    ) == [["z"]]
+    assert (
+        find.outputs(parts, lambda x: (lambda s: es.Mul(s[1], s[0]))(es.Split(x, num_outputs=2)))
+        == []
+    )
 
 
 def test_different_operators_are_different_nodes(find):
@@ -112,7 +137,9 @@ def test_only_nodes_of_the_graph_that_is_searched(find):
     assert find.outputs(text, lambda x: es.Abs(es.Neg(x))) == []
     assert find.outputs(text, lambda x: es.Neg(es.Relu(x))) == []
     bodies = find.model.graph.subgraphs()
-    found = [list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(x))), body)) for body in bodies]
+    found = [
+        list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(x))), body)) for body in bodies
+    ]
     assert [[value.name for value in match.inputs] for (match,) in found] == [["a"], ["x"]]
     assert list(PatternMatcher(find.pattern(lambda x: es.Abs(es.Neg(es.Relu(x)))), bodies[0])) == []
 
@@ -128,7 +155,10 @@ def test_operands_that_commute(find):
 
     assert find.bound(text, either, 3) == [["p", "q", "r"], ["q", "p", "r"]]
     assert find.outputs(text, matmul_add, 3, commutative_match=True) == [["y"], ["z"]]
-    assert find.outputs(text, lambda a, b, c: es.Sub(es.MatMul(a, b), c), 3, commutative_match=True) == []
+    assert (
+        find.outputs(text, lambda a, b, c: es.Sub(es.MatMul(a, b), c), 3, commutative_match=True)
+        == []
+    )
 
 
 def test_a_choice_deep_inside_is_taken_back(find):
@@ -150,18 +180,37 @@ def test_many_operands_in_any_order(find):
     shuffled = [names[i] for i in (4, 8, 0, 2, 7, 1, 3, 6, 5)]
     producers = " ".join(
         f"{name} = {op}(p)"
-        for name, op in zip(names, ["Relu", "Neg", "Abs", "Exp", "Sqrt", "Log", "Tanh", "Sin", "Cos"], strict=True)
+        for name, op in zip(
+            names, ["Relu", "Neg", "Abs", "Exp", "Sqrt", "Log", "Tanh", "Sin", "Cos"], strict=True
+        )
     )
     text = f"g (float[2] p) => (float[2] y) {{ {producers} y = Sum({', '.join(shuffled)}) }}"
 
     def total(x):
-        made = [f(x) for f in (es.Cos, es.Sin, es.Tanh, es.Log, es.Sqrt, es.Exp, es.Abs, es.Neg, es.Relu)]
+        made = [
+            f(x)
+            for f in (es.Cos, es.Sin, es.Tanh, es.Log, es.Sqrt, es.Exp, es.Abs, es.Neg, es.Relu)
+        ]
         return es.Commutative(es.Sum(*made))
 
     assert find.outputs(text, total) == [["y"]]
     assert find.outputs(text.replace("Cos", "Tan"), total) == []
-    assert find.outputs("g (float[2] p) => (float[2] y) { y = Sum(p) }", lambda a, b: es.Commutative(es.Sum(a, b)), 2) == []
-    assert find.outputs("g (float[2] p) => (float[2] y) { y = Sum(p, p, p) }", lambda a, b: es.Commutative(es.Sum(a, b)), 2) == []
+    assert (
+        find.outputs(
+            "g (float[2] p) => (float[2] y) { y = Sum(p) }",
+            lambda a, b: es.Commutative(es.Sum(a, b)),
+            2,
+        )
+        == []
+    )
+    assert (
+        find.outputs(
+            "g (float[2] p) => (float[2] y) { y = Sum(p, p, p) }",
+            lambda a, b: es.Commutative(es.Sum(a, b)),
+            2,
+        )
+        == []
+    )
 
 
 # -- several outputs ------------------------------------------------------------------------------------------------
@@ -205,7 +254,9 @@ def test_a_match_that_would_close_a_cycle_is_passed_over_for_one_that_does_not(f
     text = "g (float[2] p, float[2] q) => (float[2] a, float[2] b, float[2] c) { a = Relu(p) m = Exp(a) b = Add(p, m) c = Add(p, q) }"
     assert find.outputs(text, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == [["a", "c"]]
     direct = "g (float[2] p) => (float[2] a, float[2] b) { a = Relu(p) b = Add(p, a) }"
-    assert find.outputs(direct, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == [], "z would be what the match itself makes"
+    assert find.outputs(direct, lambda x, z: [es.Relu(x), es.Add(x, z)], 2) == [], (
+        "z would be what the match itself makes"
+    )
 
 
 # -- readers outside ------------------------------------------------------------------------------------------------
@@ -231,7 +282,11 @@ INNER = "t = MatMul(p, q) y = Add(t, r)"
 def test_an_inner_tensor_that_is_read_outside_blocks(find, outputs, more):
     text = f"g (float[2, 2] p, float[2, 2] q, float[2, 2] r, bool c) => ({outputs}) {{ {INNER} {more} }}"
     assert find.outputs(text, matmul_add, 3) == []
-    (source,) = [build_source(find.pattern(matmul_add, 3).graph, [], PatternMatcherConfig(), find.model, OpRegistry())]
+    (source,) = [
+        build_source(
+            find.pattern(matmul_add, 3).graph, [], PatternMatcherConfig(), find.model, OpRegistry()
+        )
+    ]
     values = find.model.graph.values
     assert CompiledPattern(source).match_at(values["y"].producer) == (None, [values["t"]])
     assert CompiledPattern(source).match_at(values["t"].producer) == (None, [])
@@ -245,15 +300,21 @@ def test_an_input_or_output_may_be_read_outside(find):
 def test_constants_may_be_shared(find):
     text = "g (float[2] p) => (float[2] y, float[2] z, float[2] w) <float[2] w = {1, 2}> { y = Add(p, w) z = Mul(p, w) }"
     builder = EsGraphBuilder("pattern")
-    pattern = Pattern(builder.BuildAndReset(es.Add(builder.CreateInput(0), builder.CreateScalar(0.0))))
+    pattern = Pattern(
+        builder.BuildAndReset(es.Add(builder.CreateInput(0), builder.CreateScalar(0.0)))
+    )
     (match,) = PatternMatcher(pattern, find.load(text))
     assert [value.name for value in match.outputs] == ["y"]
 
 
 def test_the_rule_is_per_tensor(find):
     text = "g (float[2] p) => (float[2] y, bool[2] z) { a, mask = Dropout(p) y = Relu(a) z = Not(mask) }"
-    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x))) == [["y"]], "of the mask the pattern says nothing"
-    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x, num_outputs=2)[0])) == [], "here it is an inner tensor"
+    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x))) == [["y"]], (
+        "of the mask the pattern says nothing"
+    )
+    assert find.outputs(text, lambda x: es.Relu(es.Dropout(x, num_outputs=2)[0])) == [], (
+        "here it is an inner tensor"
+    )
 
     def both(x):
         out, mask = es.Dropout(x, num_outputs=2)
@@ -265,16 +326,25 @@ def test_the_rule_is_per_tensor(find):
 def test_an_output_that_nobody_asks_for_may_be_absent(find):
     text = "g (float[9] x, int64[1] k) => (int64[3] y) { , i = TopK(x, k) y = Neg(i) }"
     assert find.outputs(text, lambda x, k: es.Neg(es.TopK(x, k).Indices), 2) == [["y"]]
-    assert find.outputs(text, lambda x, k: [es.Neg(es.TopK(x, k).Indices), es.TopK(x, k).Values], 2) == []
+    assert (
+        find.outputs(text, lambda x, k: [es.Neg(es.TopK(x, k).Indices), es.TopK(x, k).Values], 2)
+        == []
+    )
 
 
 # -- by hand --------------------------------------------------------------------------------------------------------
 
 
 def test_any_operand_is_not_even_asked_to_be_there(find):
-    model = find.load("g (float[2] x, float l) => (float[2] y, float[2] z) { y = ge.F(x, l) z = ge.F(x) }")
+    model = find.load(
+        "g (float[2] x, float l) => (float[2] y, float[2] z) { y = ge.F(x, l) z = ge.F(x) }"
+    )
     source = build_source(
-        find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph, [], PatternMatcherConfig(), model, OpRegistry()
+        find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph,
+        [],
+        PatternMatcherConfig(),
+        model,
+        OpRegistry(),
     )
     op = replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
     source = replace(source, ops=(op,), inputs=source.inputs[:1])
@@ -287,7 +357,11 @@ def test_variables_are_bound_anew_on_every_try(find):
         a = LeakyRelu<alpha = 0.25>(x) b = Elu<alpha = 0.5>(x) c = Elu<alpha = 0.25>(x) }"""
     model = find.load(text)
     source = build_source(
-        find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]).graph, [], PatternMatcherConfig(), model, OpRegistry()
+        find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]).graph,
+        [],
+        PatternMatcherConfig(),
+        model,
+        OpRegistry(),
     )
     bind = Constraint("alpha", Kind.BIND, "same")
     bound = replace(source, ops=tuple(replace(op, constraints=(bind,)) for op in source.ops))
@@ -303,7 +377,9 @@ def test_variables_are_bound_anew_on_every_try(find):
 def test_an_output_that_the_node_has_not(find):
     text = "g (float[2] p) => (float[2] y) { y = Dropout(p) }"
     assert find.outputs(text, lambda x: list(es.Dropout(x, num_outputs=2))) == []
-    assert find.outputs(text, lambda x: es.Dropout(x, num_outputs=2)[0]) == [["y"]], "nobody asks for the mask"
+    assert find.outputs(text, lambda x: es.Dropout(x, num_outputs=2)[0]) == [["y"]], (
+        "nobody asks for the mask"
+    )
 
 
 CHAINS = "g (float[2] x) => (float[2] y, float[2] z, float[2] w) { a = Exp(x) b = Neg(a) y = Relu(b) z = Relu(x) c = Exp(z) w = Relu(c) }"
@@ -312,7 +388,9 @@ CHAINS = "g (float[2] x) => (float[2] y, float[2] z, float[2] w) { a = Exp(x) b 
 def compiled(find, describe, text=CHAINS, inputs=1):
     model = find.load(text)
     pattern = find.pattern(describe, inputs)
-    return CompiledPattern(build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())), model.graph
+    return CompiledPattern(
+        build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())
+    ), model.graph
 
 
 @pytest.mark.parametrize(
@@ -371,7 +449,10 @@ def test_a_variable_of_one_order_of_operands_is_free_in_the_next():
     source = build_source(graph, [], PatternMatcherConfig(), model, OpRegistry())
     place = source.nodes.index(first.GetProducer())
     alpha = (Constraint("alpha", Kind.BIND, "v"),)
-    source = replace(source, ops=tuple(replace(op, constraints=alpha) if op.index == place else op for op in source.ops))
+    source = replace(
+        source,
+        ops=tuple(replace(op, constraints=alpha) if op.index == place else op for op in source.ops),
+    )
     binding, _ = CompiledPattern(source).match_at(model.graph.values["y"].producer)
     assert binding is not None
     assert binding.attributes == {"v": 2.0}

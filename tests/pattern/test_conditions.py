@@ -33,7 +33,9 @@ def first(x):
 @pytest.mark.parametrize(("text", "opset"), EITHER)
 def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
     def constrained(**wanted):
-        return find.outputs(text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset) == [["y"]]
+        return find.outputs(
+            text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset
+        ) == [["y"]]
 
     assert constrained(axes=[1, -1])
     assert constrained(axes=[-1, 1], keepdims=0)
@@ -43,7 +45,9 @@ def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
     assert not constrained(axes=[0, 1])
     assert not constrained(axes=[1, 2], keepdims=1)
     assert find.outputs(
-        text.replace("[1, -1]", "[0]").replace("int64[2] w = {1, -1}", "int64[1] w = {0}"), first, opset=opset
+        text.replace("[1, -1]", "[0]").replace("int64[2] w = {1, -1}", "int64[1] w = {0}"),
+        first,
+        opset=opset,
     ) == [["y"]]
     assert not constrained(axes=None)
     assert constrained(axes=lambda axes: len(axes) == 2)
@@ -60,7 +64,9 @@ def test_a_parameter_is_read_where_the_opset_has_it(find, text, opset):
 )
 def test_an_absent_parameter_is_absent_or_its_default(find, text, opset):
     def constrained(**wanted):
-        return find.outputs(text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset) == [["y"]]
+        return find.outputs(
+            text, lambda x: es.constrain(es.ReduceMean(x), **wanted), opset=opset
+        ) == [["y"]]
 
     assert constrained(axes=None)
     assert constrained(keepdims=1)
@@ -71,16 +77,29 @@ def test_an_absent_parameter_is_absent_or_its_default(find, text, opset):
 
 
 def test_axes_that_are_no_list_satisfy_nothing(find):
-    text = "g (float[2, 3, 4] x) => (float y) <int64[2, 1] axes = {0, 1}> { y = ReduceMean(x, axes) }"
+    text = (
+        "g (float[2, 3, 4] x) => (float y) <int64[2, 1] axes = {0, 1}> { y = ReduceMean(x, axes) }"
+    )
     assert find.outputs(text, lambda x: es.constrain(es.ReduceMean(x), axes=[0, 1]), opset=18) == []
 
 
 def test_what_no_constant_gives_satisfies_nothing(find):
     text = "g (float[2] x, int64[1] t) => (float y) { y = ReduceMean(x, t) }"
     for wanted in ([0], None, lambda axes: True):
-        assert find.outputs(text, lambda x, wanted=wanted: es.constrain(es.ReduceMean(x), axes=wanted), opset=18) == []
-    assert parameter(next(find.model.graph.nodes), "axes", signature("", "ReduceMean", 18)) is UNREADABLE
-    assert parameter(next(find.model.graph.nodes), "keepdims", signature("", "ReduceMean", 18)) is ABSENT
+        assert (
+            find.outputs(
+                text, lambda x, wanted=wanted: es.constrain(es.ReduceMean(x), axes=wanted), opset=18
+            )
+            == []
+        )
+    assert (
+        parameter(next(find.model.graph.nodes), "axes", signature("", "ReduceMean", 18))
+        is UNREADABLE
+    )
+    assert (
+        parameter(next(find.model.graph.nodes), "keepdims", signature("", "ReduceMean", 18))
+        is ABSENT
+    )
 
 
 def test_defaults_of_parameters_that_became_inputs(find):
@@ -93,8 +112,13 @@ def test_defaults_of_parameters_that_became_inputs(find):
         assert find.outputs(text, es.Dropout) == [["y"]]
     old = "g (float[2] x) => (float[4] y) { y = Pad<pads = [1, 1], value = 0.0>(x) }"
     assert find.outputs(old, lambda x: es.Pad(x, pads=[1, 1]), opset=10, **STRICT) == [["y"]]
-    assert find.outputs(old, lambda x: es.Pad(x, pads=[1, 1], constant_value=1.0), opset=10, **STRICT) == []
-    assert find.outputs(old, lambda x: es.constrain(es.Pad(x), constant_value=0, pads=[1, 1]), opset=10) == [["y"]]
+    assert (
+        find.outputs(old, lambda x: es.Pad(x, pads=[1, 1], constant_value=1.0), opset=10, **STRICT)
+        == []
+    )
+    assert find.outputs(
+        old, lambda x: es.constrain(es.Pad(x), constant_value=0, pads=[1, 1]), opset=10
+    ) == [["y"]]
 
 
 @pytest.mark.parametrize("opset", [9, 11])
@@ -118,16 +142,29 @@ def test_all_parameters_must_be_equal_when_asked_for(find):
     assert find.outputs(text, lambda a, b: es.Gemm(a, b, transB=True), 2, **STRICT) == [["z"]]
     assert find.outputs(text, lambda a, b: es.Gemm(a, b, alpha=0.1), 2, **STRICT) == []
     leaky = "g (float[2] x) => (float[2] y) { y = LeakyRelu<alpha = 0.1>(x) }"
-    assert find.outputs(leaky, lambda x: es.LeakyRelu(x, alpha=0.1), **STRICT) == [["y"]], "as the float32 that ONNX stores"
+    assert find.outputs(leaky, lambda x: es.LeakyRelu(x, alpha=0.1), **STRICT) == [["y"]], (
+        "as the float32 that ONNX stores"
+    )
     words = 'g (float[1, 1, 4] x) => (float[1, 1, 2] y) { y = MaxPool<kernel_shape = [2], auto_pad = "VALID", strides = [2]>(x) }'
-    assert find.outputs(words, lambda x: es.MaxPool(x, kernel_shape=[2], strides=[2], auto_pad="VALID"), **STRICT) == [["y"]]
-    assert find.outputs(words, lambda x: es.MaxPool(x, kernel_shape=[2], strides=[2], auto_pad="SAME_UPPER"), **STRICT) == []
+    assert find.outputs(
+        words, lambda x: es.MaxPool(x, kernel_shape=[2], strides=[2], auto_pad="VALID"), **STRICT
+    ) == [["y"]]
+    assert (
+        find.outputs(
+            words,
+            lambda x: es.MaxPool(x, kernel_shape=[2], strides=[2], auto_pad="SAME_UPPER"),
+            **STRICT,
+        )
+        == []
+    )
 
 
 def test_split_says_its_count_by_its_outputs(find):
     equal = "g (float[4] x) => (float[2] a, float[2] b) { a, b = Split(x) }"
     counted = "g (float[4] x) => (float[2] a, float[2] b) { a, b = Split<num_outputs = 2>(x) }"
-    sized = "g (float[4] x) => (float[2] a, float[2] b) <int64[2] s = {1, 3}> { a, b = Split(x, s) }"
+    sized = (
+        "g (float[4] x) => (float[2] a, float[2] b) <int64[2] s = {1, 3}> { a, b = Split(x, s) }"
+    )
 
     def halves(x):
         return list(es.Split(x, num_outputs=2))
@@ -135,7 +172,9 @@ def test_split_says_its_count_by_its_outputs(find):
     assert find.outputs(equal, halves, opset=13, **STRICT) == [["a", "b"]]
     assert find.outputs(counted, halves, opset=18, **STRICT) == [["a", "b"]]
     assert find.outputs(sized, halves, opset=18, **STRICT) == []
-    assert find.outputs(sized, lambda x: list(es.Split(x, split=[1, 3])), opset=18, **STRICT) == [["a", "b"]]
+    assert find.outputs(sized, lambda x: list(es.Split(x, split=[1, 3])), opset=18, **STRICT) == [
+        ["a", "b"]
+    ]
     assert find.outputs(sized, halves, opset=18) == [["a", "b"]]
 
 
@@ -146,14 +185,21 @@ def test_split_says_its_count_by_its_outputs(find):
         ("Softmax<axis = 1>(x)", 2, False), ("Softmax(x)", 1, False), ("Softmax(x)", -1, False), ("Softmax<axis = 2>(x)", 1, False),
     ],
 )  # fmt: skip
-def test_a_flattening_softmax_is_the_one_that_is_meant_on_the_last_axis_only(find, node, wanted, holds):
+def test_a_flattening_softmax_is_the_one_that_is_meant_on_the_last_axis_only(
+    find, node, wanted, holds
+):
     text = f"g (float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = {node} }}"
-    assert bool(find.outputs(text, lambda x: es.constrain(es.Softmax(x), axis=wanted), opset=11)) is holds
+    assert (
+        bool(find.outputs(text, lambda x: es.constrain(es.Softmax(x), axis=wanted), opset=11))
+        is holds
+    )
     if wanted == -1:
         assert bool(find.outputs(text, es.Softmax, opset=11, **STRICT)) is holds
     assert find.outputs(text, es.Softmax, opset=11) == [["y"]]
     matrix = text.replace("[2, 3, 4]", "[3, 4]").replace("axis = 2", "axis = 1")
-    assert bool(find.outputs(matrix, lambda x: es.constrain(es.Softmax(x), axis=-1), opset=11)) is True
+    assert (
+        bool(find.outputs(matrix, lambda x: es.constrain(es.Softmax(x), axis=-1), opset=11)) is True
+    )
     unknown = text.replace("[2, 3, 4]", "[]")
     assert find.outputs(unknown, lambda x: es.constrain(es.Softmax(x), axis=wanted), opset=11) == []
 
@@ -174,7 +220,16 @@ def test_axes_are_a_set_only_where_they_are(find, node, wanted, holds):
     text = f"g (float[2, 3, 4] x) => (float y) <int64[2] w = {{0, -1}}, int64[2] s = {{1, 1}}> {{ y = {node} }}"
     op = es.op(node.partition("(")[0])
     assert (
-        bool(find.outputs(text, lambda x: es.constrain(op(x), axes=wanted) if op.ops == ("Unsqueeze",) else sliced(x, wanted)))
+        bool(
+            find.outputs(
+                text,
+                lambda x: (
+                    es.constrain(op(x), axes=wanted)
+                    if op.ops == ("Unsqueeze",)
+                    else sliced(x, wanted)
+                ),
+            )
+        )
         is holds
     )
 
@@ -201,7 +256,9 @@ def test_variables_bind_one_value():
 
 
 def constant(array) -> object:
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Add(x, w) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
+    )
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), "w"))
     return Model(proto).graph.values["w"]
 
@@ -276,7 +333,9 @@ def test_a_tolerance(dtype):
     assert not constant_holds(near, constant(np.array([104, 1], dtype)))
     assert not constant_holds(near, constant(np.array([100.5, 1, 1], dtype)))
     assert not constant_holds(near, constant(np.array([100.5, 1], np.float64)))
-    assert constant_holds(ConstantPattern(np.array([100, 1], dtype), atol=5), constant(np.array([104, 2], dtype)))
+    assert constant_holds(
+        ConstantPattern(np.array([100, 1], dtype), atol=5), constant(np.array([104, 2], dtype))
+    )
 
 
 def test_what_is_no_constant_is_none(find):
@@ -292,8 +351,12 @@ def test_what_is_no_constant_is_none(find):
 
 
 def test_large_weights_are_not_read_when_their_shape_tells(find, tmp_path):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Add(x, w) }')
-    tensor = proto.graph.initializer.add(name="w", data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Add(x, w) }'
+    )
+    tensor = proto.graph.initializer.add(
+        name="w", data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="missing.bin")
     model = Model(proto, path=str(tmp_path / "m.onnx"))
     assert list(PatternMatcher(find.pattern(lambda x: x + [1.0, 2.0, 3.0]), model)) == []

@@ -26,7 +26,9 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
 
 
 def source_of(pattern, model):
-    return build_source(pattern.graph, pattern.captures, PatternMatcherConfig(), model, OpRegistry())
+    return build_source(
+        pattern.graph, pattern.captures, PatternMatcherConfig(), model, OpRegistry()
+    )
 
 
 def facts(found):
@@ -81,15 +83,22 @@ def test_the_reason_is_the_true_one(find, make, inputs, at, depth, reason):
 def test_a_placeholder_that_asks(find):
     model = find.load(TEXT)
     builder = EsGraphBuilder("asking")
-    pattern = Pattern(builder.BuildAndReset(es.Neg(builder.CreateInput(0, dtype=DataType.DOUBLE, rank=3))))
+    pattern = Pattern(
+        builder.BuildAndReset(es.Neg(builder.CreateInput(0, dtype=DataType.DOUBLE, rank=3)))
+    )
     (node,) = model.graph.nodes_of("Neg")
     failure = PatternMatcher(pattern, model).why_not(node)
     assert failure is not None
-    assert failure.reason == 'Neg "reader" input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
+    assert (
+        failure.reason
+        == 'Neg "reader" input 0: wanted dtype DOUBLE, rank 3, got "n", of which nothing is known'
+    )
 
 
 def test_a_cycle_and_who_made_a_node(find):
-    model = find.load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) b = Exp(a) y = Abs(a) z = Neg(b) }")
+    model = find.load(
+        "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) b = Exp(a) y = Abs(a) z = Neg(b) }"
+    )
     pattern = find.pattern(lambda x, w: [es.Abs(es.Relu(x)), es.Neg(w)], 2)
     nodes = {node.op: node for node in model.graph.nodes}
     assert "also read" in str(PatternMatcher(pattern, model).why_not(nodes["Abs"]))
@@ -107,11 +116,15 @@ def test_a_cycle_and_who_made_a_node(find):
 
 def test_all_parameters_are_told_where_all_are_asked(find):
     model = find.load("g (float[2, 2] x) => (float[2, 2] y) { y = Gemm <alpha = 2.0> (x, x) }")
-    matcher = PatternMatcher(find.pattern(lambda x: es.Gemm(x, x)), model, PatternMatcherConfig(ir_attr_match=True))
+    matcher = PatternMatcher(
+        find.pattern(lambda x: es.Gemm(x, x)), model, PatternMatcherConfig(ir_attr_match=True)
+    )
     assert str(matcher.why_not(next(model.graph.nodes))).endswith("alpha: wanted 1.0, got 2.0")
 
 
-TWO_READERS = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) [neg] c = Neg(b) [add] y = Add(c, x) }"
+TWO_READERS = (
+    "g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) [neg] c = Neg(b) [add] y = Add(c, x) }"
+)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +177,9 @@ def test_around_a_node_of_a_match_the_one_that_makes_output_0_comes_first(find):
 def test_of_two_operands_the_one_that_a_node_makes_is_nearer_than_an_input(find, text, reason):
     model = find.load(f"g (float[2] x) => (float[2] y) {{ b = Exp(x) {text} }}")
     (add,) = model.graph.nodes_of("Add")
-    failure = PatternMatcher(find.pattern(lambda x, w: es.Commutative(es.Relu(x) + w), 2), model).why_not(add)
+    failure = PatternMatcher(
+        find.pattern(lambda x, w: es.Commutative(es.Relu(x) + w), 2), model
+    ).why_not(add)
     assert (failure is None) == (not reason)
     assert failure is None or failure.reason == f'Add "y" {reason}'
 
@@ -184,11 +199,27 @@ def either_side(x, w):
 @pytest.mark.parametrize(
     ("make", "text", "reason"),
     [
-        (swap, "b = Exp(x) c = Sin(x) y = Add(b, c)", "inputs 0 and 1: wanted Relu, got Exp and Sin"),
+        (
+            swap,
+            "b = Exp(x) c = Sin(x) y = Add(b, c)",
+            "inputs 0 and 1: wanted Relu, got Exp and Sin",
+        ),
         (swap, "b = Exp(x) y = Add(b, b)", "inputs 0 and 1: wanted Relu, got Exp and Exp"),
-        (swap, "y = Add(x, z)", 'inputs 0 and 1: wanted Relu, got "x", an input of the graph, and "z", an input of the graph'),
-        (swap_either, "b = Exp(x) c = Sin(x) y = Add(b, c)", "inputs 0 and 1: wanted Relu or Abs, got Exp and Sin"),
-        (either_side, "b = Exp(x) c = Sin(x) y = Add(b, c)", "input 0: wanted Relu, got Exp; input 1: wanted Abs, got Sin"),
+        (
+            swap,
+            "y = Add(x, z)",
+            'inputs 0 and 1: wanted Relu, got "x", an input of the graph, and "z", an input of the graph',
+        ),
+        (
+            swap_either,
+            "b = Exp(x) c = Sin(x) y = Add(b, c)",
+            "inputs 0 and 1: wanted Relu or Abs, got Exp and Sin",
+        ),
+        (
+            either_side,
+            "b = Exp(x) c = Sin(x) y = Add(b, c)",
+            "input 0: wanted Relu, got Exp; input 1: wanted Abs, got Sin",
+        ),
     ],
 )
 def test_all_tries_that_are_equally_near_are_told(find, make, text, reason):
@@ -200,16 +231,24 @@ def test_all_tries_that_are_equally_near_are_told(find, make, text, reason):
 
 
 def test_another_output_of_the_right_operator_is_nearer_than_another_operator(find):
-    model = find.load("g (float[4] x) => (float[2] y, float[2] c) { a, c = Split <axis = 0> (x) y = Neg(a) }")
+    model = find.load(
+        "g (float[4] x) => (float[2] y, float[2] c) { a, c = Split <axis = 0> (x) y = Neg(a) }"
+    )
     (neg,) = model.graph.nodes_of("Neg")
-    pattern = find.pattern(lambda x: -es.Alternatives(es.Relu(x), es.Split(x, num_outputs=2, axis=0)[1]))
+    pattern = find.pattern(
+        lambda x: -es.Alternatives(es.Relu(x), es.Split(x, num_outputs=2, axis=0)[1])
+    )
     failure = PatternMatcher(pattern, model).why_not(neg)
     assert failure is not None
     assert failure.reason == 'Neg "y" input 0: wanted output 1 of Split, got "a", output 0'
 
 
-def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_than_another_operator(find):
-    model = find.load("g (float[2] x) => (float[2] y) { b = Exp(x) r = Elu <alpha = 2.0> (x) y = Add(b, r) }")
+def test_of_two_operands_the_right_operator_with_a_wrong_parameter_is_nearer_than_another_operator(
+    find,
+):
+    model = find.load(
+        "g (float[2] x) => (float[2] y) { b = Exp(x) r = Elu <alpha = 2.0> (x) y = Add(b, r) }"
+    )
     (add,) = model.graph.nodes_of("Add")
     pattern = find.pattern(lambda x, w: es.Commutative(es.constrain(es.Elu(x), alpha=1.0) + w), 2)
     failure = PatternMatcher(pattern, model).why_not(add)
@@ -289,16 +328,27 @@ def test_an_absent_output_is_told_before_the_inputs(find):
     model = find.load("g (float[2] x) => (float[2] y) { y = Exp(x) }").proto
     model.graph.node.append(onnx.NodeProto(op_type="Neg", name="neg", input=["y"], output=[""]))
     model = Model(model)
-    failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(model.graph.nodes_of("Neg")[0])
+    failure = PatternMatcher(find.pattern(lambda x: -es.Relu(x)), model).why_not(
+        model.graph.nodes_of("Neg")[0]
+    )
     assert failure is not None
     assert failure.reason == 'Neg "neg" output 0: it is absent'
 
 
 def test_the_matches_are_those_that_a_search_finds(find):
     text = "m = MatMul(x, z) b = Relu(x) c = Sin(x) p = Add(c, m) q = Add(b, c) r = Add(c, x) s = MatMul(x, z) t = Add(s, s)"
-    model = find.load(f"g (float[2, 2] x, float[2, 2] z) => (float[2, 2] y) {{ {text} u = Max(p, q, r, s, t) y = Add(u, m) }}")
-    pattern = find.pattern(lambda x, w: es.Commutative(es.Alternatives(es.MatMul(x, w), es.Neg(es.Relu(x)), es.Relu(x)) + w), 2)
+    model = find.load(
+        f"g (float[2, 2] x, float[2, 2] z) => (float[2, 2] y) {{ {text} u = Max(p, q, r, s, t) y = Add(u, m) }}"
+    )
+    pattern = find.pattern(
+        lambda x, w: es.Commutative(
+            es.Alternatives(es.MatMul(x, w), es.Neg(es.Relu(x)), es.Relu(x)) + w
+        ),
+        2,
+    )
     tracer = Tracer(source_of(pattern, model))
-    searched = {node: found for node in model.graph.nodes if isinstance(found := tracer.at(node), list)}
+    searched = {
+        node: found for node in model.graph.nodes if isinstance(found := tracer.at(node), list)
+    }
     assert [[node.op for node in found] for found in searched.values()] == [["Add", "Relu"]]
     assert tracer.matches(model.graph) == searched

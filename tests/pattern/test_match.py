@@ -43,7 +43,9 @@ def test_matches_come_in_topological_order(find):
     unsorted = TEXT.replace("[first] t = MatMul(p, q) [sum] y = Add(t, w)", "").replace(
         "z = Add(s, q)", "z = Add(s, q) [sum] y = Add(t, w) [first] t = MatMul(p, q)"
     )
-    assert [match.outputs[0].name for match in PatternMatcher(linear.pattern, find.load(unsorted).graph)] == ["y", "z"]
+    assert [
+        match.outputs[0].name for match in PatternMatcher(linear.pattern, find.load(unsorted).graph)
+    ] == ["y", "z"]
 
 
 def test_what_a_match_shows(find):
@@ -58,19 +60,33 @@ def test_what_a_match_shows(find):
     assert match.GetMatchedNode(1).name == "sum"
     assert repr(match) == "<MatchResult linear: first, sum>"
     region = match.region()
-    assert ([v.name for v in region.inputs], [n.name for n in region.nodes]) == (["p", "q", "w"], ["first", "sum"])
+    assert ([v.name for v in region.inputs], [n.name for n in region.nodes]) == (
+        ["p", "q", "w"],
+        ["first", "sum"],
+    )
     again = match.ToSubgraphBoundary().region()
-    assert (again.inputs, again.outputs, again.nodes) == (region.inputs, region.outputs, region.nodes)
+    assert (again.inputs, again.outputs, again.nodes) == (
+        region.inputs,
+        region.outputs,
+        region.nodes,
+    )
     for foreign in (linear.a, Linear().total, linear.a.producer):
-        with pytest.raises(PatternError, match=r"test_match.py:\d+: GetMatchedNode wants an operator of the pattern"):
+        with pytest.raises(
+            PatternError,
+            match=r"test_match.py:\d+: GetMatchedNode wants an operator of the pattern",
+        ):
             match.GetMatchedNode(foreign)
 
 
 def test_captured_tensors(find):
     linear = Linear()
-    returned = linear.pattern.CaptureTensor(linear.product).CaptureTensor(NodeIo(linear.c.GetProducer(), 0))
+    returned = linear.pattern.CaptureTensor(linear.product).CaptureTensor(
+        NodeIo(linear.c.GetProducer(), 0)
+    )
     assert returned is linear.pattern
-    linear.pattern.CaptureTensor(NodeIo(linear.total.GetProducer(), 0)).CaptureTensor(linear.product)
+    linear.pattern.CaptureTensor(NodeIo(linear.total.GetProducer(), 0)).CaptureTensor(
+        linear.product
+    )
     match = PatternMatcher(linear.pattern, find.load(TEXT)).MatchNext()
     found = [match.GetCapturedTensor(index) for index in range(4)]
     assert [io.value.name for io in found] == ["t", "w", "y", "t"]
@@ -92,9 +108,15 @@ def test_a_captured_placeholder_is_the_outer_tensor(find):
 def test_a_captured_constant(find):
     builder = EsGraphBuilder("constant")
     x, one = builder.CreateInput(0), builder.CreateScalar(1.0)
-    pattern = Pattern(builder.BuildAndReset(es.Add(x, one))).CaptureTensor(one).CaptureTensor(NodeIo(one.GetProducer(), 0))
+    pattern = (
+        Pattern(builder.BuildAndReset(es.Add(x, one)))
+        .CaptureTensor(one)
+        .CaptureTensor(NodeIo(one.GetProducer(), 0))
+    )
     (match,) = PatternMatcher(pattern, find.load(TEXT))
-    assert [match.GetCapturedTensor(index).value.numpy().tolist() for index in (0, 1)] == [[[1, 2], [3, 4]]] * 2
+    assert [match.GetCapturedTensor(index).value.numpy().tolist() for index in (0, 1)] == [
+        [[1, 2], [3, 4]]
+    ] * 2
 
 
 def test_what_cannot_be_captured():
@@ -106,7 +128,10 @@ def test_what_cannot_be_captured():
         (spare, "the captured tensor is not one of pattern 'spare'"),
         (Linear().total, "the captured tensor is not one of pattern"),
         (NodeIo(relu.GetProducer(), 1), "Relu has no output 1"),
-        (NodeIo(None, 0), r"CaptureTensor wants an EsTensor or NodeIo\(tensor.GetProducer\(\), index\)"),
+        (
+            NodeIo(None, 0),
+            r"CaptureTensor wants an EsTensor or NodeIo\(tensor.GetProducer\(\), index\)",
+        ),
     ]:
         with pytest.raises(PatternError, match=message) as caught:
             pattern.CaptureTensor(tensor)
@@ -115,7 +140,9 @@ def test_what_cannot_be_captured():
 
 
 def test_a_pattern_is_what_a_builder_built():
-    with pytest.raises(PatternError, match="Pattern wants what BuildAndReset returns, got EsTensor"):
+    with pytest.raises(
+        PatternError, match="Pattern wants what BuildAndReset returns, got EsTensor"
+    ):
         Pattern(EsGraphBuilder("x").CreateInput(0))
     builder = EsGraphBuilder("bare")
     bare = builder.BuildAndReset(builder.CreateInput(0))
@@ -135,7 +162,9 @@ def test_a_rejection_is_false_and_says_why(find):
 
 
 def test_nodes_that_go_between_two_matches_are_not_matched(find):
-    model = find.load("g (float[2] x) => (float[2] z) { a = Relu(x) b = Neg(a) c = Relu(b) z = Relu(c) }")
+    model = find.load(
+        "g (float[2] x) => (float[2] z) { a = Relu(x) b = Neg(a) c = Relu(b) z = Relu(c) }"
+    )
     matcher = PatternMatcher(find.pattern(es.Relu), model)
     assert matcher.MatchNext().outputs[0].name == "a"
     third = model.graph.values["c"].producer
@@ -161,7 +190,9 @@ def test_the_configuration_is_built_step_by_step():
     builder = PatternMatcherConfigBuilder()
     assert builder.Build() == PatternMatcherConfig() == PatternMatcherConfig(False, False, False)
     assert builder.EnableConstValueMatch().Build() == PatternMatcherConfig(const_value_match=True)
-    assert builder.EnableIrAttrMatch().EnableCommutativeMatch().Build() == PatternMatcherConfig(True, True, True)
+    assert builder.EnableIrAttrMatch().EnableCommutativeMatch().Build() == PatternMatcherConfig(
+        True, True, True
+    )
 
 
 # -- attribute variables --------------------------------------------------------------------------------------------
@@ -170,22 +201,31 @@ PERMS = "g (float[2, 2] x) => (float y) {{ t = Transpose<perm = {first}>(x)  y =
 
 
 def twice(first, second):
-    return lambda x: es.constrain(es.Transpose(es.constrain(es.Transpose(x), perm=first)), perm=second)
+    return lambda x: es.constrain(
+        es.Transpose(es.constrain(es.Transpose(x), perm=first)), perm=second
+    )
 
 
-@pytest.mark.parametrize(("first", "second", "count"), [("[1, 0]", "[1, 0]", 1), ("[1, 0]", "[0, 1]", 0)])
+@pytest.mark.parametrize(
+    ("first", "second", "count"), [("[1, 0]", "[1, 0]", 1), ("[1, 0]", "[0, 1]", 0)]
+)
 def test_a_variable_at_two_places_wants_equal_values(find, first, second, count):
-    matches = find.matches(PERMS.format(first=first, second=second), twice(es.Bind("p"), es.Bind("p")))
+    matches = find.matches(
+        PERMS.format(first=first, second=second), twice(es.Bind("p"), es.Bind("p"))
+    )
     assert [match.attributes for match in matches] == [{"p": [1, 0]}] * count
 
 
 def test_variables_of_two_names_hold_each_its_value(find):
-    (match,) = find.matches(PERMS.format(first="[1, 0]", second="[0, 1]"), twice(es.Bind("p"), es.Bind("q")))
+    (match,) = find.matches(
+        PERMS.format(first="[1, 0]", second="[0, 1]"), twice(es.Bind("p"), es.Bind("q"))
+    )
     assert match.attributes == {"p": [1, 0], "q": [0, 1]}
 
 
 def test_a_variable_holds_the_default_of_an_absent_attribute(find):
     (match,) = find.matches(
-        "g (float[2] x) => (float y) { y = Softmax(x) }", lambda x: es.constrain(es.Softmax(x), axis=es.Bind("a"))
+        "g (float[2] x) => (float y) { y = Softmax(x) }",
+        lambda x: es.constrain(es.Softmax(x), axis=es.Bind("a")),
     )
     assert match.attributes == {"a": -1}

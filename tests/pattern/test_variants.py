@@ -26,10 +26,18 @@ def test_any_of_the_sub_patterns_matches(find):
 
 
 def test_a_placeholder_among_them_makes_the_others_optional(find):
-    assert find.bound(TEXT, lambda x: es.Exp(es.Alternatives(es.Relu(x), x))) == [["x"], ["q"], ["z"], ["r"]]
-    assert find.bound(TEXT, lambda x: es.Exp(es.Alternatives(x, es.Relu(x)))) == [["p"], ["q"], ["z"], ["r"]], (
-        "the first that fits"
-    )
+    assert find.bound(TEXT, lambda x: es.Exp(es.Alternatives(es.Relu(x), x))) == [
+        ["x"],
+        ["q"],
+        ["z"],
+        ["r"],
+    ]
+    assert find.bound(TEXT, lambda x: es.Exp(es.Alternatives(x, es.Relu(x)))) == [
+        ["p"],
+        ["q"],
+        ["z"],
+        ["r"],
+    ], "the first that fits"
 
 
 def test_a_variant_that_is_not_self_contained_gives_way_to_one_that_is(find):
@@ -76,16 +84,35 @@ def test_what_a_match_shows_of_its_variant(find):
     either = es.Alternatives(relu, neg, es.Add(x, one))
     exp = es.Exp(either)
     pattern = Pattern(builder.BuildAndReset(exp))
-    for tensor in (either, relu, NodeIo(neg.GetProducer(), 0), NodeIo(either.GetProducer(), 0), x, one):
+    for tensor in (
+        either,
+        relu,
+        NodeIo(neg.GetProducer(), 0),
+        NodeIo(either.GetProducer(), 0),
+        x,
+        one,
+    ):
         pattern.CaptureTensor(tensor)
     first, second = PatternMatcher(pattern, find.load(TEXT))
     assert [first.GetCapturedTensor(i).value.name for i in (0, 1, 3, 4)] == ["p", "p", "p", "x"]
     assert [second.GetCapturedTensor(i).value.name for i in (0, 2)] == ["q", "q"]
-    assert [first.has(relu), first.has(neg), first.has(exp.producer), second.has(neg)] == [True, False, True, True]
+    assert [first.has(relu), first.has(neg), first.has(exp.producer), second.has(neg)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
     for index in (2, 5):
-        with pytest.raises(IndexError, match=f"captured tensor {index}: it stands in an alternative that did not match"):
+        with pytest.raises(
+            IndexError,
+            match=f"captured tensor {index}: it stands in an alternative that did not match",
+        ):
             first.GetCapturedTensor(index)
-    assert (first.GetMatchedNode(relu).op, second.GetMatchedNode(neg).op, second.GetMatchedNode(exp).op) == ("Relu", "Neg", "Exp")
+    assert (
+        first.GetMatchedNode(relu).op,
+        second.GetMatchedNode(neg).op,
+        second.GetMatchedNode(exp).op,
+    ) == ("Relu", "Neg", "Exp")
     with pytest.raises(PatternError, match="stands in an alternative that did not match"):
         first.GetMatchedNode(neg)
 
@@ -98,7 +125,11 @@ def test_variants_that_the_opset_lacks_are_left_out(find):
 
 def test_matches_come_in_order_whatever_the_variant(find):
     text = "g (float[2] x) => (float[2] a, float[2] b, float[2] c) { a = Neg(x) b = Relu(x) c = Neg(x) }"
-    assert find.outputs(text, lambda x: es.Alternatives(es.Relu(x), es.Neg(x))) == [["a"], ["b"], ["c"]]
+    assert find.outputs(text, lambda x: es.Alternatives(es.Relu(x), es.Neg(x))) == [
+        ["a"],
+        ["b"],
+        ["c"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,15 +139,24 @@ def test_matches_come_in_order_whatever_the_variant(find):
             lambda x, z: es.Exp(es.Alternatives(es.Relu(x), z)),
             "no operator of one variant of pattern 'pattern' reads input input1",
         ),
-        (lambda x, z: [x + z, es.Alternatives(-x, z)], "output 1 of one variant of pattern 'pattern' is not made by an operator"),
+        (
+            lambda x, z: [x + z, es.Alternatives(-x, z)],
+            "output 1 of one variant of pattern 'pattern' is not made by an operator",
+        ),
         (
             lambda x, z: (lambda s: [s, es.Alternatives(s, -s)])(x + z),
             "output 1 of one variant of pattern 'pattern' is given twice",
         ),
         (lambda x, z: es.Alternatives(1.0, x), "Alternatives wants tensors, got float"),
         (lambda x, z: es.Alternatives(), "Alternatives wants at least one tensor"),
-        (lambda x, z: es.Alternatives(x, EsGraphBuilder("other").CreateInput(0)), "Alternatives of tensors of two builders"),
-        (lambda x, z: es.constrain(es.Alternatives(x + z, x - z), axis=1), "constrain wants the output of an operator"),
+        (
+            lambda x, z: es.Alternatives(x, EsGraphBuilder("other").CreateInput(0)),
+            "Alternatives of tensors of two builders",
+        ),
+        (
+            lambda x, z: es.constrain(es.Alternatives(x + z, x - z), axis=1),
+            "constrain wants the output of an operator",
+        ),
     ],
 )
 def test_what_is_no_pattern(find, make, message):

@@ -42,7 +42,9 @@ def here(vendors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     described = site / "text_style-1.0.dist-info"
     described.mkdir(parents=True)
     shutil.copy(PLUGIN, site)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: text-style\nVersion: 1.0\n", encoding="utf-8")
+    (described / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: text-style\nVersion: 1.0\n", encoding="utf-8"
+    )
     (described / "entry_points.txt").write_text("[gehost]\ntext = text_style\n", encoding="utf-8")
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "text_style", raising=False)
@@ -59,22 +61,45 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 @pytest.mark.usefixtures("here")
 def test_it_is_a_pass_like_any_other(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (listed,) = [entry for entry in told(capsys, "passes", "--vendors", str(vendors.root)) if entry["kind"] == "text"]
+    (listed,) = [
+        entry
+        for entry in told(capsys, "passes", "--vendors", str(vendors.root))
+        if entry["kind"] == "text"
+    ]
     assert (listed["name"], listed["vendor"]) == ("to_and_fro", "acme")
     assert listed["origin"] == f"{vendors.root}/acme/custom_fusion_passes/a.py:3"
 
 
 def test_it_compiles_and_is_reported(here: Path, vendors: Any) -> None:
-    arguments = ["m.onnx", "-o", "out.onnx", "--vendors", str(vendors.root), "--no-cleanup", "--verify", "--report", "r.json"]
+    arguments = [
+        "m.onnx",
+        "-o",
+        "out.onnx",
+        "--vendors",
+        str(vendors.root),
+        "--no-cleanup",
+        "--verify",
+        "--report",
+        "r.json",
+    ]
     assert run(["compile", *arguments]) == 0
     assert [node.op_type for node in onnx.load("out.onnx").graph.node].count("Identity") == 1
     (record,) = json.loads((here / "r.json").read_text(encoding="utf-8"))["passes"]
-    assert (record["name"], record["vendor"], record["kind"], record["replaced"]) == ("to_and_fro", "acme", "text", 1)
+    assert (record["name"], record["vendor"], record["kind"], record["replaced"]) == (
+        "to_and_fro",
+        "acme",
+        "text",
+        1,
+    )
 
 
 @pytest.mark.usefixtures("here")
-def test_it_is_explained_with_the_authors_line(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    explained = json.dumps(told(capsys, "explain", "m.onnx", "--pass", "to_and_fro", "--vendors", str(vendors.root)))
+def test_it_is_explained_with_the_authors_line(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explained = json.dumps(
+        told(capsys, "explain", "m.onnx", "--pass", "to_and_fro", "--vendors", str(vendors.root))
+    )
     assert f"{vendors.root}/acme/custom_fusion_passes/a.py:3" in explained
     assert "rewritten" in explained
     assert "near miss" in explained
@@ -82,9 +107,13 @@ def test_it_is_explained_with_the_authors_line(vendors: Any, capsys: pytest.Capt
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("rules", "code"), [(RULES, 0), (f"from text_style import TextRule\n{TWICE}\n", 6)], ids=["right", "wrong"]
+    ("rules", "code"),
+    [(RULES, 0), (f"from text_style import TextRule\n{TWICE}\n", 6)],
+    ids=["right", "wrong"],
 )
-def test_it_is_checked(vendors: Any, capsys: pytest.CaptureFixture[str], rules: str, code: int) -> None:
+def test_it_is_checked(
+    vendors: Any, capsys: pytest.CaptureFixture[str], rules: str, code: int
+) -> None:
     file = vendors.write_raw("acme/custom_fusion_passes/a.py", rules)
     assert run(["check-pass", str(file)]) == code
     out = capsys.readouterr().out
@@ -93,8 +122,12 @@ def test_it_is_checked(vendors: Any, capsys: pytest.CaptureFixture[str], rules: 
 
 
 @pytest.mark.usefixtures("here")
-def test_a_malformed_rule_is_told_with_its_line(vendors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    file = vendors.write_raw("acme/custom_fusion_passes/a.py", RULES.replace("Identity(x)", "Identity<axes = [1]>(x)"))
+def test_a_malformed_rule_is_told_with_its_line(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = vendors.write_raw(
+        "acme/custom_fusion_passes/a.py", RULES.replace("Identity(x)", "Identity<axes = [1]>(x)")
+    )
     assert run(["compile", "m.onnx", "-o", "out.onnx", "--vendors", str(vendors.root)]) == 5
     (line,) = capsys.readouterr().err.splitlines()
     assert (

@@ -39,7 +39,12 @@ main (bool c, float[2] x) => (float[2] y, float[2] z) {
 
 
 def named(nodes: Any) -> dict[str, str]:
-    return {node.output[0]: entry.value for node in nodes for entry in node.metadata_props if entry.key == "input_names"}
+    return {
+        node.output[0]: entry.value
+        for node in nodes
+        for entry in node.metadata_props
+        if entry.key == "input_names"
+    }
 
 
 @pytest.fixture

@@ -52,7 +52,10 @@ STYLES = [("drr", gehost_drr), ("register_pass", gehost_register_pass)]
 @pytest.mark.parametrize("plugins", [STYLES, STYLES[::-1]])
 @pytest.mark.parametrize(
     ("benefit", "order"),
-    [(1, ["first", "second", "third", "fourth", "fifth"]), (2, ["first", "second", "fourth", "fifth", "third"])],
+    [
+        (1, ["first", "second", "third", "fourth", "fifth"]),
+        (2, ["first", "second", "fourth", "fifth", "third"]),
+    ],
 )
 def test_a_file_s_passes_run_in_its_order_whatever_their_style(
     tmp_path: Path, plugins: list[tuple[str, object]], benefit: int, order: list[str]

@@ -49,7 +49,9 @@ def layer_norm(
 
 
 def linear(x: str = "float[2, 3]", b: str = "float[4]", y: str = "float[2, 4]") -> str:
-    return f"({x} x, float[3, 4] w, {b} b) => ({y} y) {{ p = MatMul(x, w) s = Add(b, p) y = Relu(s) }}"
+    return (
+        f"({x} x, float[3, 4] w, {b} b) => ({y} y) {{ p = MatMul(x, w) s = Add(b, p) y = Relu(s) }}"
+    )
 
 
 FIRES = {
@@ -62,18 +64,38 @@ FIRES = {
 }
 
 NEAR_MISSES: list[tuple[str, str, dict[str, int]]] = [
-    ("transposes", "(float[2, 3] x) => (float[2, 3] y) { t = Transpose<perm = [1, 0]>(x) y = Transpose(t) }", {"unknown": 1}),
-    ("transposes", "(float[2, 3] x) => (float[2, 3] y) { t = Transpose(x) y = Transpose<perm = [1, 0]>(t) }", {"unknown": 1}),
+    (
+        "transposes",
+        "(float[2, 3] x) => (float[2, 3] y) { t = Transpose<perm = [1, 0]>(x) y = Transpose(t) }",
+        {"unknown": 1},
+    ),
+    (
+        "transposes",
+        "(float[2, 3] x) => (float[2, 3] y) { t = Transpose(x) y = Transpose<perm = [1, 0]>(t) }",
+        {"unknown": 1},
+    ),
     ("add_zero", "(float[2] x) => (float[2] y) <float z = {1}> { t = Add(z, x) y = Neg(t) }", {}),
     ("add_zero", "(float[2] x) => (float[2] y) <float z = {0}> { t = Sub(z, x) y = Neg(t) }", {}),
-    ("add_zero", "(float[2] x) => (float[1, 2] y) <float[1, 2] z = {0, 0}> { t = Add(z, x) y = Neg(t) }", {"rank": 1}),
-    ("casts", "(float[2] x) => (float[2] y) { t = Cast<to = 10>(x) y = Cast<to = 1>(t) }", {"condition": 1}),
+    (
+        "add_zero",
+        "(float[2] x) => (float[1, 2] y) <float[1, 2] z = {0, 0}> { t = Add(z, x) y = Neg(t) }",
+        {"rank": 1},
+    ),
+    (
+        "casts",
+        "(float[2] x) => (float[2] y) { t = Cast<to = 10>(x) y = Cast<to = 1>(t) }",
+        {"condition": 1},
+    ),
     ("linear", linear(x="float[5, 2, 3]", y="float[5, 2, 4]"), {"condition": 1}),
     ("linear", linear(b="float[2, 4]"), {"condition": 1}),
     ("linear", linear(b="float[1]"), {"condition": 1}),
     ("layer_norm", layer_norm("float[8, 8]", keep=", keepdims = 0"), {}),
     ("layer_norm", layer_norm(eps="0.0001"), {}),
-    ("layer_norm", layer_norm("double[2, 8]", "double[8]", "double[8]", dtype="double"), {"condition": 1}),
+    (
+        "layer_norm",
+        layer_norm("double[2, 8]", "double[8]", "double[8]", dtype="double"),
+        {"condition": 1},
+    ),
     ("layer_norm", layer_norm(scale="float[1]"), {"condition": 1}),
     ("layer_norm", layer_norm(bias="float[1]"), {"condition": 1}),
     ("layer_norm", layer_norm(bias="float[2, 8]"), {"condition": 1}),
@@ -93,7 +115,9 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
             [None if tensor is None else tensor.index for tensor in op.inputs],
             [tensor.index for tensor in op.outputs],
             [
-                replace(found, wanted=numbers.setdefault(found.wanted, len(numbers))) if found.kind is Kind.BIND else found
+                replace(found, wanted=numbers.setdefault(found.wanted, len(numbers)))
+                if found.kind is Kind.BIND
+                else found
                 for found in op.constraints
             ],
             op.exact_attributes,
@@ -102,12 +126,29 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
         for op in source.ops
     ]
     tensors = [
-        (tensor.producer, tensor.slot, tensor.dtype, tensor.rank, tensor.shape, None if array is None else array.tolist())
+        (
+            tensor.producer,
+            tensor.slot,
+            tensor.dtype,
+            tensor.rank,
+            tensor.shape,
+            None if array is None else array.tolist(),
+        )
         for tensor in source.tensors
         for array in [tensor.constant.array if tensor.constant is not None else None]
     ]
     switches = [(name, getattr(made, name)) for name in ("shape_proven", "bottom_up")]
-    return ops, tensors, source.inputs, source.outputs, source.variants, switches, spec.stage, spec.min_opset, spec.max_opset
+    return (
+        ops,
+        tensors,
+        source.inputs,
+        source.outputs,
+        source.variants,
+        switches,
+        spec.stage,
+        spec.min_opset,
+        spec.max_opset,
+    )
 
 
 def compiled(rule: str, style: str, model: onnx.ModelProto) -> tuple[bytes, PassRecord]:
@@ -123,7 +164,9 @@ def test_what_is_measured_is_what_is_tested() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_they_are_the_same_rule_inside(rule: str) -> None:
-    ge, declarative, traced = (inside(RULES[rule].spec(style), model_of(FIRES[rule])) for style in STYLES)
+    ge, declarative, traced = (
+        inside(RULES[rule].spec(style), model_of(FIRES[rule])) for style in STYLES
+    )
     assert ge == declarative == traced
 
 
@@ -138,16 +181,26 @@ def test_they_make_the_same_model_and_keep_its_numbers(rule: str) -> None:
 
 @pytest.mark.parametrize(("rule", "text", "refused"), NEAR_MISSES)
 @pytest.mark.parametrize("style", STYLES)
-def test_each_asks_everything_that_the_others_ask(rule: str, text: str, refused: dict[str, int], style: str) -> None:
+def test_each_asks_everything_that_the_others_ask(
+    rule: str, text: str, refused: dict[str, int], style: str
+) -> None:
     model = model_of(text)
     result, record = compiled(rule, style, model)
-    assert (record.matched, record.replaced, dict(record.rejected)) == (sum(refused.values()), 0, refused)
+    assert (record.matched, record.replaced, dict(record.rejected)) == (
+        sum(refused.values()),
+        0,
+        refused,
+    )
     assert result == model.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize(
     ("rule", "text"),
-    [("linear", linear(b="float[n]")), ("layer_norm", layer_norm(scale="float[n]")), ("layer_norm", layer_norm(x="float[2, n]"))],
+    [
+        ("linear", linear(b="float[n]")),
+        ("layer_norm", layer_norm(scale="float[n]")),
+        ("layer_norm", layer_norm(x="float[2, n]")),
+    ],
 )
 @pytest.mark.parametrize("style", STYLES)
 def test_each_refuses_what_is_not_known(rule: str, text: str, style: str) -> None:
@@ -171,8 +224,12 @@ def test_they_do_the_same_to_exported_models(rule: str, file: str, matched: int)
     assert len({result for result, _ in results}) == 1
 
 
-@pytest.mark.parametrize(("opset", "replaced", "refused"), [(13, 0, {"not applicable": 5}), (17, 5, {})])
-def test_what_the_opset_lacks_is_refused_in_each(opset: int, replaced: int, refused: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("opset", "replaced", "refused"), [(13, 0, {"not applicable": 5}), (17, 5, {})]
+)
+def test_what_the_opset_lacks_is_refused_in_each(
+    opset: int, replaced: int, refused: dict[str, int]
+) -> None:
     model = onnx.version_converter.convert_version(onnx.load(MODELS / "gpt2.ts13.onnx"), opset)
     results = [compiled("layer_norm", style, model) for style in STYLES]
     counts = [(record.matched, record.replaced, dict(record.rejected)) for _, record in results]

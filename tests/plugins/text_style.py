@@ -30,10 +30,20 @@ class TextRule:
         parsed = onnx.parser.parse_graph(text)
         with es.written_at(self.origin):
             builder = EsGraphBuilder(parsed.name)
-            made = dict(zip([entry.name for entry in parsed.input], builder.CreateInputs(len(parsed.input)), strict=True))
+            made = dict(
+                zip(
+                    [entry.name for entry in parsed.input],
+                    builder.CreateInputs(len(parsed.input)),
+                    strict=True,
+                )
+            )
             for node in parsed.node:
-                attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-                tensor = es.op(node.op_type)(*[made[name] for name in node.input], **({} if pattern else attributes))
+                attributes = {
+                    entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute
+                }
+                tensor = es.op(node.op_type)(
+                    *[made[name] for name in node.input], **({} if pattern else attributes)
+                )
                 made[node.output[0]] = es.constrain(tensor, **attributes) if pattern else tensor
             return builder.BuildAndReset([made[entry.name] for entry in parsed.output])
 
@@ -55,4 +65,6 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     for name, rule in vars(module).items():
         if isinstance(rule, TextRule):
             stage, origin = CustomPassStage.kAfterInferShape, str(rule.origin)
-            registry.add(PassSpec(name, stage, origin, "text", partial(TextPass, rule), trusted=True))
+            registry.add(
+                PassSpec(name, stage, origin, "text", partial(TextPass, rule), trusted=True)
+            )

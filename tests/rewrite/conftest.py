@@ -33,7 +33,12 @@ class Rewriting:
     """
 
     def __init__(
-        self, describe: Callable[..., Any], text: str | onnx.ModelProto, opset: int = 17, ir: int = 10, **weights: Any
+        self,
+        describe: Callable[..., Any],
+        text: str | onnx.ModelProto,
+        opset: int = 17,
+        ir: int = 10,
+        **weights: Any,
     ) -> None:
         self._describe = describe
         header = f'<ir_version: {ir}, opset_import: ["": {opset}, "ge": 1]> '
@@ -79,7 +84,9 @@ class Rewriting:
         for match in PatternMatcher(pattern, searched, PatternMatcherConfig(**config), registry):
             index, mark = self._describe(self.model), self.model.mark()
             try:
-                made = rewriter.replace(match.region(), graph_of(put, inputs if new_inputs is None else new_inputs))
+                made = rewriter.replace(
+                    match.region(), graph_of(put, inputs if new_inputs is None else new_inputs)
+                )
             except Refused as refusal:
                 self.refused.append(str(refusal))
                 assert self._describe(self.model) == index
@@ -98,7 +105,9 @@ class Rewriting:
     def finish(self) -> onnx.ModelProto:
         """Write the model; its index is that of a fresh load, ONNX's checker is content, and the interface is as it was."""
         result = self.model.flush()
-        assert self._describe(self.model, types=False) == self._describe.fresh(self.model, types=False)
+        assert self._describe(self.model, types=False) == self._describe.fresh(
+            self.model, types=False
+        )
         onnx.checker.check_model(result)
         for side in ("input", "output"):
             assert getattr(result.graph, side) == getattr(self.before.graph, side)
@@ -140,7 +149,9 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndar
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, dict(feeds))
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, dict(feeds))
 
 
 @pytest.fixture

@@ -28,7 +28,14 @@ WEIGHTS = {"w": (3, 4), "v": (3, 4), "b": (4,)}
 
 def registry(body=None, name: str = "ge::GEMM", outputs=("y",), **options) -> OpRegistry:
     """A registry of one operator, and of one that doubles."""
-    namespace = {"ops": ops, "body": body, "name": name, "outputs": outputs, "options": options, "es": es}
+    namespace = {
+        "ops": ops,
+        "body": body,
+        "name": name,
+        "outputs": outputs,
+        "options": options,
+        "es": es,
+    }
     exec("found = ops.register(name, outputs=outputs, **options)", namespace)
     if body is not None:
         exec("found(body)", namespace)
@@ -61,8 +68,16 @@ def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
     assert work.ops == ["ge::GEMM", "ge::GEMM"]
     result = work.assert_equal()
     (function,) = result.functions
-    assert (function.domain, function.name, list(function.input), list(function.output)) == ("ge", "GEMM", ["a", "b", "c"], ["y"])
-    assert (list(function.attribute), function.doc_string) == (["alpha", "beta"], "alpha · a · b + beta · c.")
+    assert (function.domain, function.name, list(function.input), list(function.output)) == (
+        "ge",
+        "GEMM",
+        ["a", "b", "c"],
+        ["y"],
+    )
+    assert (list(function.attribute), function.doc_string) == (
+        ["alpha", "beta"],
+        "alpha · a · b + beta · c.",
+    )
     assert {entry.domain: entry.version for entry in function.opset_import} == {"": opset}
     assert all("gehost.op" not in node.metadata for node in work.model.graph.nodes)
 
@@ -71,9 +86,17 @@ def test_another_body_gets_another_name(rewriting):
     made = registry(gemm_body)
     text = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) u = Mul(s, two) z = Add(u, b) }"
     work = rewriting(text, **WEIGHTS, two=np.float32(2.0))
-    work.replace(lambda a, b, c: es.MatMul(a, b) * 2.0 + c, lambda a, b, c: es.GEMM(a, b, c, alpha=2), 3, registry=made)
+    work.replace(
+        lambda a, b, c: es.MatMul(a, b) * 2.0 + c,
+        lambda a, b, c: es.GEMM(a, b, c, alpha=2),
+        3,
+        registry=made,
+    )
     work.replace(matmul_add, es.GEMM, 3, registry=made)
-    plain, doubled = work.model.graph.nodes_of("ge::GEMM"), [op for op in work.ops if op != "ge::GEMM"]
+    plain, doubled = (
+        work.model.graph.nodes_of("ge::GEMM"),
+        [op for op in work.ops if op != "ge::GEMM"],
+    )
     assert len(plain) == 1
     assert "gehost.op" not in plain[0].metadata
     assert re.fullmatch("ge::GEMM__[0-9a-f]{8}", doubled[0])
@@ -88,7 +111,12 @@ def test_another_body_gets_another_name_also_after_the_model_was_written(rewriti
     work = rewriting(LINEAR.replace("z = Add(s, b)", "z = Sub(s, b)"), **WEIGHTS)
     work.replace(matmul_add, es.GEMM, 3, registry=made)
     assert len(work.model.flush().functions) == 1
-    work.replace(lambda a, b, c: es.Sub(es.MatMul(a, b), c), lambda a, b, c: es.GEMM(a, b, c, beta=-1.0), 3, registry=made)
+    work.replace(
+        lambda a, b, c: es.Sub(es.MatMul(a, b), c),
+        lambda a, b, c: es.GEMM(a, b, c, beta=-1.0),
+        3,
+        registry=made,
+    )
     assert work.ops[0] == "ge::GEMM"
     assert work.ops[1].startswith("ge::GEMM__")
     work.assert_equal()
@@ -101,7 +129,9 @@ def test_equal_bodies_are_one(rewriting):
     assert work.ops == ["ge::GEMM", "ge::GEMM"]
     work.model.flush()
     again = rewriting(work.model.proto)
-    again.replace(lambda a, b, c: es.GEMM(a, b, c), lambda a, b, c: es.GEMM(b, a, c), 3, registry=made)
+    again.replace(
+        lambda a, b, c: es.GEMM(a, b, c), lambda a, b, c: es.GEMM(b, a, c), 3, registry=made
+    )
     assert again.refused != [], "the shapes do not fit the other way round"
     assert len(again.finish().functions) == 1
 
@@ -112,7 +142,9 @@ def test_a_body_that_came_with_the_model_keeps_its_name(rewriting):
         '<domain: "ge", opset_import: ["": 17]> F (p) => (q) { q = Mul(p, p) }'
     )
     work = rewriting(proto).replace(es.Relu, es.op("ge::F"))
-    assert work.ops == ["ge::F", "Neg", "ge::F"], "without a body of our own it is the model's operator"
+    assert work.ops == ["ge::F", "Neg", "ge::F"], (
+        "without a body of our own it is the model's operator"
+    )
     assert len(work.model.flush().functions) == 1
     copy = onnx.ModelProto()
     copy.CopyFrom(work.before)
@@ -136,7 +168,9 @@ def test_optional_inputs_and_literals_that_only_types_tell(rewriting):
     work.replace(lambda x, s: x * s + 1.5, es.op("ge::Scale"), 2, registry=made)
     work.replace(es.Add, lambda x, b: es.op("ge::Scale")(x, None, b), 2, registry=made)
     first, second = work.model.graph.nodes
-    assert [[None if value is None else value.name for value in node.inputs] for node in (first, second)] == [
+    assert [
+        [None if value is None else value.name for value in node.inputs] for node in (first, second)
+    ] == [
         ["x", "v"],
         ["x", None, "v"],
     ]
@@ -160,7 +194,9 @@ def test_bodies_that_call_each_other(rewriting):
         made.add(definition)
     text = "g (float[4] x) => (float[4] y, float[4] z) { y = Mul(x, four) z = Mul(x, four) }"
     work = rewriting(text, four=np.float32(4))
-    work.replace(lambda x: [x * 4.0, x * 4.0], lambda x: es.op("ge::Outer")(x, num_outputs=2), registry=made)
+    work.replace(
+        lambda x: [x * 4.0, x * 4.0], lambda x: es.op("ge::Outer")(x, num_outputs=2), registry=made
+    )
     result = work.assert_equal()
     assert len(result.functions) == 3
     doubled = next(function for function in result.functions if function.name.startswith("Inner__"))
@@ -187,21 +223,28 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
         return op_with_body(op, [known], attributes, model, made, inferrer)
 
     mark = model.mark()
-    assert [written("ge::Outer"), written("ge::Outer"), written("ge::Outer", TensorType(DataType.FLOAT, (5,)))] == [
-        "ge::Outer"
-    ] * 3
+    assert [
+        written("ge::Outer"),
+        written("ge::Outer"),
+        written("ge::Outer", TensorType(DataType.FLOAT, (5,))),
+    ] == ["ge::Outer"] * 3
     assert written("ge::Outer", times=3.0) == written("ge::Outer", times=3.0) != "ge::Outer"
     assert called == [1.0, 1.0, 3.0]
     model.undo(mark)
     assert written("ge::Inner", by=5.0) == "ge::Inner"
     (call,) = [node for node in model.function(written("ge::Outer")).node if node.domain == "ge"]
     inner = model.function(f"ge::{call.op_type}")
-    (factor,) = [tensors.to_numpy(node.attribute[0].t, None) for node in inner.node if node.op_type == "Constant"]
+    (factor,) = [
+        tensors.to_numpy(node.attribute[0].t, None)
+        for node in inner.node
+        if node.op_type == "Constant"
+    ]
     assert factor == 2.0, "the name of what it calls was given to another meanwhile"
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(1e-50, 0.0), (0.1, float(np.float32(0.1))), (1e300, float("inf")), (True, 1), ("a", b"a")]
+    ("one", "other"),
+    [(1e-50, 0.0), (0.1, float(np.float32(0.1))), (1e300, float("inf")), (True, 1), ("a", b"a")],
 )
 def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewriting, one, other):
     called = []
@@ -213,7 +256,10 @@ def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewri
     made, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
     model = rewriting("g (double[4] x) => (double[4] y) { y = Relu(x) }").model
     inferrer = Inferrer(model, made)
-    names = [op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer) for by in (one, other, one, other)]
+    names = [
+        op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer)
+        for by in (one, other, one, other)
+    ]
     assert (names[:2] == names[2:], len(set(names)), called) == (True, 2, [one, other])
 
 
@@ -248,22 +294,54 @@ def test_a_body_may_hand_on_inputs_and_constants(rewriting):
     )
     assert work.ops.count("ge::Three") == 1
     work.finish()
-    assert functions(work.model.proto)["Three"] == ["Constant", "Add", "Identity", "Constant", "Identity", "Identity"]
+    assert functions(work.model.proto)["Three"] == [
+        "Constant",
+        "Add",
+        "Identity",
+        "Constant",
+        "Identity",
+        "Identity",
+    ]
 
 
 @pytest.mark.parametrize(
     ("body", "call", "error", "message"),
     [
-        (gemm_body, lambda a, b, c: es.GEMM(a, b, c, gamma=1), VendorError, "ge::GEMM has no attribute 'gamma'; it has"),
+        (
+            gemm_body,
+            lambda a, b, c: es.GEMM(a, b, c, gamma=1),
+            VendorError,
+            "ge::GEMM has no attribute 'gamma'; it has",
+        ),
         (gemm_body, lambda a, b, c: es.GEMM(a, b), VendorError, "ge::GEMM takes 3 inputs, got 2"),
-        (gemm_body, lambda a, b, c: es.GEMM(a, b, c, c), VendorError, "ge::GEMM takes 3 inputs, got 4"),
+        (
+            gemm_body,
+            lambda a, b, c: es.GEMM(a, b, c, c),
+            VendorError,
+            "ge::GEMM takes 3 inputs, got 4",
+        ),
         (gemm_body, lambda a, b, c: es.GEMM(a, None, c), VendorError, "ge::GEMM needs input 'b'"),
         (lambda a, b, c, *, need: a, es.GEMM, VendorError, "ge::GEMM needs attribute 'need'"),
-        (lambda a, b, c: 1 / 0, es.GEMM, VendorError, "the body of ge::GEMM failed: ZeroDivisionError: division by zero"),
+        (
+            lambda a, b, c: 1 / 0,
+            es.GEMM,
+            VendorError,
+            "the body of ge::GEMM failed: ZeroDivisionError: division by zero",
+        ),
         (lambda a, b, c: None, es.GEMM, VendorError, "the body of ge::GEMM failed: TypeError"),
         (lambda a, b, c: [a, b], es.GEMM, VendorError, "the body of ge::GEMM gives 2 of 1 outputs"),
-        (lambda a, b, c: es.GEMM(a, b, c), es.GEMM, VendorError, "ge::GEMM calls itself in its body"),
-        (lambda a, b, c: es.MatMul(a, b, c), es.GEMM, PatternError, "MatMul takes at most 2 inputs"),
+        (
+            lambda a, b, c: es.GEMM(a, b, c),
+            es.GEMM,
+            VendorError,
+            "ge::GEMM calls itself in its body",
+        ),
+        (
+            lambda a, b, c: es.MatMul(a, b, c),
+            es.GEMM,
+            PatternError,
+            "MatMul takes at most 2 inputs",
+        ),
     ],
 )
 def test_a_wrong_body_is_an_error_with_its_line(rewriting, describe, body, call, error, message):
@@ -281,7 +359,9 @@ def test_a_body_that_the_opset_cannot_express_is_refused(rewriting):
         matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.Gelu(gemm_body(a, b, c)))
     )
     assert set(work.refused) == {"not applicable: Gelu needs opset 20, the model has 17"}
-    work = rewriting(LINEAR, **WEIGHTS).replace(matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.MatMul(b, a) + c))
+    work = rewriting(LINEAR, **WEIGHTS).replace(
+        matmul_add, es.GEMM, 3, registry=registry(lambda a, b, c: es.MatMul(b, a) + c)
+    )
     assert {reason.partition(":")[0] for reason in work.refused} == {"types"}
 
 
@@ -353,7 +433,9 @@ def test_absent_inputs_and_outputs_in_any_order(rewriting):
 
 
 def test_an_operator_that_the_model_has_needs_no_body(rewriting):
-    work = rewriting("g (float[4] x) => (float[4] y, float[4] z) { y = com.microsoft.FastGelu(x) z = Relu(x) }")
+    work = rewriting(
+        "g (float[4] x) => (float[4] y, float[4] z) { y = com.microsoft.FastGelu(x) z = Relu(x) }"
+    )
     work.replace(es.Relu, es.op("com.microsoft::FastGelu"))
     assert work.ops == ["com.microsoft::FastGelu", "com.microsoft::FastGelu"]
     assert len(work.model.flush().functions) == 0
@@ -390,7 +472,11 @@ def test_four_kibibytes_of_constants_become_part_of_a_body(rewriting, size, fits
 
 @pytest.mark.parametrize(("opset", "refused"), [(8, ["not applicable"]), (9, [])])
 def test_where_constants_are_floats_only_a_body_has_no_integer(rewriting, opset, refused):
-    work = rewriting("g (float[2, 3] x) => (float[3, 2] y) <int64[2] s = {3, 2}> { t = Neg(x) y = Reshape(t, s) }", opset, ir=8)
+    work = rewriting(
+        "g (float[2, 3] x) => (float[3, 2] y) <int64[2] s = {3, 2}> { t = Neg(x) y = Reshape(t, s) }",
+        opset,
+        ir=8,
+    )
     work.replace(lambda x: es.Reshape(-x, [3, 2]), es.op("acme::F"))
     assert [reason.partition(":")[0] for reason in work.refused] == refused
     work.assert_equal()
@@ -404,7 +490,9 @@ def test_bodies_and_imports_of_a_refused_rewrite_are_gone(rewriting):
     work.model.undo(mark)
     assert (work.model.function("acme::F"), work.model.opset("acme")) == (None, None)
     work.replace(es.Relu, lambda x: es.op("acme::F")(x, alpha=2.0), name="Q")
-    assert work.model.graph.nodes_of("acme::F")[0].attrs["alpha"] == 2.0, "the first body leaves no claim to the name"
+    assert work.model.graph.nodes_of("acme::F")[0].attrs["alpha"] == 2.0, (
+        "the first body leaves no claim to the name"
+    )
 
 
 # -- pieces ---------------------------------------------------------------------------------------------------------
@@ -439,4 +527,8 @@ def test_a_control_flow_node_is_no_body(rewriting):
     graph = rewriting(text).model.graph
     (node,) = graph.nodes
     with pytest.raises(Refused, match="needs a function body: y holds nested graphs"):
-        function_of_region(Region(graph, [graph.values["c"]], [graph.values["y"]], [node]), [Step.of(node)], [graph.values["c"]])
+        function_of_region(
+            Region(graph, [graph.values["c"]], [graph.values["y"]], [node]),
+            [Step.of(node)],
+            [graph.values["c"]],
+        )

@@ -14,7 +14,11 @@ def test_original_nodes_have_no_history():
     one, two, *_ = graph_of(TEXT).nodes
     assert history_of([(one, one.metadata), (two, two.metadata)]) == ""
     assert steps_of(one, one.metadata) == []
-    assert Author("P").metadata(provenance([one, two])).keys() == {"gehost.pass", "gehost.origin_nodes", "gehost.origin_types"}
+    assert Author("P").metadata(provenance([one, two])).keys() == {
+        "gehost.pass",
+        "gehost.origin_nodes",
+        "gehost.origin_types",
+    }
 
 
 def test_steps_that_two_nodes_share_are_kept_once():
@@ -47,7 +51,11 @@ def test_of_original_nodes_of_one_operator_the_operator_is_not_made_up():
 def test_half_a_pair_that_a_file_spells_stays_spelled():
     graph = graph_of(TEXT)
     one, two, three, _ = graph.nodes
-    for key, text in {"gehost.pass": "P", "gehost.origin_nodes": r'["\ud800"]', "gehost.origin_types": '["Relu"]'}.items():
+    for key, text in {
+        "gehost.pass": "P",
+        "gehost.origin_nodes": r'["\ud800"]',
+        "gehost.origin_types": '["Relu"]',
+    }.items():
         graph.set_metadata(one, key, text)
     for key, text in Author("Q").metadata(provenance([one, two])).items():
         graph.set_metadata(three, key, text)

@@ -30,11 +30,17 @@ Make = Callable[..., Any]
 
 
 def empty(opset: int) -> Model:
-    return Model(onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["": {opset}]> g () => () {{ }}'))
+    return Model(
+        onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["": {opset}]> g () => () {{ }}')
+    )
 
 
 def lower(
-    make: Make, opset: int, kind: TensorType | None = None, registry: OpRegistry | None = None, inputs: int = 1
+    make: Make,
+    opset: int,
+    kind: TensorType | None = None,
+    registry: OpRegistry | None = None,
+    inputs: int = 1,
 ) -> LoweredNode:
     """One operator on placeholders of one type."""
     builder = EsGraphBuilder("made")
@@ -54,13 +60,21 @@ def assemble(make: Make, opset: int, x: np.ndarray = X) -> onnx.ModelProto:
     count = 1 if isinstance(made, EsTensor) else len(made)
     model = empty(opset).proto
     graph = model.graph
-    graph.input.append(onnx.helper.make_tensor_value_info("x", onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape))
+    graph.input.append(
+        onnx.helper.make_tensor_value_info(
+            "x", onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape
+        )
+    )
     node = graph.node.add(op_type=lowered.op)
     for slot, operand in enumerate(lowered.inputs):
         if isinstance(operand, np.ndarray):
             graph.initializer.append(onnx.numpy_helper.from_array(operand, f"c{slot}"))
-        node.input.append("" if operand is None else f"c{slot}" if isinstance(operand, np.ndarray) else "x")
-    node.attribute.extend(encode_attribute(name, value) for name, value in lowered.attributes.items())
+        node.input.append(
+            "" if operand is None else f"c{slot}" if isinstance(operand, np.ndarray) else "x"
+        )
+    node.attribute.extend(
+        encode_attribute(name, value) for name, value in lowered.attributes.items()
+    )
     for slot in range(count):
         node.output.append(f"y{slot}")
         graph.output.add(name=f"y{slot}")
@@ -72,7 +86,9 @@ def run(model: onnx.ModelProto, x: np.ndarray = X) -> list[np.ndarray]:
     onnx.checker.check_model(model)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {"x": x})
 
 
@@ -152,7 +168,12 @@ def test_one_spelling_gives_the_same_numbers_and_is_found_again(case, opset):
         (lambda x: es.Clip(x, None, None), 10, {}, []),
         (lambda x: es.Clip(x, 0.5, None), 10, {"min": 0.5}, []),
         (lambda x: es.ReduceMean(x, axes=None, keepdims=None), 18, {}, []),
-        (lambda x: es.Pad(x, pads=[1, 1], constant_value=2), 10, {"pads": [1, 1], "value": 2.0}, []),
+        (
+            lambda x: es.Pad(x, pads=[1, 1], constant_value=2),
+            10,
+            {"pads": [1, 1], "value": 2.0},
+            [],
+        ),
         (lambda x: es.Pad(x, pads=np.array([1, 1]), mode="edge"), 18, {"mode": "edge"}, [[1, 1]]),
         (lambda x: es.Split(x, num_outputs=3), 17, {}, []),
         (lambda x: es.Split(x, num_outputs=3), 18, {"num_outputs": 3}, []),
@@ -171,8 +192,12 @@ def test_one_spelling_gives_the_same_numbers_and_is_found_again(case, opset):
 def test_what_becomes_of_a_parameter(make, opset, attributes, constants):
     lowered = lower(make, opset, array_type(X))
     assert lowered.attributes == attributes
-    assert [type(value) for value in lowered.attributes.values()] == [type(value) for value in attributes.values()]
-    assert [None if operand is None else operand.tolist() for operand in lowered.inputs[1:]] == constants
+    assert [type(value) for value in lowered.attributes.values()] == [
+        type(value) for value in attributes.values()
+    ]
+    assert [
+        None if operand is None else operand.tolist() for operand in lowered.inputs[1:]
+    ] == constants
 
 
 @pytest.mark.parametrize("axis", [2, -1, np.int64(-1), 2.0, np.array(-1)])
@@ -184,9 +209,19 @@ def test_the_axis_of_a_softmax_that_flattens_may_be_any_number(axis):
     ("make", "opset", "kind", "reason"),
     [
         (es.Gelu, 19, X, "not applicable: Gelu needs opset 20, the model has 19"),
-        (lambda x: es.ReduceMean(x, noop_with_empty_axes=1), 17, X, "not applicable: ReduceMean of opset 17 has no parameter"),
+        (
+            lambda x: es.ReduceMean(x, noop_with_empty_axes=1),
+            17,
+            X,
+            "not applicable: ReduceMean of opset 17 has no parameter",
+        ),
         (lambda x: es.Clip(x, x), 10, X, "not applicable: Clip of opset 10 has no input 1"),
-        (es.op("ai.onnx.ml::Scaler"), 17, X, "not applicable: ai.onnx.ml::Scaler needs a domain that the model does not import"),
+        (
+            es.op("ai.onnx.ml::Scaler"),
+            17,
+            X,
+            "not applicable: ai.onnx.ml::Scaler needs a domain that the model does not import",
+        ),
         (lambda x: es.Softmax(x, axis=1), 12, X, "softmax: Softmax below opset 13 flattens"),
         (es.Softmax, 12, None, "softmax: "),
         (es.Softmax, 12, np.float32(1), "softmax: "),
@@ -196,14 +231,29 @@ def test_the_axis_of_a_softmax_that_flattens_may_be_any_number(axis):
             None,
             "axes: ReduceMean of opset 10 takes no negative axes, and the rank is unknown",
         ),
-        (lambda x: x + 1.0, 17, None, "literal: the dtype of the partner of a literal of Add is unknown"),
-        (lambda x: x + 0.5, 17, np.int32(1), r"literal: 0.5 of Add at .*test_lower.py:\d+ is no int32"),
+        (
+            lambda x: x + 1.0,
+            17,
+            None,
+            "literal: the dtype of the partner of a literal of Add is unknown",
+        ),
+        (
+            lambda x: x + 0.5,
+            17,
+            np.int32(1),
+            r"literal: 0.5 of Add at .*test_lower.py:\d+ is no int32",
+        ),
         (lambda x: x + 300, 17, np.uint8(1), "literal: 300 of Add"),
         (lambda x: x * 1e9, 17, np.float16(1), "literal: 1000000000.0 of Mul"),
         (lambda x: x * 2, 17, np.array("text", object), "literal: 2 of Mul at .* is no string"),
         (lambda x: es.op("acme::F")(x, 2), 17, None, "literal: the dtype of the partner"),
         (lambda x: es.Pow(x, 2), 17, None, "literal: the dtype of the partner"),
-        (lambda x: es.CastLike(1.0, x), 14, None, "dtype: CastLike below opset 15 needs a known dtype"),
+        (
+            lambda x: es.CastLike(1.0, x),
+            14,
+            None,
+            "dtype: CastLike below opset 15 needs a known dtype",
+        ),
         (lambda x: es.Clip(x, min=0.5), 11, np.int64(1), "literal: 0.5 of Clip"),
     ],
 )
@@ -256,7 +306,9 @@ def test_what_no_opset_can_say_is_an_error_with_its_line(make, message):
     ],
 )
 def test_a_number_takes_the_dtype_of_the_tensor_beside_it(make, dtype, wanted):
-    lowered = lower(make, 17, TensorType(DataType(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))), (2,)))
+    lowered = lower(
+        make, 17, TensorType(DataType(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))), (2,))
+    )
     (first, *_) = [operand for operand in lowered.inputs if isinstance(operand, np.ndarray)]
     assert first.dtype == np.dtype(wanted)
 
@@ -268,7 +320,11 @@ def test_axes_from_the_front_need_no_rank():
 
 
 def test_a_root_is_taken_of_floats():
-    np.testing.assert_allclose(run(assemble(lambda x: es.Pow(x, 0.5), 17, np.abs(X)), np.abs(X))[0], np.abs(X) ** 0.5, rtol=1e-6)
+    np.testing.assert_allclose(
+        run(assemble(lambda x: es.Pow(x, 0.5), 17, np.abs(X)), np.abs(X))[0],
+        np.abs(X) ** 0.5,
+        rtol=1e-6,
+    )
 
 
 def test_the_dtype_comes_from_a_tensor_of_the_same_type():
@@ -290,7 +346,18 @@ def test_cast_like_below_15_casts_to_what_is_known():
 def test_a_registered_operator_has_its_name_and_float_attributes():
     registry = OpRegistry()
     registry.add(
-        OpDef("ge::GEMM", 1, ("a",), 1, ("y",), {"alpha": 1.0, "mode": "x", "count": 2}, None, None, frozenset(), "here")
+        OpDef(
+            "ge::GEMM",
+            1,
+            ("a",),
+            1,
+            ("y",),
+            {"alpha": 1.0, "mode": "x", "count": 2},
+            None,
+            None,
+            frozenset(),
+            "here",
+        )
     )
     lowered = lower(lambda x: es.GEMM(x, alpha=2, count=3, mode=None), 17, array_type(X), registry)
     assert (lowered.op, lowered.attributes) == ("ge::GEMM", {"alpha": 2.0, "count": 3})
@@ -299,6 +366,8 @@ def test_a_registered_operator_has_its_name_and_float_attributes():
 
 def test_empty_lists_are_of_the_kind_that_the_operator_has():
     lowered = lower(lambda x: es.Upsample(x, scales=[]), 7, array_type(X))
-    assert encode_attribute("scales", lowered.attributes["scales"]).type == onnx.AttributeProto.FLOATS
+    assert (
+        encode_attribute("scales", lowered.attributes["scales"]).type == onnx.AttributeProto.FLOATS
+    )
     lowered = lower(lambda x: es.ReduceMean(x, axes=[]), 17, array_type(X))
     assert encode_attribute("axes", lowered.attributes["axes"]).type == onnx.AttributeProto.INTS

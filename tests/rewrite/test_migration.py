@@ -142,7 +142,9 @@ CASES: dict[str, Case] = {
 
 def test_the_table_has_every_operator_that_migrates():
     known = {op: schemas.operator(*split_op(op)) for op in schemas.operator_names()}
-    assert sorted(op for op, found in known.items() if found is not None and found.migrating) == sorted(CASES)
+    assert sorted(
+        op for op, found in known.items() if found is not None and found.migrating
+    ) == sorted(CASES)
 
 
 def model_of(op: str, opset: int) -> onnx.ModelProto:
@@ -159,18 +161,27 @@ def model_of(op: str, opset: int) -> onnx.ModelProto:
         inputs[slot] = name
     results = [f"r{index}" for index in range(len(case.wanted))]
     nodes = [onnx.helper.make_node(op, inputs, results, **attributes)]
-    nodes += [onnx.helper.make_node("Identity", [result], [f"y{index}"]) for index, result in enumerate(results)]
+    nodes += [
+        onnx.helper.make_node("Identity", [result], [f"y{index}"])
+        for index, result in enumerate(results)
+    ]
     graph = onnx.helper.make_graph(
         nodes,
         "main",
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, case.x.shape)],
         [
-            onnx.helper.make_tensor_value_info(f"y{index}", onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype), wanted.shape)
+            onnx.helper.make_tensor_value_info(
+                f"y{index}", onnx.helper.np_dtype_to_tensor_dtype(wanted.dtype), wanted.shape
+            )
             for index, wanted in enumerate(case.wanted)
         ],
         initializers,
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=7 if opset < 20 else 10)
+    model = onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+        ir_version=7 if opset < 20 else 10,
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -184,7 +195,9 @@ def without_identity(call: Call, results: int, *, exact: bool = True) -> type[Pa
         tensors = list(made)[:results] if isinstance(made, tuple) else [made]
         if pattern and not exact:
             es.constrain(tensors[0], **tensors[0].producer.params)
-        return builder.BuildAndReset([es.Identity(tensor) if pattern else tensor for tensor in tensors])
+        return builder.BuildAndReset(
+            [es.Identity(tensor) if pattern else tensor for tensor in tensors]
+        )
 
     class WithoutIdentity(PatternFusionPass):
         def __init__(self) -> None:
@@ -203,11 +216,15 @@ def run(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, {"x": x})
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["constrained", "all-attributes"])
-@pytest.mark.parametrize(("op", "opset"), [(op, opset) for op, case in CASES.items() for opset in case.opsets])
+@pytest.mark.parametrize(
+    ("op", "opset"), [(op, opset) for op, case in CASES.items() for opset in case.opsets]
+)
 def test_one_pattern_and_one_replacement_at_every_opset(op, opset, exact):
     case = CASES[op]
     model = model_of(op, opset)
@@ -216,7 +233,9 @@ def test_one_pattern_and_one_replacement_at_every_opset(op, opset, exact):
     assert [node.op_type for node in result.graph.node] == [op]
     assert result.opset_import == model.opset_import
     onnx.checker.check_model(result, full_check=True)
-    for before, after, wanted in zip(run(model, case.x), run(result, case.x), case.wanted, strict=True):
+    for before, after, wanted in zip(
+        run(model, case.x), run(result, case.x), case.wanted, strict=True
+    ):
         np.testing.assert_array_equal(before, after, strict=True)
         np.testing.assert_allclose(after, wanted, rtol=1e-5, atol=1e-5)
     _, other = run_pass(model, without_identity(case.other, len(case.wanted), exact=exact))
@@ -224,7 +243,8 @@ def test_one_pattern_and_one_replacement_at_every_opset(op, opset, exact):
 
 
 @pytest.mark.parametrize(
-    ("op", "opset"), [(op, opset) for op, case in CASES.items() for opset in OPSETS if opset not in case.opsets]
+    ("op", "opset"),
+    [(op, opset) for op, case in CASES.items() for opset in OPSETS if opset not in case.opsets],
 )
 def test_where_an_operator_does_not_exist_the_pattern_is_not_applicable(op, opset):
     case = CASES[op]

@@ -24,7 +24,11 @@ def planned(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> list[int]:
     """Gets an entry for each rewrite that is done by plan."""
     done: list[int] = []
     follow = transaction.Transaction._follow
-    monkeypatch.setattr(transaction.Transaction, "_follow", lambda self, plan: (done.append(len(plan)), follow(self, plan))[1])
+    monkeypatch.setattr(
+        transaction.Transaction,
+        "_follow",
+        lambda self, plan: (done.append(len(plan)), follow(self, plan))[1],
+    )
     return done
 
 
@@ -52,7 +56,9 @@ def a_pass(pattern: Any, replacement: Any) -> type[PatternFusionPass]:
     return Planned
 
 
-def rewritten(text: str, pass_: type[PatternFusionPass], count: int, **weights: Any) -> tuple[onnx.ModelProto, PassRecord]:
+def rewritten(
+    text: str, pass_: type[PatternFusionPass], count: int, **weights: Any
+) -> tuple[onnx.ModelProto, PassRecord]:
     model = model_of(text, **weights)
     result, record = run_pass(model, pass_)
     assert (record.replaced, dict(record.rejected)) == (count, {})
@@ -95,7 +101,9 @@ def test_constants_of_the_match_are_its_own(planned, shape):
 
     size = max(shape, default=2)
     generator = np.random.default_rng(0)
-    weights = {name: generator.standard_normal(shape).astype(np.float32) for name in ("p", "q", "r")}
+    weights = {
+        name: generator.standard_normal(shape).astype(np.float32) for name in ("p", "q", "r")
+    }
     weights["r"] = weights["p"]
     rewritten(
         f"g (float[{size}] x) => (float[{size}] z) {{ a = Mul(x, p) b = Neg(a) c = Mul(b, q) d = Neg(c) e = Mul(d, r) z = Neg(e) }}",
@@ -115,7 +123,9 @@ def test_an_author_may_use_an_array_again(planned):
         array[:] = -match.GetCapturedTensor(0).value.numpy()
         return es.Mul(builder.CreateInput(0), builder.CreateConst(array))
 
-    weights = {name: np.full(2, value, np.float32) for name, value in (("p", 2), ("q", 3), ("r", 2))}
+    weights = {
+        name: np.full(2, value, np.float32) for name, value in (("p", 2), ("q", 3), ("r", 2))
+    }
     rewritten(
         "g (float[2] x) => (float[2] z) { a = Mul(x, p) b = Neg(a) c = Mul(b, q) d = Neg(c) e = Mul(d, r) z = Neg(e) }",
         a_pass(scaled, replacement),
@@ -158,7 +168,9 @@ def test_what_is_read_is_the_match_s_own(planned, chosen):
         return es.Add(es.Mul(a, p), es.Mul(b, q)), (p, q)
 
     def replacement(builder, match):
-        return chosen(*builder.CreateInputs(2), swapped=match.GetCapturedTensor(0).value.numpy() == 0)
+        return chosen(
+            *builder.CreateInputs(2), swapped=match.GetCapturedTensor(0).value.numpy() == 0
+        )
 
     rewritten(
         """g (float[2] x, float[2] y) => (float[2] z) {
@@ -174,7 +186,9 @@ def test_what_is_read_is_the_match_s_own(planned, chosen):
 @pytest.mark.parametrize("spelled", [lambda axis: axis, lambda axis: np.int64(axis)])
 def test_parameters_of_the_match_are_its_own(spelled):
     def pattern(builder):
-        return es.Neg(es.Neg(es.constrain(es.Softmax(builder.CreateInput(0)), axis=es.Bind("axis")))), ()
+        return es.Neg(
+            es.Neg(es.constrain(es.Softmax(builder.CreateInput(0)), axis=es.Bind("axis")))
+        ), ()
 
     def replacement(builder, match):
         return es.Softmax(builder.CreateInput(0), axis=spelled(match.attributes["axis"]))
@@ -198,7 +212,9 @@ def test_the_order_of_outputs_is_the_match_s_own(planned):
     def replacement(builder, match):
         x = builder.CreateInput(0)
         columns, rows = es.Softmax(x, axis=0), es.Softmax(x, axis=1)
-        columns, rows = (es.Mul(softmax, es.Sub(es.Mul(softmax, 0.0), 1.0)) for softmax in (columns, rows))
+        columns, rows = (
+            es.Mul(softmax, es.Sub(es.Mul(softmax, 0.0), 1.0)) for softmax in (columns, rows)
+        )
         return [columns, rows] if match.attributes["p"] == 0 else [rows, columns]
 
     rewritten(
@@ -220,7 +236,10 @@ def test_a_literal_takes_the_dtype_of_its_own_partner():
         ),
         2,
     )
-    assert [onnx.numpy_helper.to_array(each).dtype for each in result.graph.initializer] == [np.float32, np.int64]
+    assert [onnx.numpy_helper.to_array(each).dtype for each in result.graph.initializer] == [
+        np.float32,
+        np.int64,
+    ]
 
 
 def test_what_a_plan_would_put_in_may_stand_there_already(planned):
@@ -236,7 +255,18 @@ def test_what_a_plan_would_put_in_may_stand_there_already(planned):
 
 def test_a_body_that_was_taken_back_is_offered_again(planned):
     registry = OpRegistry()
-    body = OpDef("ge::Minus", 1, ("x",), 1, ("y",), {}, lambda x: es.Mul(x, -1.0), None, frozenset(), "here:1")
+    body = OpDef(
+        "ge::Minus",
+        1,
+        ("x",),
+        1,
+        ("y",),
+        {},
+        lambda x: es.Mul(x, -1.0),
+        None,
+        frozenset(),
+        "here:1",
+    )
     registry.add(body)
     model = Model(model_of("g (float[2] x) => (float[2] z) { z = Neg(x) }"))
     rewriter, mark = Rewriter(model, registry, Author("P")), model.mark()
@@ -245,7 +275,10 @@ def test_a_body_that_was_taken_back_is_offered_again(planned):
         (neg,) = model.graph.nodes
         builder = EsGraphBuilder()
         replacement = builder.BuildAndReset(es.op("ge::Minus")(builder.CreateInput(0)))
-        rewriter.replace(Region(model.graph, [model.graph.inputs[0]], [model.graph.outputs[0]], [neg]), replacement)
+        rewriter.replace(
+            Region(model.graph, [model.graph.inputs[0]], [model.graph.outputs[0]], [neg]),
+            replacement,
+        )
         assert rewriter.plans
         assert model.function("ge::Minus") is not None, again
     assert planned == []

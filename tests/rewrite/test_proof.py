@@ -30,7 +30,11 @@ def replace(rewriting):
 
     def run(text, find, put, inputs: int = 1, **options):
         opset = options.pop("opset", 17)
-        weights = {name: options.pop(name) for name in list(options) if isinstance(options[name], np.ndarray)}
+        weights = {
+            name: options.pop(name)
+            for name in list(options)
+            if isinstance(options[name], np.ndarray)
+        }
         work = rewriting(text, opset, **weights)
         work.replace(find, put, inputs, **options)
         assert len(work.made) + len(work.refused) == 1
@@ -45,10 +49,13 @@ def replace(rewriting):
 def test_a_known_size_stays(replace):
     text = "g (float[2, 3] x) => (float[?, ?] y) { y = Relu(x) }"
     assert replace(text, es.Relu, lambda x: es.Max(x, 0.0)) == ("", "float[2,3]")
-    assert replace(text, es.Relu, lambda x: es.Transpose(x))[0] == 'shape: dimension 0 of "y" was 2, would be 3'
-    assert replace(text, es.Relu, lambda x: es.Transpose(x), proven=True)[0].startswith("shape: "), (
-        "an author cannot vouch for what is wrong"
+    assert (
+        replace(text, es.Relu, lambda x: es.Transpose(x))[0]
+        == 'shape: dimension 0 of "y" was 2, would be 3'
     )
+    assert replace(text, es.Relu, lambda x: es.Transpose(x), proven=True)[0].startswith(
+        "shape: "
+    ), "an author cannot vouch for what is wrong"
 
 
 def test_what_was_known_stays_when_the_new_type_is_not(replace):
@@ -59,7 +66,9 @@ def test_what_was_known_stays_when_the_new_type_is_not(replace):
     registry.add_marked(namespace)
     assert replace(text, es.Relu, es.op("acme::F"), registry=registry) == ("", "float[2,3]")
     text = "g (float[2, 3] x, int64[2] s) => (float[2, 3] y) { r = Reshape(x, s) y = Relu(r) }"
-    assert replace(text, lambda x, s: es.Relu(es.Reshape(x, s)), lambda x, s: es.Max(es.Reshape(x, s), 0.0), 2) == (
+    assert replace(
+        text, lambda x, s: es.Relu(es.Reshape(x, s)), lambda x, s: es.Max(es.Reshape(x, s), 0.0), 2
+    ) == (
         "",
         "float[2,3]",
     )
@@ -69,16 +78,30 @@ def test_a_known_size_does_not_become_that_of_an_input_of_which_nothing_is_known
     text = "g (float[N] x) => (float[4] y) { y = Add(x, w) }"
     zeros = {"w": np.zeros(4, np.float32)}
     refused, _ = replace(text, lambda x: x + [0.0] * 4, lambda x: x, **zeros)
-    assert refused == 'unproven: dimension 0 of "y" was 4, would be that of an input, N', "x may be of size 1"
-    assert replace(text, lambda x: x + [0.0] * 4, lambda x: x, proven=True, **zeros) == ("", "float[4]")
-    assert replace(text.replace("float[N] x", "float[4] x"), lambda x: x + [0.0] * 4, lambda x: x, **zeros)[0] == ""
+    assert refused == 'unproven: dimension 0 of "y" was 4, would be that of an input, N', (
+        "x may be of size 1"
+    )
+    assert replace(text, lambda x: x + [0.0] * 4, lambda x: x, proven=True, **zeros) == (
+        "",
+        "float[4]",
+    )
+    assert (
+        replace(
+            text.replace("float[N] x", "float[4] x"), lambda x: x + [0.0] * 4, lambda x: x, **zeros
+        )[0]
+        == ""
+    )
 
 
 def test_dtype_and_rank_agree_whatever_the_author_says(replace):
     text = "g (float[N] x) => (float[M] y) { y = Relu(x) }"
     for proven in (False, True):
-        assert replace(text, es.Relu, lambda x: es.Cast(x, to=10), proven=proven)[0].startswith("dtype: ")
-        assert replace(text, es.Relu, lambda x: es.Unsqueeze(x, axes=[0]), proven=proven)[0].startswith("rank: ")
+        assert replace(text, es.Relu, lambda x: es.Cast(x, to=10), proven=proven)[0].startswith(
+            "dtype: "
+        )
+        assert replace(text, es.Relu, lambda x: es.Unsqueeze(x, axes=[0]), proven=proven)[
+            0
+        ].startswith("rank: ")
 
 
 # -- symbols --------------------------------------------------------------------------------------------------------
@@ -94,7 +117,10 @@ def test_two_symbols_are_not_one_size(replace):
     swap = (lambda x, z: [es.Relu(x), es.Neg(z)], lambda x, z: [es.Relu(z), es.Neg(x)], 2)
     refused, _ = replace(text.replace("float[K] y", "float[N] y, float[M] t"), *swap)
     assert refused == 'unproven: dimension 0 of "y" was N, would be M'
-    assert replace(text.replace("float[K] y", "float[N] y, float[M] t"), *swap, proven=True) == ("", "float[N]")
+    assert replace(text.replace("float[K] y", "float[N] y, float[M] t"), *swap, proven=True) == (
+        "",
+        "float[N]",
+    )
 
 
 def test_a_symbol_and_nothing_are_not_one_size(replace):
@@ -112,7 +138,10 @@ def test_a_symbol_and_nothing_are_not_one_size(replace):
 def test_one_input_s_unknown_size_that_goes_through_unchanged_is_one_size(replace):
     text = "g (float[?, 3, ?] x) => (float[?, 3, ?] y) { t = Neg(x) y = Neg(t) }"
     assert replace(text, lambda x: es.Neg(es.Neg(x)), lambda x: x) == ("", "float[?,3,?]")
-    assert replace(text, lambda x: es.Neg(es.Neg(x)), lambda x: es.Identity(x)) == ("", "float[?,3,?]")
+    assert replace(text, lambda x: es.Neg(es.Neg(x)), lambda x: es.Identity(x)) == (
+        "",
+        "float[?,3,?]",
+    )
     transposed = "g (float[?, ?] x) => (float[?, ?] y) { t = Transpose(x) y = Transpose(t) }"
     twice = lambda x: es.Transpose(es.Transpose(x))  # noqa: E731
     assert replace(transposed, twice, lambda x: x)[0] == ""
@@ -125,7 +154,9 @@ def test_one_input_s_unknown_size_that_goes_through_unchanged_is_one_size(replac
 def test_two_unknown_sizes_are_not_equal_for_being_unknown(replace):
     text = "g (float[?, 3] x, float[3, ?] w, float[?] b) => (float[?, ?] y) { t = MatMul(x, w) y = Add(t, b) }"
     refused, _ = replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)
-    assert refused == 'unproven: dimension 1 of "y" was unknown, would be unknown', "b may be what widens the product"
+    assert refused == 'unproven: dimension 1 of "y" was unknown, would be unknown', (
+        "b may be what widens the product"
+    )
     assert replace(text, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3, proven=True)[0] == ""
     known = text.replace("float[3, ?] w", "float[3, 4] w").replace("float[?] b", "float[4] b")
     assert replace(known, matmul_add, lambda a, b, c: es.Gemm(a, b, c), 3)[0] == ""
@@ -139,7 +170,9 @@ def test_names_that_inference_invented_are_unknown(rewriting):
         proto.graph.value_info.append(onnx.helper.make_tensor_value_info(name, 1, ["unk__0"]))
     work = rewriting(proto)
     assert str(work.model.graph.values["t"].type) == "float[?]"
-    work.replace(lambda t, u: [es.Relu(t), es.Neg(u)], lambda t, u: [es.Max(u, 0.0), es.Mul(t, -1.0)], 2)
+    work.replace(
+        lambda t, u: [es.Relu(t), es.Neg(u)], lambda t, u: [es.Max(u, 0.0), es.Mul(t, -1.0)], 2
+    )
     assert reasons(work) == ["unproven"]
 
 
@@ -150,13 +183,19 @@ def test_the_same_computation_has_the_same_sizes(replace):
         return es.Relu(matmul_add(a, b, c))
 
     assert replace(text, relu, lambda a, b, c: es.Max(matmul_add(a, b, c), 0.0), 3)[0] == ""
-    assert replace(text, relu, lambda a, b, c: es.Max(es.Add(c, es.MatMul(a, b)), 0.0), 3)[0] == "", "Add commutes"
-    assert replace(text, relu, lambda a, b, c: es.Max(es.Sub(es.MatMul(a, b), c), 0.0), 3)[0].startswith("unproven: ")
+    assert (
+        replace(text, relu, lambda a, b, c: es.Max(es.Add(c, es.MatMul(a, b)), 0.0), 3)[0] == ""
+    ), "Add commutes"
+    assert replace(text, relu, lambda a, b, c: es.Max(es.Sub(es.MatMul(a, b), c), 0.0), 3)[
+        0
+    ].startswith("unproven: ")
     data = "g (float[N] x) => (int64[1, ?] y) { t = NonZero(x) y = Neg(t) }"
-    assert replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(x), -1))[0] == ""
-    assert replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(es.Relu(x)), -1))[0].startswith(
-        "unproven: "
+    assert (
+        replace(data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(x), -1))[0] == ""
     )
+    assert replace(
+        data, lambda x: es.Neg(es.NonZero(x)), lambda x: es.Mul(es.NonZero(es.Relu(x)), -1)
+    )[0].startswith("unproven: ")
 
 
 def registry_of(code: str) -> OpRegistry:
@@ -186,14 +225,19 @@ def test_a_computation_in_a_body_is_the_same_computation(replace):
         return es.op("ge::GEMM")(a, b, c, flip=1)
 
     assert replace(scaled, find, es.op("ge::GEMM"), 3, registry=registry, **weights)[0] == ""
-    assert replace(UNNAMED, matmul_add, es.op("ge::GEMM"), 3, registry=registry)[0].startswith("unproven: "), (
-        "another computation"
-    )
+    assert replace(UNNAMED, matmul_add, es.op("ge::GEMM"), 3, registry=registry)[0].startswith(
+        "unproven: "
+    ), "another computation"
     assert replace(UNNAMED, matmul_add, flipped, 3, registry=registry)[0].startswith("unproven: ")
-    assert replace(UNNAMED, matmul_add, es.op("acme::Unregistered"), 3)[0] == "", "the match itself is the body"
+    assert replace(UNNAMED, matmul_add, es.op("acme::Unregistered"), 3)[0] == "", (
+        "the match itself is the body"
+    )
 
 
-@pytest.mark.parametrize("shape", ["None", "TensorType(types[0].dtype, None)", "TensorType(types[0].dtype, (None, None))"])
+@pytest.mark.parametrize(
+    "shape",
+    ["None", "TensorType(types[0].dtype, None)", "TensorType(types[0].dtype, (None, None))"],
+)
 def test_what_a_vendor_s_function_leaves_open_the_body_tells(replace, shape):
     registry = registry_of(
         f"@ops.register('ge::GEMM', shape=lambda types, attributes: [{shape}])\n"
@@ -226,15 +270,22 @@ def test_the_unknown_and_the_known():
     steps = [Step.of(next(model.graph.nodes))]
 
     def settle(old, new, proven: bool = False):
-        return TypeProof([x], lambda: steps, Inferrer(model, OpRegistry()), shape_proven=proven).settle(y, old, x, new, [])
+        return TypeProof(
+            [x], lambda: steps, Inferrer(model, OpRegistry()), shape_proven=proven
+        ).settle(y, old, x, new, [])
 
     assert settle(None, None) is None
-    with pytest.raises(Refused, match=r'unproven: the type of "y" is unknown, the replacement would have float\[N,3\]'):
+    with pytest.raises(
+        Refused,
+        match=r'unproven: the type of "y" is unknown, the replacement would have float\[N,3\]',
+    ):
         settle(None, x.type)
     assert settle(None, x.type, proven=True) == x.type
     dtype = x.type.dtype
     rankless, shapeless = TensorType(dtype, None), TensorType(type(dtype).UNDEFINED, (2, 3))
-    with pytest.raises(Refused, match='unproven: the rank of "y" is unknown, the replacement would have 2'):
+    with pytest.raises(
+        Refused, match='unproven: the rank of "y" is unknown, the replacement would have 2'
+    ):
         settle(rankless, x.type)
     assert settle(rankless, x.type, proven=True) == x.type
     assert settle(x.type, rankless) == x.type
@@ -248,7 +299,12 @@ def test_the_unknown_and_the_known():
 def test_what_is_no_tensor_must_be_the_same():
     model = untyped("g (seq(float[N]) s, float[N] x) => (seq(float[N]) y) { y = Identity(s) }")
     s, x, y = (model.graph.values[name] for name in "sxy")
-    proof = TypeProof([s, x], lambda: [Step.of(next(model.graph.nodes))], Inferrer(model, OpRegistry()), shape_proven=True)
+    proof = TypeProof(
+        [s, x],
+        lambda: [Step.of(next(model.graph.nodes))],
+        Inferrer(model, OpRegistry()),
+        shape_proven=True,
+    )
     assert proof.settle(y, s.type, s, s.type, []) == s.type
     with pytest.raises(Refused, match="type: "):
         proof.settle(y, s.type, x, x.type, [])
@@ -256,7 +312,9 @@ def test_what_is_no_tensor_must_be_the_same():
 
 def test_sizes_are_named_alike_every_time():
     """Inference keeps results by types, so equal structures must get equal names."""
-    model = untyped("g (float[?, N] x, float[?, N] z, float[3] w) => (float[3] y) { y = Identity(w) }")
+    model = untyped(
+        "g (float[?, N] x, float[?, N] z, float[3] w) => (float[3] y) { y = Identity(w) }"
+    )
     values = [model.graph.values[name] for name in "xz"]
     traces = [Trace(order, Inferrer(model, OpRegistry())) for order in (values, values[::-1])]
     (a, b), (c, d) = ([str(known.type) for known in trace.given.values()] for trace in traces)

@@ -78,7 +78,8 @@ def test_names_after_a_refusal_are_those_of_a_first_try(rewriting):
 
 def test_a_replacement_may_use_fewer_inputs_and_its_own_constants(rewriting):
     work = rewriting(
-        "g (float[2] x, float[2] z) => (float[2] y) { t = Mul(z, zero) y = Add(x, t) }", zero=np.zeros(2, np.float32)
+        "g (float[2] x, float[2] z) => (float[2] y) { t = Mul(z, zero) y = Add(x, t) }",
+        zero=np.zeros(2, np.float32),
     )
 
     def put(x):
@@ -89,7 +90,9 @@ def test_a_replacement_may_use_fewer_inputs_and_its_own_constants(rewriting):
     result = work.assert_equal()
     added = next(tensor for tensor in result.graph.initializer if tensor.name != "zero")
     assert (added.name, added.data_type, list(added.dims)) == ("P_Constant_0", 1, [])
-    assert "zero" in {tensor.name for tensor in result.graph.initializer}, "what is dead elsewhere is the clean-up's work"
+    assert "zero" in {tensor.name for tensor in result.graph.initializer}, (
+        "what is dead elsewhere is the clean-up's work"
+    )
 
 
 def test_below_ir_version_4_constants_are_nodes(rewriting):
@@ -120,12 +123,27 @@ def test_a_constant_that_others_read_stays(rewriting):
 @pytest.mark.parametrize(
     ("put", "reason"),
     [
-        (lambda a, b, c: es.Cast(gemm(a, b, c), to=10), 'dtype: "y" was float[2,4], would be float16[2,4]'),
-        (lambda a, b, c: es.Unsqueeze(gemm(a, b, c), axes=[0]), 'rank: "y" had 2 dimensions, would have 3'),
-        (lambda a, b, c: es.Transpose(gemm(a, b, c), perm=[1, 0]), 'shape: dimension 0 of "y" was 2, would be 4'),
+        (
+            lambda a, b, c: es.Cast(gemm(a, b, c), to=10),
+            'dtype: "y" was float[2,4], would be float16[2,4]',
+        ),
+        (
+            lambda a, b, c: es.Unsqueeze(gemm(a, b, c), axes=[0]),
+            'rank: "y" had 2 dimensions, would have 3',
+        ),
+        (
+            lambda a, b, c: es.Transpose(gemm(a, b, c), perm=[1, 0]),
+            'shape: dimension 0 of "y" was 2, would be 4',
+        ),
         (lambda a, b, c: es.MatMul(b, a), "types: "),
-        (lambda a, b, c: es.Gelu(gemm(a, b, c)), "not applicable: Gelu needs opset 20, the model has 17"),
-        (lambda a, b, c: gemm(a, b, es.op("acme::F")(c)), "needs a function body: acme::F has none, and the replacement is more"),
+        (
+            lambda a, b, c: es.Gelu(gemm(a, b, c)),
+            "not applicable: Gelu needs opset 20, the model has 17",
+        ),
+        (
+            lambda a, b, c: gemm(a, b, es.op("acme::F")(c)),
+            "needs a function body: acme::F has none, and the replacement is more",
+        ),
         (matmul_add, "no change: the replacement equals what it replaces"),
     ],
 )
@@ -156,7 +174,9 @@ def test_what_is_no_replacement_is_an_error(rewriting, put, inputs, message, des
 def test_equal_nodes_in_another_order_are_no_change(rewriting):
     text = "g (float[2] x, float[2] z) => (float[2] y) { b = Sigmoid(z) a = Relu(x) y = Add(a, b) }"
     work = rewriting(text).replace(
-        lambda x, z: es.Add(es.Relu(x), es.Sigmoid(z)), lambda x, z: es.Add(es.Relu(x), es.Sigmoid(z)), 2
+        lambda x, z: es.Add(es.Relu(x), es.Sigmoid(z)),
+        lambda x, z: es.Add(es.Relu(x), es.Sigmoid(z)),
+        2,
     )
     assert (work.made, work.refused) == ([], ["no change: the replacement equals what it replaces"])
 
@@ -171,8 +191,16 @@ def halves(x):
         ("a = Relu(x) y = Add(a, x)", lambda x: es.Relu(x) + x, lambda x: x + es.Relu(x)),
         ("y = LeakyRelu<alpha = 0.25>(x)", es.LeakyRelu, lambda x: es.LeakyRelu(x, alpha=0.5)),
         ("y, z = Split(x)", halves, lambda x: halves(x)[::-1]),
-        ("a = Relu(x) b = Relu(x) y = Add(a, b)", lambda x: es.Relu(x) + es.Relu(x), lambda x: (lambda r: r + r)(es.Relu(x))),
-        ("a = Relu(x) y = Add(a, a)", lambda x: (lambda r: r + r)(es.Relu(x)), lambda x: es.Relu(x) + es.Relu(x)),
+        (
+            "a = Relu(x) b = Relu(x) y = Add(a, b)",
+            lambda x: es.Relu(x) + es.Relu(x),
+            lambda x: (lambda r: r + r)(es.Relu(x)),
+        ),
+        (
+            "a = Relu(x) y = Add(a, a)",
+            lambda x: (lambda r: r + r)(es.Relu(x)),
+            lambda x: es.Relu(x) + es.Relu(x),
+        ),
         (
             "a = Abs(x) b = Relu(a) y = Add(b, a)",
             lambda x: (lambda a: es.Relu(a) + a)(es.Abs(x)),
@@ -184,7 +212,9 @@ def halves(x):
 )
 def test_a_small_difference_is_a_change(rewriting, node, find, put):
     outputs = "float[2] y, float[2] z" if "z" in node else "float[4] y"
-    work = rewriting(f"g (float[4] x) => ({outputs}) {{ {node} }}", w=np.float32(1.0)).replace(find, put)
+    work = rewriting(f"g (float[4] x) => ({outputs}) {{ {node} }}", w=np.float32(1.0)).replace(
+        find, put
+    )
     assert (len(work.made), work.refused) == (1, [])
     assert work.replace(put, put).refused == ["no change: the replacement equals what it replaces"]
 
@@ -207,7 +237,12 @@ def test_provenance_is_kept_over_generations(rewriting):
     text = "g (float[2, 3] x) => (float[2, 4] y) { [product] t = MatMul(x, w) s = Add(t, b) y = Relu(s) }"
     work = rewriting(text, w=(3, 4), b=(4,))
     work.replace(matmul_add, gemm, 3, name="First", vendor="acme")
-    work.replace(lambda a, b, c: es.Relu(es.Gemm(a, b, c)), lambda a, b, c: es.Max(gemm(a, b, c), 0.0), 3, name="Second")
+    work.replace(
+        lambda a, b, c: es.Relu(es.Gemm(a, b, c)),
+        lambda a, b, c: es.Max(gemm(a, b, c), 0.0),
+        3,
+        name="Second",
+    )
     made = list(work.model.graph.nodes)
     assert [node.name for node in made] == ["Second_Gemm_0", "Second_Max_0"]
     for node in made:
@@ -219,7 +254,9 @@ def test_provenance_is_kept_over_generations(rewriting):
 
 
 def test_metadata_that_somebody_else_wrote_is_no_provenance(rewriting):
-    proto = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { [n] y = Relu(x) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { [n] y = Relu(x) }'
+    )
     proto.graph.node[0].metadata_props.add(key="gehost.origin_nodes", value="{broken")
     proto.graph.node[0].metadata_props.add(key="gehost.origin_types", value='{"a": 1}')
     work = rewriting(proto).replace(es.Relu, lambda x: es.Max(x, 0.0), vendor="acme")
@@ -245,7 +282,9 @@ def test_a_boundary_by_hand(rewriting):
     boundary.AddOutput(0, SubgraphOutput(NodeIo(total, 0)))
     rewriter = Rewriter(work.model, OpRegistry(), Author("P"))
     with pytest.raises(PassError, match="Replace: dtype"):
-        rewriter.replace_boundary(boundary, made_of(lambda a, b, c: es.Cast(gemm(a, b, c), to=11), 3))
+        rewriter.replace_boundary(
+            boundary, made_of(lambda a, b, c: es.Cast(gemm(a, b, c), to=11), 3)
+        )
     (made,) = rewriter.replace_boundary(boundary, made_of(gemm, 3))
     assert (made.op, rewriter.replaced) == ("Gemm", 1)
     with pytest.raises(PassError, match="is not in the graph"):
@@ -254,10 +293,18 @@ def test_a_boundary_by_hand(rewriting):
 
 
 def test_a_boundary_that_closes_a_cycle_is_refused(rewriting, describe):
-    work = rewriting("g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }")
+    work = rewriting(
+        "g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }"
+    )
     relu, _, exp = work.model.graph.nodes
-    boundary = SubgraphBoundary().AddInput(0, SubgraphInput([NodeIo(relu, 0)])).AddInput(1, SubgraphInput([NodeIo(exp, 0)]))
-    boundary.AddOutput(0, SubgraphOutput(NodeIo(relu, 0))).AddOutput(1, SubgraphOutput(NodeIo(exp, 0)))
+    boundary = (
+        SubgraphBoundary()
+        .AddInput(0, SubgraphInput([NodeIo(relu, 0)]))
+        .AddInput(1, SubgraphInput([NodeIo(exp, 0)]))
+    )
+    boundary.AddOutput(0, SubgraphOutput(NodeIo(relu, 0))).AddOutput(
+        1, SubgraphOutput(NodeIo(exp, 0))
+    )
     before = describe(work.model)
     with pytest.raises(PassError, match="cycle: the replacement would make one"):
         Rewriter(work.model, OpRegistry(), Author("P")).replace_boundary(
@@ -267,13 +314,19 @@ def test_a_boundary_that_closes_a_cycle_is_refused(rewriting, describe):
 
 
 def test_a_region_that_closes_a_cycle_is_refused(rewriting, describe):
-    work = rewriting("g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }")
+    work = rewriting(
+        "g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }"
+    )
     values = work.model.graph.values
     relu, _, exp = work.model.graph.nodes
-    region = Region(work.model.graph, [values["x"], values["b"]], [values["a"], values["y"]], [relu, exp])
+    region = Region(
+        work.model.graph, [values["x"], values["b"]], [values["a"], values["y"]], [relu, exp]
+    )
     before = describe(work.model)
     with pytest.raises(Refused, match="cycle: the replacement would make one"):
-        Rewriter(work.model, OpRegistry(), Author("P")).replace(region, made_of(lambda x, z: [es.Abs(x), es.Abs(z)], 2))
+        Rewriter(work.model, OpRegistry(), Author("P")).replace(
+            region, made_of(lambda x, z: [es.Abs(x), es.Abs(z)], 2)
+        )
     assert describe(work.model) == before
 
 
@@ -283,9 +336,15 @@ def test_a_control_flow_node_may_be_replaced_with_its_bodies(rewriting):
         y = Abs(b) }"""
     work = rewriting(text)
     relu, branch, _ = work.model.graph.nodes
-    boundary = SubgraphBoundary().AddInput(0, SubgraphInput([NodeIo(relu, 0)])).AddInput(1, SubgraphInput([NodeIo(branch, 0)]))
+    boundary = (
+        SubgraphBoundary()
+        .AddInput(0, SubgraphInput([NodeIo(relu, 0)]))
+        .AddInput(1, SubgraphInput([NodeIo(branch, 0)]))
+    )
     boundary.AddOutput(0, SubgraphOutput(NodeIo(branch, 0)))
-    Rewriter(work.model, OpRegistry(), Author("P")).replace_boundary(boundary, made_of(lambda x, c: es.Neg(es.Relu(x)), 2))
+    Rewriter(work.model, OpRegistry(), Author("P")).replace_boundary(
+        boundary, made_of(lambda x, c: es.Neg(es.Relu(x)), 2)
+    )
     assert work.ops == ["Relu", "Neg", "Abs"]
     work.assert_equal()
 
@@ -308,7 +367,10 @@ def test_a_single_node_with_absent_inputs(rewriting):
 def test_two_runs_give_equal_bytes(rewriting):
     text = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, w) u = Add(s, b) z = Relu(u) }"
     results = [
-        rewriting(text, w=(3, 4), b=(4,)).replace(matmul_add, lambda a, b, c: gemm(a, b, c) * 1.0, 3).finish().SerializeToString()
+        rewriting(text, w=(3, 4), b=(4,))
+        .replace(matmul_add, lambda a, b, c: gemm(a, b, c) * 1.0, 3)
+        .finish()
+        .SerializeToString()
         for _ in range(2)
     ]
     assert results[0] == results[1]
@@ -352,12 +414,19 @@ def test_the_seed_of_hashes_does_not_show():
         for seed in ("1", "2")
     }
     (result,) = results
-    assert [node.op_type[:4] for node in onnx.ModelProto.FromString(result).graph.node] == ["Both", "Both"]
+    assert [node.op_type[:4] for node in onnx.ModelProto.FromString(result).graph.node] == [
+        "Both",
+        "Both",
+    ]
 
 
 def test_alternatives_stand_in_patterns_only(rewriting):
-    work = rewriting("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Exp(a) b = Neg(x) z = Exp(b) }")
-    with pytest.raises(PatternError, match=r"test_rewriter.py:\d+: Alternatives stand in patterns only"):
+    work = rewriting(
+        "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Exp(a) b = Neg(x) z = Exp(b) }"
+    )
+    with pytest.raises(
+        PatternError, match=r"test_rewriter.py:\d+: Alternatives stand in patterns only"
+    ):
         work.replace(lambda x: es.Exp(es.Relu(x)), lambda x: es.Exp(es.Alternatives(es.Relu(x), x)))
     work.replace(lambda x: es.Exp(es.Alternatives(es.Relu(x), es.Neg(x))), es.Abs)
     assert work.ops == ["Abs", "Abs"]
@@ -370,7 +439,9 @@ def test_an_operator_that_was_built_before_reads_what_it_is_given_now(rewriting)
 
 
 def test_parameters_tell_operators_apart_that_read_the_same(rewriting):
-    work = rewriting("g (float[2] x, double[2] z) => (double[2] y) { a = Cast <to = 11> (x) y = Add(a, z) }")
+    work = rewriting(
+        "g (float[2] x, double[2] z) => (double[2] y) { a = Cast <to = 11> (x) y = Add(a, z) }"
+    )
     work.replace(
         lambda x, z: es.Cast(x) + z,
         lambda x, z: es.Cast(x, to=11) + es.Cast(es.Cast(x, to=6), to=11) * 0.0 + z,
@@ -394,7 +465,9 @@ def test_a_body_in_a_replacement_reads_what_stands_around_it():
     )
     graph, builder = model.graph, EsGraphBuilder("r")
     builder.CreateInput(0)
-    branches = es.If(builder.CreateConst(np.array(True)), then_branch=reading("x"), else_branch=reading("t"))
+    branches = es.If(
+        builder.CreateConst(np.array(True)), then_branch=reading("x"), else_branch=reading("t")
+    )
     rewriter = Rewriter(model, OpRegistry(), Author("P"))
     rewriter.shape_proven = True
     region = Region(graph, [graph.values["x"]], [graph.values["y"]], graph.nodes_of("Relu", "Abs"))
@@ -418,8 +491,14 @@ def test_a_region_is_in_order_also_where_a_rewrite_moved_its_nodes():
         g (float[2] x, float[2] z) => (float[2] b, float[2] r, float[2] s) {
             a = Relu(x) r = Abs(a) s = Neg(z) b = Sigmoid(z) }""")
     )
-    found = [next(iter(PatternMatcher(both(*ops), model))) for ops in ((es.Relu, es.Sigmoid), (es.Abs, es.Neg))]
-    assert [[node.op for node in match.GetMatchedNodes()] for match in found] == [["Relu", "Sigmoid"], ["Abs", "Neg"]]
+    found = [
+        next(iter(PatternMatcher(both(*ops), model)))
+        for ops in ((es.Relu, es.Sigmoid), (es.Abs, es.Neg))
+    ]
+    assert [[node.op for node in match.GetMatchedNodes()] for match in found] == [
+        ["Relu", "Sigmoid"],
+        ["Abs", "Neg"],
+    ]
     rewriter = Rewriter(model, OpRegistry(), Author("P"))
     for match, ops in zip(found, ((es.Exp, es.Tanh), (es.Exp, es.Tanh)), strict=True):
         rewriter.replace(match.region(), both(*ops).graph)

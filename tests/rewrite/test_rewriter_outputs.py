@@ -52,7 +52,11 @@ def test_forwarding_to_the_output_of_a_body(rewriting):
     text = """g (float[2] x, bool c) => (float[2] y) {
         y = If(c) <then_branch = t () => (float[2] p) { a = Neg(x) p = Neg(a) }, else_branch = e () => (float[2] q) { q = Tanh(x) }> }"""
     work = rewriting(text).replace(lambda x: es.Neg(es.Neg(x)), lambda x: x, graph=1)
-    assert [[node.op for node in graph.nodes] for graph in work.model.graphs] == [["If"], ["Identity"], ["Tanh"]]
+    assert [[node.op for node in graph.nodes] for graph in work.model.graphs] == [
+        ["If"],
+        ["Identity"],
+        ["Tanh"],
+    ]
     work.assert_equal()
 
 
@@ -82,7 +86,9 @@ def test_one_new_tensor_may_stand_for_two_old_ones(rewriting):
 
 
 def test_a_constant_may_stand_for_an_output(rewriting):
-    work = rewriting("g (float[2] x) => (float[2] y, float[2] z) { a = Sub(x, x) y = Exp(a) z = Sub(y, y) }")
+    work = rewriting(
+        "g (float[2] x) => (float[2] y, float[2] z) { a = Sub(x, x) y = Exp(a) z = Sub(y, y) }"
+    )
 
     def zeros(x):
         return EsTensor(EsConst(x.producer.draft, np.zeros(2, np.float32), Origin("", 0)))
@@ -118,7 +124,9 @@ def test_several_outputs_and_readers_that_stand_too_early(rewriting):
 def test_outputs_may_be_swapped_by_forwarding(rewriting):
     text = "g (float[2] x, float[2] z) => (float[2] a, float[2] y) { a = Neg(x) c = Exp(a) d = Exp(z) b = Neg(d) y = Mul(b, c) }"
     work = rewriting(text)
-    work.replace(lambda x, z: [es.Neg(x), es.Neg(z)], lambda x, z: [es.Mul(z, -1.0), es.Mul(x, -1.0)], 2)
+    work.replace(
+        lambda x, z: [es.Neg(x), es.Neg(z)], lambda x, z: [es.Mul(z, -1.0), es.Mul(x, -1.0)], 2
+    )
     assert work.made == [["P_Mul_0", "P_Mul_1"]]
     work.model.check()
     assert work.ops == ["Exp", "Mul", "Mul", "Exp", "Mul"]
@@ -155,7 +163,9 @@ def test_names_of_several_outputs(rewriting):
         return second.Values
 
     work = rewriting(text).replace(es.Abs, put)
-    assert [(node.name, *[value.name for value in node.outputs]) for node in work.model.graph.nodes] == [
+    assert [
+        (node.name, *[value.name for value in node.outputs]) for node in work.model.graph.nodes
+    ] == [
         ("P_TopK_0", "P_TopK_0", "P_TopK_1"),
         ("P_TopK_2", "y", "P_TopK_3"),
     ]
@@ -195,7 +205,9 @@ def test_a_node_that_stays_reads_what_the_old_nodes_make(rewriting):
 
 def test_a_tensor_of_the_match_may_be_an_input_of_the_replacement(rewriting):
     text = "g (float[4] x) => (float[4] y) { a = Relu(x) y = Add(a, a) }"
-    work = rewriting(text).replace(lambda x, z: es.Add(es.Relu(x), z), lambda x, z: es.Max(x, 0.0) + z, 2)
+    work = rewriting(text).replace(
+        lambda x, z: es.Add(es.Relu(x), z), lambda x, z: es.Max(x, 0.0) + z, 2
+    )
     assert sorted(work.ops) == ["Add", "Max", "Relu"]
     work.assert_equal()
 
@@ -234,5 +246,9 @@ def test_inside_a_body_with_tensors_from_around(rewriting):
     work = rewriting(text, w=(3, 4), b=(4,))
     work.replace(matmul_add, gemm, 3, graph=1).replace(matmul_add, gemm, 3, graph=2)
     assert work.made == [["P_Gemm_0"], ["P_Gemm_1"]]
-    assert [[node.op for node in graph.nodes] for graph in work.model.graphs] == [["Relu", "If"], ["Gemm"], ["Gemm", "Neg"]]
+    assert [[node.op for node in graph.nodes] for graph in work.model.graphs] == [
+        ["Relu", "If"],
+        ["Gemm"],
+        ["Gemm", "Neg"],
+    ]
     work.assert_equal()

@@ -62,12 +62,17 @@ def test_mixed_up_axes_show() -> None:
     """Two symbols of one size would hide it."""
     a = parse("g (float[n, k] x, float[k, n] w) => (float[n, n] y) { y = MatMul(x, w) }")
     b = parse("g (float[n, k] x, float[k, n] w) => (float[n, n] y) { y = MatMul(w, x) }")
-    assert compare(a, b).summary() == "differ: y of feed 0: shape [3, 3], wanted [2, 2]; 3 of 3 comparisons differ"
+    assert (
+        compare(a, b).summary()
+        == "differ: y of feed 0: shape [3, 3], wanted [2, 2]; 3 of 3 comparisons differ"
+    )
 
 
 def test_a_batch_of_one_is_among_the_feeds() -> None:
     a = parse("g (float[n, 3] x) => (float[n, 3] y) { y = Identity(x) }")
-    b = parse("g (float[n, 3] x) => (float[3] y) { zero = Constant <value_ints = [0]> () y = Squeeze(x, zero) }")
+    b = parse(
+        "g (float[n, 3] x) => (float[3] y) { zero = Constant <value_ints = [0]> () y = Squeeze(x, zero) }"
+    )
     assert not compare(a, b).equal
     assert {feeds["x"].shape[0] for feeds, _ in find_feeds(Runner(a))} == {1, 2, 5}
 
@@ -95,7 +100,15 @@ def test_worst_element_is_named() -> None:
 def test_nan_and_infinity_agree_only_with_themselves() -> None:
     special = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     assert one(special, special.copy()).equal
-    for place, value in [(0, 1.0), (1, np.nan), (1, 3e38), (1, -np.inf), (2, np.inf), (3, np.nan), (3, np.inf)]:
+    for place, value in [
+        (0, 1.0),
+        (1, np.nan),
+        (1, 3e38),
+        (1, -np.inf),
+        (2, np.inf),
+        (3, np.nan),
+        (3, np.inf),
+    ]:
         other = special.copy()
         other[place] = value
         found = one(special, other, rtol=1e30, atol=1e30)
@@ -165,7 +178,10 @@ def test_dtype_shape_name_and_order_have_to_be_the_same() -> None:
     assert not one(ones, ones[0]).equal
     assert one(ones[:0], ones[:0]).equal
     found = compare_outputs({"a": ones, "b": ones}, {"b": ones, "a": ones})
-    assert [f.reason for f in found] == ["output 0 is 'b', wanted 'a'", "output 1 is 'a', wanted 'b'"]
+    assert [f.reason for f in found] == [
+        "output 0 is 'b', wanted 'a'",
+        "output 1 is 'a', wanted 'b'",
+    ]
     assert [f.equal for f in compare_outputs({"a": ones, "b": ones}, {"a": ones})] == [True, False]
     assert [f.equal for f in compare_outputs({"a": ones}, {"a": ones, "b": ones})] == [True, False]
 
@@ -180,7 +196,10 @@ def test_result_is_json() -> None:
     assert data["summary"] == result.summary()
     assert data["outputs"][0]["max_abs"] == "inf"
     assert {field.name for field in dataclasses.fields(result)} < set(data)
-    json.dumps(compare(a, parse("g (float[3] x) => (float[2] y) { y = Identity(x) }")).as_dict(), allow_nan=False)
+    json.dumps(
+        compare(a, parse("g (float[3] x) => (float[2] y) { y = Identity(x) }")).as_dict(),
+        allow_nan=False,
+    )
 
 
 def test_summaries() -> None:
@@ -191,9 +210,14 @@ def test_summaries() -> None:
         "{ k = Constant <value = float[2] {0, 0.000004}> () y = Identity(x) n = Neg(x) z = Add(n, k) }"
     )
     feeds = {"x": np.array([1, 2], np.float32)}
-    assert compare(a, b, [feeds]).summary() == ("equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1] (rtol 0.0001, atol 1e-05)")
+    assert compare(a, b, [feeds]).summary() == (
+        "equal: 1 feed, 2 outputs, worst |a-b| 4.1e-06 at z[1] (rtol 0.0001, atol 1e-05)"
+    )
     text = compare(a, b, [feeds], rtol=0.0, atol=0.0).summary()
-    assert text == "differ: z[1] of feed 0: a -2, b -1.99999595, |a-b| 4.1e-06 (rtol 0, atol 0); 1 of 2 comparisons differ"
+    assert (
+        text
+        == "differ: z[1] of feed 0: a -2, b -1.99999595, |a-b| 4.1e-06 (rtol 0, atol 0); 1 of 2 comparisons differ"
+    )
 
 
 def test_it_says_when_agreement_proves_little() -> None:
@@ -209,7 +233,9 @@ def test_it_says_when_agreement_proves_little() -> None:
 def test_a_failure_of_a_is_an_error_and_of_b_a_difference() -> None:
     good = parse("g (float[2] x) => (float[2] y) { y = Identity(x) }")
     unknown = parse("h (float[2] x) => (float[2] y) { y = NoSuch(x) }")
-    fails = parse("h (float[2] x) => (float[5] y) { s = Constant <value_ints = [5]> () y = Reshape(x, s) }")
+    fails = parse(
+        "h (float[2] x) => (float[5] y) { s = Constant <value_ints = [5]> () y = Reshape(x, s) }"
+    )
     for bad, said in [(unknown, "model 'h' does not load"), (fails, "model 'h' does not run")]:
         with pytest.raises(ModelError, match=said):
             compare(bad, good)
@@ -229,7 +255,9 @@ def test_a_failure_of_a_is_an_error_and_of_b_a_difference() -> None:
 
 def test_two_engines_are_named() -> None:
     pytest.importorskip("onnxruntime")
-    a = parse("g (double[2] x) => (double[2] y) { z = Constant <value = double {0}> () y = Max(x, z) }")
+    a = parse(
+        "g (double[2] x) => (double[2] y) { z = Constant <value = double {0}> () y = Max(x, z) }"
+    )
     b = parse("g (double[2] x) => (double[2] y) { y = ThresholdedRelu <alpha = 0.0> (x) }")
     assert compare(a, b).engine == "onnxruntime, reference"
     assert compare(a, b).equal
@@ -303,7 +331,16 @@ def test_real_models_run_on_what_is_made_for_them(path: Path) -> None:
     assert len(runs) == 3
     assert compare(runner, path, [feeds for feeds, _ in runs]).equal
     scaled = runner.proto()
-    weight = next((t for t in scaled.graph.initializer if t.data_type == 1 and len(t.dims) == 2 and t.raw_data), None)
+    weight = next(
+        (
+            t
+            for t in scaled.graph.initializer
+            if t.data_type == 1 and len(t.dims) == 2 and t.raw_data
+        ),
+        None,
+    )
     if weight is not None:
-        weight.raw_data = np.multiply(onnx.numpy_helper.to_array(weight), 1.01, dtype=np.float32).tobytes()
+        weight.raw_data = np.multiply(
+            onnx.numpy_helper.to_array(weight), 1.01, dtype=np.float32
+        ).tobytes()
         assert not compare(runner, Runner(scaled, base_dir=path.parent)).equal

@@ -22,13 +22,18 @@ def parse(body: str) -> onnx.ModelProto:
 def test_numbers_without_a_seed_are_not_compared(op: str) -> None:
     model = parse(f"{{ y = {op} (x) }}")
     other = parse(f"{{ i = Identity(x) y = {op} (i) }}")
-    with pytest.raises(UsageError, match=f'{op} that gives "y" draws random numbers without a seed.*give it a seed attribute'):
+    with pytest.raises(
+        UsageError,
+        match=f'{op} that gives "y" draws random numbers without a seed.*give it a seed attribute',
+    ):
         compare(model, other)
 
 
 def test_with_a_seed_they_are_and_a_rewrite_does_not_change_them() -> None:
     for op in ("RandomNormalLike <seed = 3.0> (i)", "Bernoulli <seed = 3.0> (i)"):
-        model, other = (parse(f"{{ {start} y = {op} }}") for start in ("i = Abs(x)", "p = Abs(x) i = Abs(p)"))
+        model, other = (
+            parse(f"{{ {start} y = {op} }}") for start in ("i = Abs(x)", "p = Abs(x) i = Abs(p)")
+        )
         assert compare(model, other).equal
 
 

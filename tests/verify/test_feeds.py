@@ -43,7 +43,9 @@ def test_seed_and_variant_decide_and_nothing_else() -> None:
 
 
 def test_initialized_inputs_are_not_fed() -> None:
-    assert list(made("g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { y = Mul(x, w) }")) == ["x"]
+    assert list(made("g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { y = Mul(x, w) }")) == [
+        "x"
+    ]
 
 
 def test_scalars_empty_tensors_and_unnamed_dimensions() -> None:
@@ -94,7 +96,10 @@ def test_an_index_into_a_table_whose_shape_is_an_initializer(version: int, decla
 
 def test_an_index_into_a_symbolic_axis() -> None:
     for variant in range(3):
-        feeds = made("g (float[n, k] x, int64[30] i) => (float[30, k] y) { y = Gather(x, i) }", variant=variant)
+        feeds = made(
+            "g (float[n, k] x, int64[30] i) => (float[30, k] y) { y = Gather(x, i) }",
+            variant=variant,
+        )
         assert feeds["i"].max() < feeds["x"].shape[0]
 
 
@@ -123,7 +128,12 @@ def test_a_mask_is_zero_or_one_and_no_row_is_empty(name: str, body: str) -> None
     ],
 )
 def test_other_integers_are_small(body: str) -> None:
-    assert set(np.unique(made(f"g (int32[40, 3] i) => (float[40, 3] y) {{ {body} }}")["i"])) == {0, 1, 2, 3}
+    assert set(np.unique(made(f"g (int32[40, 3] i) => (float[40, 3] y) {{ {body} }}")["i"])) == {
+        0,
+        1,
+        2,
+        3,
+    }
 
 
 def test_every_element_type() -> None:
@@ -139,7 +149,10 @@ def test_every_element_type() -> None:
             assert set(array.ravel()) <= set("abcdef")
         else:
             assert array.dtype == helper.tensor_dtype_to_np_dtype(element)
-    assert made("g (bfloat16[3] x) => (bfloat16[3] y) { y = Identity(x) }")["x"].dtype == ml_dtypes.bfloat16
+    assert (
+        made("g (bfloat16[3] x) => (bfloat16[3] y) { y = Identity(x) }")["x"].dtype
+        == ml_dtypes.bfloat16
+    )
     assert made("g (uint8[40] x) => (uint8[40] y) { y = Identity(x) }")["x"].max() > 100
 
 
@@ -161,7 +174,9 @@ def test_what_cannot_be_made_is_refused(declared: str, said: str) -> None:
 
 def test_weights_need_not_be_there() -> None:
     model = parse("g (int64[40] i) => (float y) { y = Gather(table, i) }")
-    table = TensorProto(name="table", data_type=TensorProto.FLOAT, dims=[9, 4], data_location=TensorProto.EXTERNAL)
+    table = TensorProto(
+        name="table", data_type=TensorProto.FLOAT, dims=[9, 4], data_location=TensorProto.EXTERNAL
+    )
     table.external_data.add(key="location", value="nowhere.data")
     model.graph.initializer.append(table)
     before = model.SerializeToString()
@@ -182,7 +197,10 @@ def test_feeds_from_a_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "other.npz", "w") as archive:
         archive.writestr("x.txt", "hello")
     for name in ("pickled.npz", "one.npy", "text.npz", "empty.npz", "other.npz"):
-        with pytest.raises(UsageError, match=rf"{name} is not an \.npz file with one array of numbers or text for each input$"):
+        with pytest.raises(
+            UsageError,
+            match=rf"{name} is not an \.npz file with one array of numbers or text for each input$",
+        ):
             load_feeds(tmp_path / name)
     with pytest.raises(UsageError, match=r"none\.npz: there is no file of this name$"):
         load_feeds(tmp_path / "none.npz")
@@ -190,7 +208,9 @@ def test_feeds_from_a_file(tmp_path: Path) -> None:
         load_feeds(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["x", "file", "/m/layer.0/out", "../../up", "a.npy", "é", "allow_pickle"])
+@pytest.mark.parametrize(
+    "name", ["x", "file", "/m/layer.0/out", "../../up", "a.npy", "é", "allow_pickle"]
+)
 def test_feeds_of_any_name_come_back(name: str, tmp_path: Path) -> None:
     feeds = {name: np.arange(6, dtype=np.float32).reshape(2, 3).T, f"{name}2": np.array(7)}
     (tmp_path / "f.npz").write_bytes(save_feeds(feeds))
@@ -203,10 +223,18 @@ def test_feeds_of_any_name_come_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("element", ["bfloat16", "float8e4m3fn", "int4"])
 def test_types_that_numpy_files_lack_come_back_by_the_model(element: str, tmp_path: Path) -> None:
-    model = parse(f"g ({element}[2] x, float[2] z, string[2] s) => ({element}[2] y) {{ y = Identity(x) }}")
+    model = parse(
+        f"g ({element}[2] x, float[2] z, string[2] s) => ({element}[2] y) {{ y = Identity(x) }}"
+    )
     dtype = onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
-    feeds = {"x": np.array([1, 2]).astype(dtype), "z": np.ones(2, np.float32), "s": np.array(["a", "bc"], object)}
+    feeds = {
+        "x": np.array([1, 2]).astype(dtype),
+        "z": np.ones(2, np.float32),
+        "s": np.array(["a", "bc"], object),
+    }
     (tmp_path / "f.npz").write_bytes(save_feeds(feeds))
     loaded = with_declared_types(load_feeds(tmp_path / "f.npz"), model)
     assert loaded["x"].dtype == dtype
-    assert {name: array.tolist() for name, array in loaded.items()} == {name: array.tolist() for name, array in feeds.items()}
+    assert {name: array.tolist() for name, array in loaded.items()} == {
+        name: array.tolist() for name, array in feeds.items()
+    }

@@ -73,7 +73,9 @@ def test_external_data(engine: str, external: Path, monkeypatch: pytest.MonkeyPa
     assert sorted(external.parent.iterdir()) == before
     assert bare.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
     monkeypatch.chdir("/")
-    with pytest.raises(ModelError, match="the weights of model 'g' are in another file: give the path"):
+    with pytest.raises(
+        ModelError, match="the weights of model 'g' are in another file: give the path"
+    ):
         Runner(bare)
 
 
@@ -85,14 +87,19 @@ def test_a_path_need_not_be_utf_8(engine: str, external: Path, name: bytes) -> N
     if path.parent != external.parent:
         shutil.copy(external.with_name("m.data"), path.parent)
     wanted = Runner(external).run({"x": X})["y"]
-    for runner in (Runner(path), Runner(onnx.load(path, load_external_data=False), base_dir=path.parent)):
+    for runner in (
+        Runner(path),
+        Runner(onnx.load(path, load_external_data=False), base_dir=path.parent),
+    ):
         assert runner.engine == engine
         assert np.array_equal(runner.run({"x": X})["y"], wanted)
 
 
 @pytest.mark.usefixtures("engine")
 def test_sequences_are_given_by_element() -> None:
-    runner = Runner(parse("g (float[2, 3] x) => (seq(float[1, 3]) s) { s = SplitToSequence <axis = 0> (x) }"))
+    runner = Runner(
+        parse("g (float[2, 3] x) => (seq(float[1, 3]) s) { s = SplitToSequence <axis = 0> (x) }")
+    )
     outputs = runner.run({"x": X})
     assert list(outputs) == ["s[0]", "s[1]"]
     assert np.array_equal(outputs["s[1]"], X[1:])
@@ -110,8 +117,14 @@ def test_strings_are_objects() -> None:
     ("text", "dtype"),
     [
         ("g (bfloat16[2, 3] x) => (bfloat16[2, 3] y) { y = Add(x, x) }", ml_dtypes.bfloat16),
-        ("g (float8e4m3fn[2, 3] x) => (float8e4m3fn[2, 3] y) { y = Identity(x) }", ml_dtypes.float8_e4m3fn),
-        ("g (double[2, 3] x) => (double[2, 3] y) { y = ThresholdedRelu <alpha = 0.5> (x) }", np.float64),
+        (
+            "g (float8e4m3fn[2, 3] x) => (float8e4m3fn[2, 3] y) { y = Identity(x) }",
+            ml_dtypes.float8_e4m3fn,
+        ),
+        (
+            "g (double[2, 3] x) => (double[2, 3] y) { y = ThresholdedRelu <alpha = 0.5> (x) }",
+            np.float64,
+        ),
     ],
 )
 def test_types_that_onnxruntime_lacks_run_on_the_reference(text: str, dtype: type) -> None:
@@ -121,7 +134,9 @@ def test_types_that_onnxruntime_lacks_run_on_the_reference(text: str, dtype: typ
 
 
 def test_wrong_inputs_are_the_callers_fault(engine: str) -> None:
-    runner = Runner(parse("g (float[2, k] x, float[1] w = {2}) => (float[2, k] y) { y = Mul(x, w) }"))
+    runner = Runner(
+        parse("g (float[2, k] x, float[1] w = {2}) => (float[2, k] y) { y = Mul(x, w) }")
+    )
     with pytest.raises(UsageError, match=r"model 'g' has no input 'z'; its inputs are 'x'"):
         runner.run({"x": X, "z": X})
     with pytest.raises(UsageError, match=r"needs a value for input 'x'"):
@@ -134,10 +149,16 @@ def test_wrong_inputs_are_the_callers_fault(engine: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"garbage", None, parse("g (float[2] x) => (float[2] y) { y = NoSuch(x) }").SerializeToString()],
+    [
+        b"garbage",
+        None,
+        parse("g (float[2] x) => (float[2] y) { y = NoSuch(x) }").SerializeToString(),
+    ],
     ids=["garbage", "missing", "unknown operator"],
 )
-def test_what_does_not_load(engine: str, content: bytes | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_load(
+    engine: str, content: bytes | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "bad.onnx"
     if content is not None:
         path.write_bytes(content)
@@ -168,4 +189,6 @@ def test_nothing_is_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runtime, "InferenceSession", recorded)
     Runner(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Identity(x) y = Relu(a) }"))
-    assert [options.graph_optimization_level for options in given] == [runtime.GraphOptimizationLevel.ORT_DISABLE_ALL]
+    assert [options.graph_optimization_level for options in given] == [
+        runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    ]

@@ -23,7 +23,10 @@ def test_symbols_are_consistent_distinct_and_not_fixed_sizes(variant: int) -> No
 
 
 def test_variants_differ_and_the_second_has_a_batch_of_one() -> None:
-    found = [tuple(Sizes(SHAPES, variant, {})[s] for s in ("batch", "seq", "past")) for variant in range(12)]
+    found = [
+        tuple(Sizes(SHAPES, variant, {})[s] for s in ("batch", "seq", "past"))
+        for variant in range(12)
+    ]
     assert len(set(found)) == 12
     assert found[1][0] == 1
     assert all(seq % 32 == 0 for _, seq, _ in found[6:9])
@@ -43,7 +46,11 @@ def test_tie_is_a_sum() -> None:
 
 
 def test_plans_reach_what_models_hide() -> None:
-    cached = [("s1", "s21"), ("s86", "s12"), ("s1", 4, "s16", 16)]  # ids, mask over past and present, cache
+    cached = [
+        ("s1", "s21"),
+        ("s86", "s12"),
+        ("s1", 4, "s16", 16),
+    ]  # ids, mask over past and present, cache
     plans = list(tie_plans(cached, changes=1))
     assert plans[:2] == [{}, {"s86": ("s1",), "s12": ("s21",)}]
     assert {"s86": ("s1",), "s12": ("s21", "s16")} in plans
@@ -52,6 +59,8 @@ def test_plans_reach_what_models_hide() -> None:
 
 
 def test_plans_are_never_circular() -> None:
-    for plan in itertools.chain(tie_plans([("a", "b", "c"), ("c", "a", "d")], 2), tie_plans([("a", "b"), ("b", "a")], 2)):
+    for plan in itertools.chain(
+        tie_plans([("a", "b", "c"), ("c", "a", "d")], 2), tie_plans([("a", "b"), ("b", "a")], 2)
+    ):
         assert not set(plan) & {part for target in plan.values() for part in target}
     assert list(tie_plans([(2, 3)], changes=2)) == [{}]

@@ -32,18 +32,26 @@ def test_the_scale_is_that_of_a_typical_element() -> None:
 def test_elements_of_another_size_have_their_own_scale() -> None:
     bounds, scales = scales_of(np.array([700, 1e-4, 1, 2, 3, 400, 2, 600.0]))
     assert (bounds.tolist(), scales) == ([400], [2, 600])
-    assert scales_of(np.array([1e-4, 2e-4, 3e-4, 400, 600, 700, 800.0]))[1] == [400]  # three may be small by chance
+    assert scales_of(np.array([1e-4, 2e-4, 3e-4, 400, 600, 700, 800.0]))[1] == [
+        400
+    ]  # three may be small by chance
     assert scales_of(np.array([1e308, 1.5e308]))[1] == [1e308]
 
 
-@pytest.mark.parametrize(("scale", "atol"), [(40, 4e-4), (1, 1e-5), (0.3, 3e-6), (1e-3, 1e-6), (0, 1e-6)])
-def test_the_absolute_part_follows_the_scale_and_ends_at_a_few_units_in_the_last_place(scale: float, atol: float) -> None:
+@pytest.mark.parametrize(
+    ("scale", "atol"), [(40, 4e-4), (1, 1e-5), (0.3, 3e-6), (1e-3, 1e-6), (0, 1e-6)]
+)
+def test_the_absolute_part_follows_the_scale_and_ends_at_a_few_units_in_the_last_place(
+    scale: float, atol: float
+) -> None:
     assert tolerance(F32, scale=scale) == (1e-4, pytest.approx(atol))
 
 
 @pytest.mark.parametrize("dtype", ["double", "float16", "bfloat16", "float8_e4m3fn"])
 def test_of_other_types_it_only_grows(dtype: str) -> None:
-    kind = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper().replace("_", "")))
+    kind = onnx.helper.tensor_dtype_to_np_dtype(
+        onnx.TensorProto.DataType.Value(dtype.upper().replace("_", ""))
+    )
     assert tolerance(kind, scale=1e-6) == tolerance(kind)
     assert tolerance(kind, scale=10)[1] == pytest.approx(10 * tolerance(kind)[1])
 
@@ -67,7 +75,10 @@ def test_one_huge_element_does_not_hide_the_others() -> None:
 @pytest.mark.parametrize("masked", [60, 95])
 def test_what_a_mask_fills_in_does_not_hide_the_others(fill: float, masked: int) -> None:
     values = np.random.default_rng(0).normal(size=100)
-    for a in (np.where(np.arange(100) < masked, fill, values), np.where(np.arange(100) < masked, fill + values, values)):
+    for a in (
+        np.where(np.arange(100) < masked, fill, values),
+        np.where(np.arange(100) < masked, fill + values, values),
+    ):
         assert agree(a, a)
         assert not agree(a, np.where(np.arange(100) < masked, a, -a))
         assert not agree(a, a + 1e-3 * (np.arange(100) == 99))
@@ -82,7 +93,9 @@ def test_a_percent_of_a_softmax_over_many_classes_shows() -> None:
     logits = np.random.default_rng(0).normal(size=1000)
     off = logits + 0.01 * (np.arange(1000) == 0)
     softmax = [np.exp(values) / np.exp(values).sum() for values in (logits, off)]
-    assert np.abs(softmax[0] - softmax[1]).max() < 1e-5  # a tolerance of 1e-5 for all would not see it
+    assert (
+        np.abs(softmax[0] - softmax[1]).max() < 1e-5
+    )  # a tolerance of 1e-5 for all would not see it
     assert not agree(*softmax)
 
 
@@ -91,9 +104,14 @@ def test_a_percent_of_a_softmax_over_many_classes_shows() -> None:
 
 def deep() -> onnx.ModelProto:
     """Fifty times Conv and Relu."""
-    steps = [f"c{i} = Conv <pads = [1, 1, 1, 1]> (r{i}, w{i}, b{i})\n    r{i + 1} = Relu(c{i})" for i in range(50)]
+    steps = [
+        f"c{i} = Conv <pads = [1, 1, 1, 1]> (r{i}, w{i}, b{i})\n    r{i + 1} = Relu(c{i})"
+        for i in range(50)
+    ]
     names = ", ".join(f"float[8, 8, 3, 3] w{i}, float[8] b{i}" for i in range(50))
-    weights = random_weights({f"w{i}": (8, 8, 3, 3) for i in range(50)} | {f"b{i}": (8,) for i in range(50)})
+    weights = random_weights(
+        {f"w{i}": (8, 8, 3, 3) for i in range(50)} | {f"b{i}": (8,) for i in range(50)}
+    )
     weights = {name: array * (0.2 if name[0] == "w" else 0.1) for name, array in weights.items()}
     lines = "\n    ".join([*steps, "y = Identity(r50)"])
     return parse(
@@ -105,7 +123,11 @@ def deep() -> onnx.ModelProto:
 def changed(model: onnx.ModelProto, name: str, change: Any) -> onnx.ModelProto:
     other = copy.deepcopy(model)
     (tensor,) = (tensor for tensor in other.graph.initializer if tensor.name == name)
-    tensor.CopyFrom(onnx.numpy_helper.from_array(change(onnx.numpy_helper.to_array(tensor)).astype(np.float32), name))
+    tensor.CopyFrom(
+        onnx.numpy_helper.from_array(
+            change(onnx.numpy_helper.to_array(tensor)).astype(np.float32), name
+        )
+    )
     return other
 
 
@@ -126,7 +148,9 @@ def test_the_optimized_kernels_of_onnxruntime_agree_on_a_deep_network() -> None:
     found = [
         difference
         for feeds, expected in baseline.runs
-        for difference in compare_outputs(expected, dict(zip(names, session.run(names, dict(feeds)), strict=True)))
+        for difference in compare_outputs(
+            expected, dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        )
     ]
     assert all(difference.equal for difference in found)
     assert max(difference.max_abs for difference in found) > 1e-5

@@ -1,4 +1,6 @@
-"""The built-in clean-up: dead nodes, identities, constants that can be computed now, common sub-expressions."""
+"""The built-in clean-up: dead nodes, identities, constants that can be computed now, common
+sub-expressions.
+"""
 
 from gehost.passes.cleanup.cleaner import CleanUpResult, clean_up
 

@@ -1,7 +1,9 @@
-"""Kernels that compute, where every runtime computes the same: exact in integers, correctly rounded in floats.
+"""Kernels that compute, where every runtime computes the same: exact in integers, correctly rounded
+in floats.
 
-Each declines what a runtime is free to do in its own way: integer overflow, division of integers by zero, NaN, casts that
-do not fit, float minima of signed zeros, float sums. Half precision is only cast. Source: see ``movement``.
+Each declines what a runtime is free to do in its own way: integer overflow, division of integers by
+zero, NaN, casts that do not fit, float minima of signed zeros, float sums. Half precision is only
+cast. Source: see ``movement``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _Binary: TypeAlias = Callable[[Any, Any], Any]
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _SIGNED = (np.dtype(np.int32), np.dtype(np.int64))
 _COUNTED = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
-_BOOL, _HALF, _FLOAT, _DOUBLE = (np.dtype(name) for name in ("bool", "float16", "float32", "float64"))
+_BOOL, _HALF, _FLOAT, _DOUBLE = (
+    np.dtype(name) for name in ("bool", "float16", "float32", "float64")
+)
 
 
 def _binary(call: Call, dtypes: tuple[np.dtype[Any], ...]) -> tuple[Array, Array]:
@@ -180,14 +184,20 @@ def convert(call: Call, array: Array, to: DataType) -> Array:
         return _numbers(array.astype(target))
     if not (_is_plain(source) and _is_plain(target)):
         raise DeclinedError
-    if source.kind == "f" and not np.isfinite(array).all() and (target.kind != "f" or np.isnan(array).any()):
+    if (
+        source.kind == "f"
+        and not np.isfinite(array).all()
+        and (target.kind != "f" or np.isnan(array).any())
+    ):
         raise DeclinedError
     if target == _BOOL:
         return np.asarray(array != 0)
     if target.kind in "iu":
         return _to_integer(array, target)
     result = array.astype(target)
-    if target == _HALF and (source == _DOUBLE or (source.kind != "f" and not np.array_equal(result, array))):
+    if target == _HALF and (
+        source == _DOUBLE or (source.kind != "f" and not np.array_equal(result, array))
+    ):
         raise DeclinedError  # runtimes may round twice, by way of float32
     if source.kind == "f" and not np.array_equal(np.isinf(result), np.isinf(array)):
         raise DeclinedError

@@ -1,4 +1,6 @@
-"""One operator applied to constants: what a kernel is given, and the two ways in which it declines."""
+"""One operator applied to constants: what a kernel is given, and the two ways in which it
+declines.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from gehost.ir.graph import Node
 
 
 class DeclinedError(Exception):
-    """A kernel does not compute this: the operator's definition does not fix the result, or the node is not valid."""
+    """A kernel does not compute this: the operator's definition does not fix the result, or the
+    node is not valid.
+    """
 
 
 class TooLargeError(Exception):
@@ -21,7 +25,9 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node whose inputs are all known; ``room`` is the number of bytes that its results may take."""
+    """A node whose inputs are all known; ``room`` is the number of bytes that its results may
+    take.
+    """
 
     node: Node
     version: int
@@ -54,14 +60,17 @@ class Call:
         return number
 
     def integers(self, name: str, slot: int, since: int) -> list[int] | None:
-        """A list of numbers that opset ``since`` made input ``slot`` and that was an attribute before; None where absent."""
+        """A list of numbers that opset ``since`` made input ``slot`` and that was an attribute
+        before; None where absent.
+        """
         if self.version < since:
             return self.attribute(name)
         array = self.optional(slot)
         return None if array is None else whole_numbers(array)
 
     def claim(self, shape: Sequence[int], like: Array) -> None:
-        """Ask for room for a result of this shape with elements such as those of ``like``, before it is made.
+        """Ask for room for a result of this shape with elements such as those of ``like``, before
+        it is made.
 
         Raises:
             TooLargeError: there is not enough.

@@ -1,4 +1,6 @@
-"""The clean-up as a whole: one walk through the model in topological order, then whatever the edits touched."""
+"""The clean-up as a whole: one walk through the model in topological order, then whatever the
+edits touched.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ GROWTH_LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CleanUpResult:
-    """How much a clean-up changed, each node and initializer counted once, under the reason for which it went."""
+    """How much a clean-up changed, each node and initializer counted once, under the reason for
+    which it went.
+    """
 
     dead_nodes: int = 0
     dead_initializers: int = 0
@@ -34,23 +38,32 @@ class CleanUpResult:
     @property
     def total(self) -> int:
         """0 exactly if nothing was changed."""
-        return self.dead_nodes + self.dead_initializers + self.identities + self.folded + self.merged
+        return (
+            self.dead_nodes + self.dead_initializers + self.identities + self.folded + self.merged
+        )
 
 
-def clean_up(model: Model, registry: OpRegistry, inferrer: Inferrer, growth_limit: int = GROWTH_LIMIT) -> CleanUpResult:
-    """Remove dead nodes and initializers, identities and repeated computations, and compute constants.
+def clean_up(
+    model: Model, registry: OpRegistry, inferrer: Inferrer, growth_limit: int = GROWTH_LIMIT
+) -> CleanUpResult:
+    """Remove dead nodes and initializers, identities and repeated computations, and compute
+    constants.
 
-    Holds before and after: the graph's inputs and outputs, the outputs' numbers, topological order. Works on the root and
-    on the bodies of If, Loop and Scan, until nothing more is found; time is linear in the graph. All edits are journalled.
-    A model with training information or a ``Gradient`` is left alone: those refer to its tensors by name.
+    Holds before and after: the graph's inputs and outputs, the outputs' numbers, topological order.
+    Works on the root and on the bodies of If, Loop and Scan, until nothing more is found; time is
+    linear in the graph. All edits are journalled. A model with training information or a
+    ``Gradient`` is left alone: those refer to its tensors by name.
 
     Args:
         model: its values carry the types that inference found.
         registry: says which custom operators are stateful or random.
         inferrer: infers what becomes known on the way.
-        growth_limit: bytes by which folding may grow the model; whoever cleans a model again gives what was ``grown`` off.
+        growth_limit: bytes by which folding may grow the model; whoever cleans a model again
+            gives what was ``grown`` off.
     """
-    if model.proto.training_info or any(graph.by_op.get("ai.onnx.preview.training::Gradient") for graph in model.graphs):
+    if model.proto.training_info or any(
+        graph.by_op.get("ai.onnx.preview.training::Gradient") for graph in model.graphs
+    ):
         return CleanUpResult()
     with collector_off():
         state = State(model, registry, inferrer)

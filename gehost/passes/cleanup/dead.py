@@ -2,8 +2,8 @@
 
 1. A node whose every output is unread goes; so does what only it read, and so on upwards.
 2. An unread initializer goes.
-Refused: nodes that are not understood (``purity``), outputs that annotations name, graph inputs, initializers that are
-graph inputs.
+Refused: nodes that are not understood (``purity``), outputs that annotations name, graph inputs,
+initializers that are graph inputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def sweep(state: State) -> None:
 
 
 def retire(state: State, node: Node) -> None:
-    """Remove a node whose outputs are unread, for a reason that the caller counts, and what is dead without it."""
+    """Remove a node whose outputs are unread, for a reason that the caller counts, and what is
+    dead without it.
+    """
     reap(state, _remove(state, node))
 
 
@@ -40,7 +42,8 @@ def reap(state: State, lost: Iterable[Value]) -> None:
         if value.graph not in state.open:
             continue
         if len(value.readers) == 1 and value.is_constant:
-            state.touch_readers(value, stale=False)  # folding the last reader of a constant frees it
+            # folding the last reader of a constant frees it
+            state.touch_readers(value, stale=False)
         producer = value.producer
         if value.readers or producer is None:
             _remove_initializer(state, value)
@@ -78,7 +81,12 @@ def _read_in(graph: Graph) -> Iterable[Value]:
 
 
 def _remove_initializer(state: State, value: Value) -> None:
-    if value.initializer is None or value.is_input or value.readers or value.name in state.protected:
+    if (
+        value.initializer is None
+        or value.is_input
+        or value.readers
+        or value.name in state.protected
+    ):
         return
     if value.graph.values.get(value.name) is value:
         value.graph.remove_initializer(value)

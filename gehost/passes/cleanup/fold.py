@@ -1,13 +1,15 @@
 """Compute at compile time what depends on constants only.
 
-1. A node of an operator with a kernel (``movement``, ``arithmetic``) whose inputs are all constants.
-2. ``Shape(x)`` and ``Size(x)`` where the dimensions asked for are known, whatever x is; ``Gather(Shape(x), i)`` alike.
-3. ``CastLike(c, x)`` with a constant c where the element type of x is known.
+1. A node of an operator with a kernel (``movement``, ``arithmetic``) whose inputs are all
+constants. 2. ``Shape(x)`` and ``Size(x)`` where the dimensions asked for are known, whatever x is;
+``Gather(Shape(x), i)`` alike. 3. ``CastLike(c, x)`` with a constant c where the element type of x
+is known.
 Keeps: the name of each result, which becomes an initializer (below IR version 4, a ``Constant``).
-Refused: results that are graph outputs; what a kernel declines; results that contradict what the model says of them;
-growth. A result grows the model by its bytes less those of the constants that nobody else reads. All growth together
-is at most ``growth_limit``; what grows more than 4 KiB waits until all else is done. Nothing is computed before it is known
-to fit. Of external data at most 64 MiB are read, as what is computed from it goes into the model file.
+Refused: results that are graph outputs; what a kernel declines; results that contradict what the
+model says of them; growth. A result grows the model by its bytes less those of the constants that
+nobody else reads. All growth together is at most ``growth_limit``; what grows more than 4 KiB waits
+until all else is done. Nothing is computed before it is known to fit. Of external data at most 64
+MiB are read, as what is computed from it goes into the model file.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class Folder:
             return ()
         if not self._state.purity.is_well_formed(node):
             return ()
-        freed = sum(stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node))
+        freed = sum(
+            stored_bytes(value) or 0 for value in _inputs(node) if self._goes_with(value, node)
+        )
         external = sum(map(external_bytes, operands))
         if external > self._external_left:
             return ()
@@ -105,7 +109,15 @@ class Folder:
         except TooLargeError:
             self._waiting[node] = None
             return ()
-        except (DeclinedError, ContradictionError, ModelError, ValueError, IndexError, TypeError, ArithmeticError):
+        except (
+            DeclinedError,
+            ContradictionError,
+            ModelError,
+            ValueError,
+            IndexError,
+            TypeError,
+            ArithmeticError,
+        ):
             return ()
         growth = max(0, size - freed)
         self._grow(growth)
@@ -125,10 +137,16 @@ class Folder:
         self._state.counts.grown += growth
 
     def _operands(self, node: Node) -> list[Value] | None:
-        """The constants that the node's kernel reads; None where it has no kernel, or reads what is no constant."""
+        """The constants that the node's kernel reads; None where it has no kernel, or reads what
+        is no constant.
+        """
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
-            return [source] if source is not None and source.is_constant and like is not None and like.dtype else None
+            return (
+                [source]
+                if source is not None and source.is_constant and like is not None and like.dtype
+                else None
+            )
         first, _ = _KERNELS.get(node.op, (None, None))
         if first is None or first > self._version:
             return None
@@ -146,17 +164,27 @@ class Folder:
             call = Call(node, self._version, [elements(source)], room)
             return [convert(call, call.array(0), like.dtype)]
         arrays = [None if value is None else elements(value) for value in node.inputs]
-        if any(value is not None and array is None for value, array in zip(node.inputs, arrays, strict=True)):
+        if any(
+            value is not None and array is None
+            for value, array in zip(node.inputs, arrays, strict=True)
+        ):
             raise DeclinedError
         return _KERNELS[node.op][1](Call(node, self._version, arrays, room))
 
     def _goes_with(self, value: Value, node: Node) -> bool:
         """Whether a constant is gone once the node is."""
-        if not value.is_constant or value.is_input or value.name in self._state.protected or value.graph not in self._state.open:
+        if (
+            not value.is_constant
+            or value.is_input
+            or value.name in self._state.protected
+            or value.graph not in self._state.open
+        ):
             return False
         return all(reader is node for reader in value.readers)
 
-    def _replace(self, node: Node, results: Sequence[Value], arrays: Sequence[Array]) -> list[Value]:
+    def _replace(
+        self, node: Node, results: Sequence[Value], arrays: Sequence[Array]
+    ) -> list[Value]:
         graph, lost = node.graph, _inputs(node)
         moved = [(value.name, value.uses) for value in results]
         for _, readers in moved:
@@ -186,7 +214,9 @@ def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Valu
 
 
 def _hides_another(value: Value) -> bool:
-    """Whether the value's name means something else outside of its graph: it cannot be given to a new value."""
+    """Whether the value's name means something else outside of its graph: it cannot be given to
+    a new value.
+    """
     owner = value.graph.owner
     return owner is not None and owner.graph.find(value.name) is not None
 
@@ -194,27 +224,38 @@ def _hides_another(value: Value) -> bool:
 def _declared_bytes(value: Value) -> int:
     """Bytes that a value takes by its type; 0 where that does not say."""
     known = value.type
-    if not isinstance(known, TensorType) or known.size is None or known.dtype in (DataType.UNDEFINED, DataType.STRING):
+    if (
+        not isinstance(known, TensorType)
+        or known.size is None
+        or known.dtype in (DataType.UNDEFINED, DataType.STRING)
+    ):
         return 0
     return bytes_for(known.size, known.dtype.numpy)
 
 
 def _from_dimensions(node: Node, version: int) -> Array | None:
-    """What a node makes of dimensions that are known; None where it is no such node, or they are not."""
+    """What a node makes of dimensions that are known; None where it is no such node, or they are
+    not.
+    """
     if node.op not in _READ_DIMENSIONS:
         return None
     if node.op == "Shape":
         return _vector(_dimensions(node, version))
     if node.op == "Size":
         source = node.input(0)
-        size = source.type.size if source is not None and isinstance(source.type, TensorType) else None
+        size = (
+            source.type.size if source is not None and isinstance(source.type, TensorType) else None
+        )
         return None if size is None else np.array(size, np.int64)
     source, indices = node.input(0), node.input(1)
     if node.attrs.get("axis", 0) not in (0, -1) or source is None or indices is None:
         return None
     if source.producer is None or source.producer.op != "Shape":
         return None
-    dimensions, wanted = _dimensions(source.producer, version), elements(indices) if indices.is_constant else None
+    dimensions, wanted = (
+        _dimensions(source.producer, version),
+        elements(indices) if indices.is_constant else None,
+    )
     if dimensions is None or wanted is None or wanted.dtype.kind != "i":
         return None
     positions = [int(index) for index in wanted.flat]
@@ -229,7 +270,11 @@ def _dimensions(shape: Node, version: int) -> Sequence[Dim] | None:
     source = shape.input(0)
     if source is None or source.shape is None:
         return None
-    return source.shape if version < 15 else source.shape[shape.attrs.get("start", 0) : shape.attrs.get("end")]
+    return (
+        source.shape
+        if version < 15
+        else source.shape[shape.attrs.get("start", 0) : shape.attrs.get("end")]
+    )
 
 
 def _vector(dimensions: Sequence[Dim] | None) -> Array | None:

@@ -3,14 +3,15 @@
 1. ``Identity(x)``                                   ==>   x
 2. ``Cast(x, to=dtype of x)``, ``CastLike`` alike    ==>   x
 3. ``Transpose(x, perm=[0, 1, …])``                  ==>   x
-4. ``Reshape(x, s)``: every entry of the constant s keeps its dimension: it is 0 (without ``allowzero``) or the known size,
+4. ``Reshape(x, s)``: every entry of the constant s keeps its dimension: it is 0 (without
+``allowzero``) or the known size,
    or the only -1 beside known, positive sizes       ==>   x
 5. ``Expand(x, s)``: s has no more entries than x dimensions, each 1 or the known size   ==>   x
 6. ``Dropout(x)`` in inference mode, its mask unread ==>   x
 7. ``Concat(x)``                                     ==>   x
 Keeps: what is known of the output's type is then known of x.
-Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or what the model says
-of the types of x and the result is contradictory.
+Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or
+what the model says of the types of x and the result is contradictory.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ from gehost.passes.cleanup.state import State
 def eliminate(state: State, node: Node) -> bool:
     """Remove a node that gives back its input; False where it does not, or must stay."""
     gives_back = _FORMS.get(node.op)
-    if gives_back is None or not state.purity.is_builtin(node.op) or not state.purity.is_well_formed(node):
+    if (
+        gives_back is None
+        or not state.purity.is_builtin(node.op)
+        or not state.purity.is_well_formed(node)
+    ):
         return False
     source, result = node.input(0), node.outputs[0] if node.outputs else None
     if source is None or result is None or not gives_back(state, node, source):
         return False
-    if any(value is not None and (value.readers or value.name in state.protected) for value in node.outputs[1:]):
+    if any(
+        value is not None and (value.readers or value.name in state.protected)
+        for value in node.outputs[1:]
+    ):
         return False
     if not state.can_forward(result, source):
         return False
@@ -56,12 +64,21 @@ def _keeps_dtype(_state: State, node: Node, source: Value) -> bool:
 
 def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
     order = node.attrs.get("perm")
-    return order is not None and len(order) > 0 and all(axis == place for place, axis in enumerate(order))
+    return (
+        order is not None
+        and len(order) > 0
+        and all(axis == place for place, axis in enumerate(order))
+    )
 
 
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:
     target = _target(node.input(1))
-    if target is None or source.shape is None or len(target) != len(source.shape) or (state.model.opset() or 0) < 5:
+    if (
+        target is None
+        or source.shape is None
+        or len(target) != len(source.shape)
+        or (state.model.opset() or 0) < 5
+    ):
         return False
     copies_zero = not node.attrs.get("allowzero", 0)
     inferred = 0
@@ -70,7 +87,10 @@ def _keeps_shape(state: State, node: Node, source: Value) -> bool:
             inferred += 1
         elif not (wanted == 0 and copies_zero) and wanted != dim:
             return False
-    return inferred == 0 or (inferred == 1 and all(_is_positive(d) for w, d in zip(target, source.shape, strict=True) if w != -1))
+    return inferred == 0 or (
+        inferred == 1
+        and all(_is_positive(d) for w, d in zip(target, source.shape, strict=True) if w != -1)
+    )
 
 
 def _is_positive(dim: Dim) -> bool:
@@ -81,7 +101,10 @@ def _widens_nothing(_state: State, node: Node, source: Value) -> bool:
     target = _target(node.input(1))
     if target is None or source.shape is None or len(target) > len(source.shape):
         return False
-    return all(wanted in (1, dim) for wanted, dim in zip(reversed(target), reversed(source.shape), strict=False))
+    return all(
+        wanted in (1, dim)
+        for wanted, dim in zip(reversed(target), reversed(source.shape), strict=False)
+    )
 
 
 def _target(shape: Value | None) -> list[int] | None:
@@ -89,7 +112,11 @@ def _target(shape: Value | None) -> list[int] | None:
     if shape is None or not shape.is_constant or (stored_bytes(shape) or 0) > SMALL:
         return None
     array = elements(shape)
-    return None if array is None or array.ndim != 1 or array.dtype.kind != "i" else [int(entry) for entry in array]
+    return (
+        None
+        if array is None or array.ndim != 1 or array.dtype.kind != "i"
+        else [int(entry) for entry in array]
+    )
 
 
 def _drops_nothing(state: State, node: Node, _source: Value) -> bool:

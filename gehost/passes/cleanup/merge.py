@@ -1,10 +1,11 @@
 """Let equal things be computed, and kept, once.
 
-1. Two nodes of one graph with the same operator, attributes and inputs: the readers of the second read the first, which
+1. Two nodes of one graph with the same operator, attributes and inputs: the readers of the second
+read the first, which
    stands before it. Constants of at most 4 KiB are the same input when their contents are.
 2. Two constants of one graph, at most 4 KiB, with the same content: one stays.
-Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second whose output is a
-graph output (which keeps its name), constants that are graph inputs.
+Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second
+whose output is a graph output (which keeps its name), constants that are graph inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Merger:
         """What stands for a value in a key: its content if it is a small constant, else itself."""
         self._constants: dict[_Key, Value] = {}
         self._seen: dict[_Key, Node] = {}
-        """The first node of each operator and inputs: most have no second, and their attributes are never read."""
+        """The first node of each operator and inputs: most have no second, and their attributes
+        are never read.
+        """
         self._exact: dict[_Key, Node] = {}
 
     def merge_initializers(self) -> None:
@@ -65,7 +68,8 @@ class Merger:
     def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
         """Which of two equal constants stays, and which goes; None where neither can go.
 
-        An initializer rather than a node, else the one that was there first: it has the more readers.
+        An initializer rather than a node, else the one that was there first: it has the more
+        readers.
         """
         pairs = [(first, second), (second, first)]
         if second.producer is None and first.producer is not None:
@@ -131,8 +135,14 @@ class Merger:
 
 
 def _precedes_readers(constant: Value, other: Value) -> bool:
-    """Whether a constant stands before every node that reads another one of its graph; initializers always do."""
+    """Whether a constant stands before every node that reads another one of its graph;
+    initializers always do.
+    """
     producer, graph = constant.producer, constant.graph
     if producer is None:
         return True
-    return all(graph.level_of(reader).order > producer.order for reader in other.readers if isinstance(reader, Node))
+    return all(
+        graph.level_of(reader).order > producer.order
+        for reader in other.readers
+        if isinstance(reader, Node)
+    )

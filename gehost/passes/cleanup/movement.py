@@ -1,7 +1,9 @@
 """Kernels that move elements: exact for every element type.
 
-Each takes a ``Call`` and returns the node's outputs. What is not valid is declined: the runtime shall say so.
-Source: the operators' definitions in ONNX, for the opsets from the number that stands beside each kernel in ``MOVEMENT``.
+Each takes a ``Call`` and returns the node's outputs. What is not valid is declined: the runtime
+shall say so.
+Source: the operators' definitions in ONNX, for the opsets from the number that stands beside each
+kernel in ``MOVEMENT``.
 """
 
 from __future__ import annotations
@@ -83,9 +85,14 @@ def _slice(call: Call) -> list[Array]:
         steps = call.integers("steps", 4, since=10)
     if starts is None or ends is None:
         raise DeclinedError
-    axes = list(range(len(starts))) if axes is None else [axis_of(axis, array.ndim) for axis in axes]
+    axes = (
+        list(range(len(starts))) if axes is None else [axis_of(axis, array.ndim) for axis in axes]
+    )
     steps = [1] * len(starts) if steps is None else steps
-    if not len(starts) == len(ends) == len(axes) == len(steps) == len(set(axes)) or max(axes, default=-1) >= array.ndim:
+    if (
+        not len(starts) == len(ends) == len(axes) == len(steps) == len(set(axes))
+        or max(axes, default=-1) >= array.ndim
+    ):
         raise DeclinedError
     parts = [slice(None)] * array.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -94,7 +101,9 @@ def _slice(call: Call) -> list[Array]:
 
 
 def _part(start: int, end: int, step: int, size: int) -> slice:
-    """What ``Slice`` takes of an axis: negative ends count from its end, what lies outside is cut off."""
+    """What ``Slice`` takes of an axis: negative ends count from its end, what lies outside is
+    cut off.
+    """
     start, end = (position + size if position < 0 else position for position in (start, end))
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)

@@ -14,7 +14,9 @@ from gehost.ir.schemas import RANDOM, schema_at
 from gehost.ops import OpRegistry
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
-"""Operators whose bodies run when and as the node runs; a graph attribute of any other operator may mean anything."""
+"""Operators whose bodies run when and as the node runs; a graph attribute of any other operator
+may mean anything.
+"""
 
 _TRAITS = frozenset({"stateful", "random"})
 
@@ -64,7 +66,9 @@ class Purity:
         return "::" not in op and op not in self._functions
 
     def is_well_formed(self, node: Node) -> bool:
-        """Whether a node of ONNX's own has only attributes that its operator has at this opset, and a right number of inputs."""
+        """Whether a node of ONNX's own has only attributes that its operator has at this opset,
+        and a right number of inputs.
+        """
         found = self._signatures.get(node.op)
         if found is None:
             schema = schema_at("", node.op, self._model.opset() or 0)
@@ -72,16 +76,21 @@ class Purity:
                 return False
             kinds: dict[str, int] = {}
             for name, attribute in schema.attributes.items():
-                kinds[name] = cast("Any", attribute.type).value  # the stub leaves out that it is an enumeration
+                # the stub leaves out that it is an enumeration
+                kinds[name] = cast("Any", attribute.type).value
             found = self._signatures[node.op] = (kinds, schema.min_input, schema.max_input)
         kinds, least, most = found
-        return least <= len(node.inputs) <= most and all(kinds.get(entry.name) == entry.type for entry in node.proto.attribute[:])
+        return least <= len(node.inputs) <= most and all(
+            kinds.get(entry.name) == entry.type for entry in node.proto.attribute[:]
+        )
 
     def has_open_bodies(self, node: Node) -> bool:
         return node.op in _CONTROL_FLOW and self.is_builtin(node.op)
 
     def drops_nothing(self, node: Node) -> bool:
-        """Whether a ``Dropout`` is in inference mode: always at opsets 7 to 11, from 12 on unless it is told otherwise."""
+        """Whether a ``Dropout`` is in inference mode: always at opsets 7 to 11, from 12 on
+        unless it is told otherwise.
+        """
         version = self._model.opset() or 0
         mode = node.input(2)
         if version < 12 or mode is None:
@@ -125,7 +134,10 @@ class Purity:
         return Trust.RANDOM if op in RANDOM else Trust.PURE
 
     def _function(self, function: onnx.FunctionProto) -> Trust:
-        versions = {entry.domain if entry.domain != "ai.onnx" else "": entry.version for entry in function.opset_import}
+        versions = {
+            entry.domain if entry.domain != "ai.onnx" else "": entry.version
+            for entry in function.opset_import
+        }
         trust = Trust.PURE
         waiting = list(function.node)
         while waiting:

@@ -1,7 +1,8 @@
 """Infer once more what a node makes, now that more is known of what it reads.
 
-Folding a shape makes a ``Reshape`` static, which makes the ``Shape`` behind it a constant, and so on: without this the
-clean-up would stop half-way, and rules would meet tensors of unknown sizes that are known.
+Folding a shape makes a ``Reshape`` static, which makes the ``Shape`` behind it a constant, and so
+on: without this the clean-up would stop half-way, and rules would meet tensors of unknown sizes
+that are known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from gehost.passes.cleanup.state import ContradictionError, State, join
 
 
 def refine(state: State, node: Node) -> None:
-    """Add to the types of a node's outputs what inference can tell; what contradicts them is left aside."""
+    """Add to the types of a node's outputs what inference can tell; what contradicts them is
+    left aside.
+    """
     if node.bodies or all(value is None or _is_static(value) for value in node.outputs):
         return
     try:

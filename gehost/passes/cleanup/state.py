@@ -1,4 +1,6 @@
-"""One clean-up at work: its worklist, its counts, and the two edits that everything here is made of."""
+"""One clean-up at work: its worklist, its counts, and the two edits that everything here is made
+of.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class ContradictionError(Exception):
 class State:
     """What the parts of a clean-up share.
 
-    Only *open* graphs are edited: the root, and the bodies of ONNX's control flow in open graphs. Names in ``protected``
-    are referred to from where edits do not reach (quantization annotations, device configurations).
+    Only *open* graphs are edited: the root, and the bodies of ONNX's control flow in open graphs.
+    Names in ``protected`` are referred to from where edits do not reach (quantization annotations,
+    device configurations).
     """
 
     def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
@@ -49,12 +52,16 @@ class State:
         self._queue: list[tuple[int, Node]] = []
         self._queued: set[Node] = set()
         self.made: set[Value] = set()
-        """Constants that stand in the place of folded nodes; what else becomes of them is not counted."""
+        """Constants that stand in the place of folded nodes; what else becomes of them is not
+        counted.
+        """
         self.stale: set[Node] = set()
         """Nodes whose inputs are known better than when their outputs were inferred."""
 
     def _open(self, graph: Graph) -> Iterator[Node]:
-        """Open a graph and its bodies; gives all nodes, each before those in its bodies and after those it reads."""
+        """Open a graph and its bodies; gives all nodes, each before those in its bodies and
+        after those it reads.
+        """
         self.open.add(graph)
         self.graphs.append(graph)
         for node in graph.nodes:
@@ -63,10 +70,13 @@ class State:
                 for body in node.bodies:
                     yield from self._open(body)
 
-    # -- worklist ---------------------------------------------------------------------------------------------------
+    # -- worklist
+    # ---------------------------------------------------------------------------------------------------
 
     def push(self, node: Node) -> None:
-        """Have a node looked at; whatever the order in which nodes are pushed, they come in that of the graph."""
+        """Have a node looked at; whatever the order in which nodes are pushed, they come in that
+        of the graph.
+        """
         if node not in self._queued:
             self._queued.add(node)
             heapq.heappush(self._queue, (self._place.setdefault(node, len(self._place)), node))
@@ -91,19 +101,24 @@ class State:
                 if stale:
                     self.stale.add(reader)
 
-    # -- judging ----------------------------------------------------------------------------------------------------
+    # -- judging
+    # ----------------------------------------------------------------------------------------------------
 
     def is_pure(self, node: Node) -> bool:
         return self.purity.of(node) is Trust.PURE
 
     def may_leave(self, value: Value) -> bool:
-        """Whether all readers of a value can be given another one: none is a graph output, none in a closed body."""
+        """Whether all readers of a value can be given another one: none is a graph output, none
+        in a closed body.
+        """
         return value.name not in self.protected and all(
             isinstance(reader, Node) and reader.graph in self.open for reader in value.readers
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
-        """Whether every reader of ``old`` may read ``new`` instead, as far as names and types go."""
+        """Whether every reader of ``old`` may read ``new`` instead, as far as names and types
+        go.
+        """
         if not self.may_leave(old):
             return False
         for reader in old.readers:
@@ -116,10 +131,13 @@ class State:
             return False
         return True
 
-    # -- editing ----------------------------------------------------------------------------------------------------
+    # -- editing
+    # ----------------------------------------------------------------------------------------------------
 
     def forward(self, old: Value, new: Value) -> None:
-        """Give the readers of ``old`` the equal value ``new``, and ``new`` what is known of ``old``; see ``can_forward``."""
+        """Give the readers of ``old`` the equal value ``new``, and ``new`` what is known of
+        ``old``; see ``can_forward``.
+        """
         before = old.type
         joined = join(new.type, before)
         if joined != new.type:
@@ -131,7 +149,8 @@ class State:
 
 
 def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """What two statements about one value say together; names of ``known`` win over those of ``other``.
+    """What two statements about one value say together; names of ``known`` win over those of
+    ``other``.
 
     Raises:
         ContradictionError: they cannot both be true.

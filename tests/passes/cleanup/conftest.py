@@ -35,7 +35,9 @@ class Cleaned:
 
     @property
     def initializers(self) -> set[str]:
-        return {name for name, value in self.model.graph.values.items() if value.initializer is not None}
+        return {
+            name for name, value in self.model.graph.values.items() if value.initializer is not None
+        }
 
     @property
     def counts(self) -> dict[str, int]:
@@ -48,7 +50,9 @@ class Cleaned:
 
 
 def parse(text: str, opset: int = 21) -> onnx.ModelProto:
-    return onnx.parser.parse_model(text if text.lstrip().startswith("<") else HEAD.format(opset=opset) + text)
+    return onnx.parser.parse_model(
+        text if text.lstrip().startswith("<") else HEAD.format(opset=opset) + text
+    )
 
 
 def random_feeds(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -60,7 +64,9 @@ def random_feeds(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray[Any,
         if info.name in given:
             continue
         tensor = info.type.tensor_type
-        shape = [SIZES[dim.dim_param] if dim.dim_param else dim.dim_value for dim in tensor.shape.dim]
+        shape = [
+            SIZES[dim.dim_param] if dim.dim_param else dim.dim_value for dim in tensor.shape.dim
+        ]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if dtype == np.bool_:
             feeds[info.name] = np.array(rng.integers(0, 2, shape), dtype)
@@ -78,7 +84,9 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray[Any, Any]]) -> li
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, dict(feeds))
 
 
@@ -116,7 +124,9 @@ def clean() -> Callable[..., Cleaned]:
         model.check()
         assert _written(model) == original.SerializeToString(), "undo left something behind"
 
-        assert clean_up(model, registry, Inferrer(model, registry)) == result, "after an undo the result is another one"
+        assert clean_up(model, registry, Inferrer(model, registry)) == result, (
+            "after an undo the result is another one"
+        )
         model.check()
         again = clean_up(model, registry, Inferrer(model, registry), GROWTH_LIMIT - result.grown)
         assert not again.total, f"a second run changes {again}"
@@ -124,7 +134,10 @@ def clean() -> Callable[..., Cleaned]:
         assert (written.SerializeToString() != original.SerializeToString()) == bool(result.total)
         if check:
             onnx.checker.check_model(written)
-        assert [*written.graph.input, *written.graph.output] == [*original.graph.input, *original.graph.output]
+        assert [*written.graph.input, *written.graph.output] == [
+            *original.graph.input,
+            *original.graph.output,
+        ]
         if runs:
             for seed in (0, 1):
                 values = feeds if feeds is not None else random_feeds(original, seed)

@@ -38,8 +38,12 @@ def run(model: onnx.ModelProto, feeds: dict[str, Any], base_dir: Path) -> list[A
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(base_dir))
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(base_dir)
+    )
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = {entry.name for entry in session.get_inputs()}
     return session.run(None, {name: value for name, value in feeds.items() if name in names})
 
@@ -72,11 +76,16 @@ def assert_cleaned(path: Path) -> CleanUpResult:
     assert model.flush().SerializeToString() == original.SerializeToString()
     assert clean_once(model) == result
     written = model.flush()
-    assert len(written.graph.node) < len(original.graph.node) or not result.dead_nodes + result.identities
+    assert (
+        len(written.graph.node) < len(original.graph.node)
+        or not result.dead_nodes + result.identities
+    )
     if path.name != "external.onnx":
         onnx.checker.check_model(written)
     for feeds in feeds_of(path, original):
-        for before, after in zip(run(original, feeds, path.parent), run(written, feeds, path.parent), strict=True):
+        for before, after in zip(
+            run(original, feeds, path.parent), run(written, feeds, path.parent), strict=True
+        ):
             np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4, strict=True)
     return result
 
@@ -88,7 +97,9 @@ def test_models(path: Path) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
-@pytest.mark.parametrize("path", sorted((CORPUS / "models").glob("*.onnx")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CORPUS / "models").glob("*.onnx")), ids=lambda path: path.stem
+)
 def test_corpus(path: Path) -> None:
     assert_cleaned(path)
 

@@ -32,17 +32,23 @@ def test_a_chain_goes_with_its_initializers(clean: Any) -> None:
 def test_a_node_with_several_outputs_stays_while_one_is_read(clean: Any) -> None:
     text = "g (float[4] x) => (float[2] y) {{ a, b = Split <axis = 0, num_outputs = 2> (x)  y = Relu({0}) }}"
     assert clean(text.format("b")).ops == ["Split", "Relu"]
-    cleaned = clean("g (float[4] x) => (float[4] y) { a, b = Split <axis = 0, num_outputs = 2> (x)  y = Relu(x) }")
+    cleaned = clean(
+        "g (float[4] x) => (float[4] y) { a, b = Split <axis = 0, num_outputs = 2> (x)  y = Relu(x) }"
+    )
     assert cleaned.counts == {"dead_nodes": 1}
 
 
 def test_graph_inputs_stay(clean: Any) -> None:
-    assert clean("g (float[2] x, float[2] unread) => (float[2] y) { y = Relu(x) }").result.total == 0
+    assert (
+        clean("g (float[2] x, float[2] unread) => (float[2] y) { y = Relu(x) }").result.total == 0
+    )
 
 
 def test_initializers_that_are_inputs_stay(clean: Any) -> None:
     head = '<ir_version: {0}, opset_import: ["": 9]>'
-    body = "g (float[2] x, float[2] w = {1, 2}, float[2] v = {3, 4}) => (float[2] y) { y = Add(x, v) }"
+    body = (
+        "g (float[2] x, float[2] w = {1, 2}, float[2] v = {3, 4}) => (float[2] y) { y = Add(x, v) }"
+    )
     for version in (3, 8):
         cleaned = clean(head.format(version) + body)
         assert cleaned.result.total == 0
@@ -50,11 +56,18 @@ def test_initializers_that_are_inputs_stay(clean: Any) -> None:
 
 
 def test_an_initializer_that_is_the_output_stays(clean: Any) -> None:
-    assert clean("g (float[2] x) => (float[2] y, float[2] w) <float[2] w = {1, 2}> { y = Relu(x) }").result.total == 0
+    assert (
+        clean(
+            "g (float[2] x) => (float[2] y, float[2] w) <float[2] w = {1, 2}> { y = Relu(x) }"
+        ).result.total
+        == 0
+    )
 
 
 def test_dead_random_nodes_go(clean: Any) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] y) { r = RandomNormalLike(x)  b = Bernoulli(x)  y = Relu(x) }")
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y) { r = RandomNormalLike(x)  b = Bernoulli(x)  y = Relu(x) }"
+    )
     assert cleaned.counts == {"dead_nodes": 2}
 
 
@@ -69,7 +82,11 @@ def test_dead_random_nodes_go(clean: Any) -> None:
     ids=["unknown", "registered", "stateful", "random"],
 )
 def test_custom_operators(clean: Any, registry: OpRegistry | None, gone: bool) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] y) { a = Neg(x)  b = acme.Log(a)  y = Relu(x) }", registry=registry, runs=False)
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y) { a = Neg(x)  b = acme.Log(a)  y = Relu(x) }",
+        registry=registry,
+        runs=False,
+    )
     assert cleaned.counts == ({"dead_nodes": 2} if gone else {})
 
 
@@ -95,7 +112,12 @@ def test_a_renamed_custom_operator_keeps_its_traits(clean: Any) -> None:
 
 @pytest.mark.parametrize(
     ("body", "gone"),
-    [("q = Neg(p)", True), ("q = acme.Print(p)", False), ("q = RandomNormalLike(p)", True), ("q = local.f(p)", False)],
+    [
+        ("q = Neg(p)", True),
+        ("q = acme.Print(p)", False),
+        ("q = RandomNormalLike(p)", True),
+        ("q = local.f(p)", False),
+    ],
 )
 def test_a_function_is_trusted_as_its_body_is(clean: Any, body: str, gone: bool) -> None:
     cleaned = clean(
@@ -108,7 +130,9 @@ def test_a_function_is_trusted_as_its_body_is(clean: Any, body: str, gone: bool)
     assert cleaned.counts == ({"dead_nodes": 1} if gone else {})
 
 
-@pytest.mark.parametrize(("inner", "gone"), [("Exp(x)", True), ("acme.Print(x)", False), ("RandomNormalLike(x)", True)])
+@pytest.mark.parametrize(
+    ("inner", "gone"), [("Exp(x)", True), ("acme.Print(x)", False), ("RandomNormalLike(x)", True)]
+)
 def test_a_dead_if_goes_with_its_bodies(clean: Any, inner: str, gone: bool) -> None:
     cleaned = clean(
         "g (float[2] x, bool c) => (float[2] y) <float[2] w = {1, 2}> { a = Neg(x)  "
@@ -224,7 +248,10 @@ def test_a_gradient_refers_to_tensors_by_name(clean: Any) -> None:
             domain="ai.onnx.preview.training",
             input=["x"],
             output=["unread"],
-            attribute=[onnx.helper.make_attribute("xs", ["a"]), onnx.helper.make_attribute("y", "y")],
+            attribute=[
+                onnx.helper.make_attribute("xs", ["a"]),
+                onnx.helper.make_attribute("y", "y"),
+            ],
         )
 
     text = "g (float[2] x) => (float[2] y) { a = Identity(x)  y = Neg(a) }"

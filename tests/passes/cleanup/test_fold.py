@@ -25,25 +25,32 @@ def test_a_chain_becomes_one_initializer_of_its_name(clean: Any) -> None:
     )
     assert cleaned.ops == ["MatMul"]
     assert cleaned.initializers == {"packed"}
-    np.testing.assert_array_equal(cleaned.array("packed"), np.array([[0.5, 2], [1, 2.5], [1.5, 3]], np.float32))
+    np.testing.assert_array_equal(
+        cleaned.array("packed"), np.array([[0.5, 2], [1, 2.5], [1.5, 3]], np.float32)
+    )
     assert cleaned.counts == {"folded": 2, "dead_nodes": 1, "dead_initializers": 1}
     assert cleaned.result.grown == 0
 
 
 def test_a_graph_output_is_not_folded(clean: Any) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}> { y = Neg(w)  z = Add(x, y) }")
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y, float[2] z) <float[2] w = {1, 2}> { y = Neg(w)  z = Add(x, y) }"
+    )
     assert cleaned.result.total == 0
 
 
 def test_an_initializer_that_may_be_overridden_is_no_constant(clean: Any) -> None:
-    cleaned = clean("g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { a = Neg(w)  y = Add(x, a) }")
+    cleaned = clean(
+        "g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { a = Neg(w)  y = Add(x, a) }"
+    )
     assert cleaned.result.total == 0
 
 
 def test_below_ir_version_4_a_result_is_a_constant_node(clean: Any) -> None:
     head = '<ir_version: 3, opset_import: ["": 9]>'
     cleaned = clean(
-        head + "g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { a = Neg(w)  b = Exp(x)  c = Sqrt(x)  y = Sum(b, a, c) }"
+        head
+        + "g (float[2] x, float[2] w = {1, 2}) => (float[2] y) { a = Neg(w)  b = Exp(x)  c = Sqrt(x)  y = Sum(b, a, c) }"
     )
     assert cleaned.ops == ["Constant", "Exp", "Sqrt", "Sum"]
     assert cleaned.initializers == {"w"}
@@ -67,7 +74,9 @@ def test_what_was_made_on_the_way_is_not_counted_when_it_goes(clean: Any) -> Non
         "{ a = Neg(w)  b = Sqrt(w)  c = Floor(b)  d = Mul(a, c)  y = Add(x, d) }"
     )
     assert clean(head.format(3) + body).counts == {"folded": 4}
-    free = body.replace(", float[2] w = {1, 2}) => (float[2] y)", ") => (float[2] y) <float[2] w = {1, 2}>")
+    free = body.replace(
+        ", float[2] w = {1, 2}) => (float[2] y)", ") => (float[2] y) <float[2] w = {1, 2}>"
+    )
     assert clean(head.format(4) + free).counts == {"folded": 4, "dead_initializers": 1}
 
 
@@ -153,22 +162,26 @@ def test_dimensions_that_are_asked_for(clean: Any, node: str, wanted: Any) -> No
         assert cleaned.result.folded == 0
     else:
         assert cleaned.ops == ["Neg"]
-        np.testing.assert_array_equal(cleaned.model.graph.tail.inputs[0].numpy(), np.reshape(wanted, -1))
+        np.testing.assert_array_equal(
+            cleaned.model.graph.tail.inputs[0].numpy(), np.reshape(wanted, -1)
+        )
 
 
 def test_cast_like_asks_for_a_type_only(clean: Any) -> None:
-    cleaned = clean("g (float[N] x) => (float[N] y) { c = Constant <value = int64 {3}> ()  d = CastLike(c, x)  y = Add(x, d) }")
+    cleaned = clean(
+        "g (float[N] x) => (float[N] y) { c = Constant <value = int64 {3}> ()  d = CastLike(c, x)  y = Add(x, d) }"
+    )
     assert cleaned.ops == ["Add"]
     assert cleaned.array("d").dtype == np.float32
-    unknown = (
-        "g (float[N] x) => (float[N] y) { z = acme.F(x)  c = Constant <value = int64 {3}> ()  d = CastLike(c, z)  y = Add(z, d) }"
-    )
+    unknown = "g (float[N] x) => (float[N] y) { z = acme.F(x)  c = Constant <value = int64 {3}> ()  d = CastLike(c, z)  y = Add(z, d) }"
     assert clean(unknown, runs=False).result.total == 0
 
 
 def test_a_contradiction_is_left_as_it_is(clean: Any) -> None:
     def contradict(model: onnx.ModelProto) -> None:
-        model.graph.value_info.add(name="a").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [3]))
+        model.graph.value_info.add(name="a").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(1, [3])
+        )
 
     cleaned = clean(
         "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Neg(w)  y = Add(x, a) }",
@@ -215,7 +228,10 @@ def test_stays(clean: Any, node: str) -> None:
 def filled(*sizes: int) -> str:
     """A model that adds constants of so many bytes."""
     shapes = ", ".join(f"int64[1] s{i} = {{{size // 4}}}" for i, size in enumerate(sizes))
-    fills = "  ".join(f"c{i} = ConstantOfShape(s{i})  r{i} = ReduceMax <keepdims = 0> (c{i})" for i in range(len(sizes)))
+    fills = "  ".join(
+        f"c{i} = ConstantOfShape(s{i})  r{i} = ReduceMax <keepdims = 0> (c{i})"
+        for i in range(len(sizes))
+    )
     total = ", ".join(f"r{i}" for i in range(len(sizes)))
     return f"g (float x) => (float y) <{shapes}> {{ {fills}  y = Sum(x, {total}) }}"
 
@@ -261,7 +277,10 @@ def test_the_last_reader_of_a_large_constant_frees_it(clean: Any) -> None:
 
     def large(model: onnx.ModelProto) -> None:
         rng = np.random.default_rng(0)
-        for name, array in {"w": rng.standard_normal((600, 600)).astype(np.float32), "i": rng.permutation(600)[:300]}.items():
+        for name, array in {
+            "w": rng.standard_normal((600, 600)).astype(np.float32),
+            "i": rng.permutation(600)[:300],
+        }.items():
             model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
 
     cleaned = clean(
@@ -311,14 +330,18 @@ def test_bombs_are_not_evaluated(node: str, lie: bool) -> None:
         "icolumn": row.T.astype(np.int32),
         "iwide": row.astype(np.int32),
     }
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> g () => (float[N] y) {{ {node}  y = Shape(b) }}')
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21]> g () => (float[N] y) {{ {node}  y = Shape(b) }}'
+    )
     for name, array in arrays.items():
         if name in node:
             model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     model.graph.node[1].op_type = "Abs"
     if lie:
         element = 7 if "range" in node.lower() else 6 if "Min" in node else 1
-        model.graph.value_info.add(name="b").type.CopyFrom(onnx.helper.make_tensor_type_proto(element, [2]))
+        model.graph.value_info.add(name="b").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(element, [2])
+        )
     indexed = Model(model)
     assert clean_up(indexed, OpRegistry(), Inferrer(indexed, OpRegistry())).folded == 0
 

@@ -11,7 +11,9 @@ from gehost.ir.types import DataType, TensorType
 
 
 def test_a_chain_of_identities(clean: Any) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] y) { a = Identity(x)  b = Identity(a)  c = Identity(b)  y = Add(c, a) }")
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y) { a = Identity(x)  b = Identity(a)  c = Identity(b)  y = Add(c, a) }"
+    )
     assert cleaned.ops == ["Add"]
     assert cleaned.counts == {"identities": 3}
 
@@ -48,7 +50,9 @@ def test_readers_in_bodies_follow(clean: Any) -> None:
     cleaned = clean(IF.format("i = Identity(o)  p = Exp(i)"))
     assert cleaned.ops == ["Neg", "If"]
     assert cleaned.counts == {"identities": 2}
-    assert {value.name for body in cleaned.model.graph.tail.bodies for _, _, value in body.captured()} == {"a"}
+    assert {
+        value.name for body in cleaned.model.graph.tail.bodies for _, _, value in body.captured()
+    } == {"a"}
 
 
 def test_an_outer_value_that_is_a_body_output_keeps_its_identity(clean: Any) -> None:
@@ -83,9 +87,13 @@ def test_a_body_that_hides_the_name_keeps_the_identity(clean: Any) -> None:
 
 def test_readers_keep_what_they_know(clean: Any) -> None:
     def forget(model: onnx.ModelProto) -> None:
-        model.graph.value_info.add(name="b").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [2, 3]))
+        model.graph.value_info.add(name="b").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(1, [2, 3])
+        )
 
-    text = "g (float[N, M] x) => (float[N, M] y) { a = acme.Unknown(x)  b = Identity(a)  y = Relu(b) }"
+    text = (
+        "g (float[N, M] x) => (float[N, M] y) { a = acme.Unknown(x)  b = Identity(a)  y = Relu(b) }"
+    )
     cleaned = clean(text, edit=forget, runs=False)
     assert cleaned.counts == {"identities": 1}
     assert cleaned.model.graph.values["a"].type == TensorType(DataType.FLOAT, (2, 3))
@@ -94,9 +102,13 @@ def test_readers_keep_what_they_know(clean: Any) -> None:
 def test_contradictory_types_keep_the_node(clean: Any) -> None:
     def contradict(model: onnx.ModelProto) -> None:
         for name, shape in (("a", [2, 3]), ("b", [3, 2])):
-            model.graph.value_info.add(name=name).type.CopyFrom(onnx.helper.make_tensor_type_proto(1, shape))
+            model.graph.value_info.add(name=name).type.CopyFrom(
+                onnx.helper.make_tensor_type_proto(1, shape)
+            )
 
-    text = "g (float[N, M] x) => (float[N, M] y) { a = acme.Unknown(x)  b = Identity(a)  y = Relu(b) }"
+    text = (
+        "g (float[N, M] x) => (float[N, M] y) { a = acme.Unknown(x)  b = Identity(a)  y = Relu(b) }"
+    )
     assert clean(text, edit=contradict, runs=False, infer=False).result.total == 0
 
 
@@ -120,7 +132,9 @@ GOES = {
 
 @pytest.mark.parametrize("node", GOES.values(), ids=GOES)
 def test_goes(clean: Any, node: str) -> None:
-    cleaned = clean(f"g (float[2, 3] x, float[1] other) => (float[2, 3] y) {{ {node}  y = Neg(a) }}")
+    cleaned = clean(
+        f"g (float[2, 3] x, float[1] other) => (float[2, 3] y) {{ {node}  y = Neg(a) }}"
+    )
     assert cleaned.ops == ["Neg"]
     assert cleaned.result.identities == 1
     assert cleaned.result.folded == 0
@@ -147,7 +161,8 @@ STAYS = {
 @pytest.mark.parametrize("name", STAYS)
 def test_stays(clean: Any, name: str) -> None:
     cleaned = clean(
-        f"g (float[2, 3] x, int64[2] given, bool flag) => (float[Q, R] y) {{ {STAYS[name]}  y = Neg(b) }}", runs=False
+        f"g (float[2, 3] x, int64[2] given, bool flag) => (float[Q, R] y) {{ {STAYS[name]}  y = Neg(b) }}",
+        runs=False,
     )
     assert cleaned.counts == {}
 
@@ -186,7 +201,9 @@ def test_reshape_with_allowzero_makes_zeros(clean: Any) -> None:
     assert clean(text.replace("[N, 0]", "[3, 0]").format("3, 0")).result.identities == 1
 
 
-@pytest.mark.parametrize(("opset", "goes"), [(7, True), (9, True), (10, True), (12, True), (13, True)])
+@pytest.mark.parametrize(
+    ("opset", "goes"), [(7, True), (9, True), (10, True), (12, True), (13, True)]
+)
 def test_dropout_by_opset(clean: Any, opset: int, goes: bool) -> None:
     head = f'<ir_version: 7, opset_import: ["": {opset}]>'
     cleaned = clean(head + "g (float[2, 3] x) => (float[2, 3] y) { a = Dropout(x)  y = Neg(a) }")
@@ -195,12 +212,18 @@ def test_dropout_by_opset(clean: Any, opset: int, goes: bool) -> None:
 
 def test_dropout_before_opset_7_may_train(clean: Any) -> None:
     head = '<ir_version: 3, opset_import: ["": 6]>'
-    cleaned = clean(head + "g (float[2, 3] x) => (float[2, 3] y) { a = Dropout(x)  y = Neg(a) }", runs=False, infer=False)
+    cleaned = clean(
+        head + "g (float[2, 3] x) => (float[2, 3] y) { a = Dropout(x)  y = Neg(a) }",
+        runs=False,
+        infer=False,
+    )
     assert cleaned.counts == {}
 
 
 def test_a_dropout_goes_once_its_mask_is_dead(clean: Any) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] y) { a, mask = Dropout(x)  m = Cast <to = 1> (mask)  n = Exp(m)  y = Neg(a) }")
+    cleaned = clean(
+        "g (float[2] x) => (float[2] y) { a, mask = Dropout(x)  m = Cast <to = 1> (mask)  n = Exp(m)  y = Neg(a) }"
+    )
     assert cleaned.counts == {"dead_nodes": 2, "identities": 1}
     assert cleaned.ops == ["Neg"]
 
@@ -209,7 +232,9 @@ LATE = "s = Shape(mask)  k = Cast <to = 1> (s)  m = ReduceMax <keepdims = 0> (k)
 
 
 def test_a_dropout_whose_mask_dies_on_the_way(clean: Any) -> None:
-    cleaned = clean(f"g (float[2] x) => (float[2] y) {{ a, mask = Dropout(x)  b = Neg(a)  {LATE}  y = Mul(b, m) }}")
+    cleaned = clean(
+        f"g (float[2] x) => (float[2] y) {{ a, mask = Dropout(x)  b = Neg(a)  {LATE}  y = Mul(b, m) }}"
+    )
     assert cleaned.ops == ["Neg", "ReduceMax", "Mul"]
     assert cleaned.counts == {"folded": 2, "identities": 1}
 
@@ -230,10 +255,14 @@ def test_a_function_in_the_place_of_an_operator(clean: Any) -> None:
             entry.domain = ""
 
     functions = "".join(
-        f'<domain: "local", opset_import: ["": 21]> {name} (p) => (q) {{ q = Exp(p) }}' for name in ("Identity", "Neg")
+        f'<domain: "local", opset_import: ["": 21]> {name} (p) => (q) {{ q = Exp(p) }}'
+        for name in ("Identity", "Neg")
     )
     text = "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = local.Identity(x)  b = local.Neg(w)  y = Mul(a, b) }"
-    assert clean(text + functions, edit=replace, runs=False, check=False, infer=False).result.total == 0
+    assert (
+        clean(text + functions, edit=replace, runs=False, check=False, infer=False).result.total
+        == 0
+    )
 
 
 def test_a_function_of_an_operator_s_name(clean: Any) -> None:

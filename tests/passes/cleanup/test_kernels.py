@@ -19,7 +19,9 @@ from gehost.passes.cleanup.arithmetic import ARITHMETIC
 from gehost.passes.cleanup.movement import MOVEMENT
 
 Array = np.ndarray[Any, Any]
-INT32, INT64, FLOAT, HALF, DOUBLE, BOOL = (np.dtype(name) for name in ("int32", "int64", "float32", "float16", "float64", "bool"))
+INT32, INT64, FLOAT, HALF, DOUBLE, BOOL = (
+    np.dtype(name) for name in ("int32", "int64", "float32", "float16", "float64", "bool")
+)
 
 
 def ints(*numbers: int) -> Array:
@@ -38,15 +40,23 @@ def made(
     names = [f"x{i}" if array is not None else "" for i, array in enumerate(inputs)]
     results = [f"y{i}" for i in range(outputs)]
     nodes = [onnx.helper.make_node(op, names, results, **attributes)]
-    nodes += [onnx.helper.make_node("Identity", [result], [f"z{i}"]) for i, result in enumerate(results)]
+    nodes += [
+        onnx.helper.make_node("Identity", [result], [f"z{i}"]) for i, result in enumerate(results)
+    ]
     graph = onnx.helper.make_graph(
         nodes,
         "g",
         [],
         [onnx.ValueInfoProto(name=f"z{i}") for i in range(outputs)],
-        [onnx.numpy_helper.from_array(array, name) for array, name in zip(inputs, names, strict=True) if array is not None],
+        [
+            onnx.numpy_helper.from_array(array, name)
+            for array, name in zip(inputs, names, strict=True)
+            if array is not None
+        ],
     )
-    return onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", opset)]), outputs
+    return onnx.helper.make_model(
+        graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", opset)]
+    ), outputs
 
 
 def folded(model: onnx.ModelProto) -> list[Array] | None:
@@ -65,14 +75,19 @@ def computed(model: onnx.ModelProto) -> list[Array]:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {})
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, {})
 
 
 def assert_same(ours: Sequence[Array], theirs: Sequence[Array]) -> None:
     for left, right in zip(ours, theirs, strict=True):
         assert left.dtype == right.dtype
         assert left.shape == right.shape
-        assert left.dtype == object or left.tobytes() == np.ascontiguousarray(right).tobytes(), (left, right)
+        assert left.dtype == object or left.tobytes() == np.ascontiguousarray(right).tobytes(), (
+            left,
+            right,
+        )
         np.testing.assert_array_equal(left, right)
 
 
@@ -87,7 +102,11 @@ CASES: list[tuple[Any, ...]] = [
     ("Concat", [TEXT, TEXT], {"axis": 0}),
     ("ConstantOfShape", [ints(2, 3)], {}),
     ("ConstantOfShape", [ints(2, 0)], {"value": onnx.helper.make_tensor("", 7, [1], [5])}),
-    ("ConstantOfShape", [np.array([], INT64)], {"value": onnx.helper.make_tensor("", 9, [1], [True])}),
+    (
+        "ConstantOfShape",
+        [np.array([], INT64)],
+        {"value": onnx.helper.make_tensor("", 9, [1], [True])},
+    ),
     ("Expand", [box(3, 1), ints(2, 1, 4)], {}),
     ("Expand", [box(3, 1), ints(1, 1, 1)], {}),
     ("Expand", [box(1, 3), ints(0, 1)], {}),
@@ -272,13 +291,25 @@ DECLINED: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("case", DECLINED, ids=[f"{i}-{case[0]}" for i, case in enumerate(DECLINED)])
+@pytest.mark.parametrize(
+    "case", DECLINED, ids=[f"{i}-{case[0]}" for i, case in enumerate(DECLINED)]
+)
 def test_declined(case: tuple[Any, ...]) -> None:
     assert folded(call(case)) is None
 
 
 @pytest.mark.parametrize(
-    "dtype", [HALF, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4, np.uint16, np.complex64, BOOL], ids=str
+    "dtype",
+    [
+        HALF,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.int4,
+        np.uint16,
+        np.complex64,
+        BOOL,
+    ],
+    ids=str,
 )
 def test_movement_of_any_type(dtype: Any) -> None:
     """ONNX Runtime moves few of these; numpy's own bits are the measure."""
@@ -288,7 +319,10 @@ def test_movement_of_any_type(dtype: Any) -> None:
         (("Gather", [array, ints(1, 0)], {"axis": 1}), array[:, [1, 0]]),
         (("Concat", [array, array], {"axis": 0}), np.concatenate([array, array])),
         (("Slice", [array, ints(1), ints(3), ints(1)], {}), array[:, 1:3]),
-        (("Where", [np.array([True, False, True]), array, np.roll(array, 1, 1)], {}), array[:, [0, 0, 2]]),
+        (
+            ("Where", [np.array([True, False, True]), array, np.roll(array, 1, 1)], {}),
+            array[:, [0, 0, 2]],
+        ),
         (("Expand", [array, ints(2, 1, 1)], {}), np.stack([array, array])),
         (("Tile", [array, ints(1, 2)], {}), np.concatenate([array, array], 1)),
     ]:
@@ -315,11 +349,19 @@ def test_random_slices() -> None:
         starts, ends = (rng.integers(-8, 9, len(axes)) for _ in range(2))
         steps = rng.choice([-3, -2, -1, 1, 2, 3], len(axes))
         for name, numbers in zip("seat", (starts, ends, axes, steps), strict=True):
-            tensors.append(onnx.numpy_helper.from_array(np.asarray(numbers, np.int64), f"{name}{i}"))
-        nodes.append(onnx.helper.make_node("Slice", ["x", f"s{i}", f"e{i}", f"a{i}", f"t{i}"], [f"y{i}"]))
+            tensors.append(
+                onnx.numpy_helper.from_array(np.asarray(numbers, np.int64), f"{name}{i}")
+            )
+        nodes.append(
+            onnx.helper.make_node("Slice", ["x", f"s{i}", f"e{i}", f"a{i}", f"t{i}"], [f"y{i}"])
+        )
         nodes.append(onnx.helper.make_node("Identity", [f"y{i}"], [f"z{i}"]))
-    graph = onnx.helper.make_graph(nodes, "g", [], [onnx.ValueInfoProto(name=f"z{i}") for i in range(200)], tensors)
-    model = onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    graph = onnx.helper.make_graph(
+        nodes, "g", [], [onnx.ValueInfoProto(name=f"z{i}") for i in range(200)], tensors
+    )
+    model = onnx.helper.make_model(
+        graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 21)]
+    )
     ours = folded(model)
     assert ours is not None
     assert_same(ours, computed(model))

@@ -68,10 +68,17 @@ def test_overloads_are_not_equal(clean: Any) -> None:
 
 
 def test_the_second_must_not_be_a_graph_output(clean: Any) -> None:
-    assert clean("g (float[2] x) => (float[2] a, float[2] b) { a = Exp(x)  b = Exp(x) }").result.total == 0
-    first = clean("g (float[2] x) => (float[2] a, float[2] y) { a = Exp(x)  b = Exp(x)  y = Neg(b) }")
+    assert (
+        clean("g (float[2] x) => (float[2] a, float[2] b) { a = Exp(x)  b = Exp(x) }").result.total
+        == 0
+    )
+    first = clean(
+        "g (float[2] x) => (float[2] a, float[2] y) { a = Exp(x)  b = Exp(x)  y = Neg(b) }"
+    )
     assert first.counts == {"merged": 1}
-    second = clean("g (float[2] x) => (float[2] y, float[2] b) { a = Exp(x)  y = Neg(a)  b = Exp(x) }")
+    second = clean(
+        "g (float[2] x) => (float[2] y, float[2] b) { a = Exp(x)  y = Neg(a)  b = Exp(x) }"
+    )
     assert second.counts == {}
 
 
@@ -172,7 +179,9 @@ def test_equal_strings(clean: Any) -> None:
 @pytest.mark.parametrize("dtype", [16, 17, 19, 21, 22], ids=onnx.TensorProto.DataType.Name)
 def test_types_of_one_numpy_kind_are_told_apart(clean: Any, dtype: int) -> None:
     def retype(model: onnx.ModelProto) -> None:
-        for tensor, kind in zip(model.graph.initializer, (dtype, 18 if dtype != 18 else 17), strict=True):
+        for tensor, kind in zip(
+            model.graph.initializer, (dtype, 18 if dtype != 18 else 17), strict=True
+        ):
             tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, kind, [2], [0, 0]))
 
     text = "g (float[2] x) => (float[2] y) <float[2] w = {1, 1}, float[2] v = {1, 1}> { a = acme.F(x, w)  y = acme.F(a, v) }"
@@ -196,7 +205,9 @@ def test_a_constant_that_is_an_output_stays(clean: Any) -> None:
 
 
 def test_of_two_initializers_the_output_stays(clean: Any) -> None:
-    cleaned = clean("g (float[2] x) => (float[2] w, float[2] y) <float[2] v = {1, 2}, float[2] w = {1, 2}> { y = Add(x, v) }")
+    cleaned = clean(
+        "g (float[2] x) => (float[2] w, float[2] y) <float[2] v = {1, 2}, float[2] w = {1, 2}> { y = Add(x, v) }"
+    )
     assert cleaned.counts == {"merged": 1}
     assert cleaned.initializers == {"w"}
 
@@ -215,7 +226,9 @@ def test_bodies_are_merged_each_for_itself(clean: Any) -> None:
 
 def test_nodes_with_bodies_stay(clean: Any) -> None:
     branches = "<then_branch = t () => (float[2] p) { p = Exp(x) }, else_branch = e () => (float[2] q) { q = Abs(x) }>"
-    cleaned = clean(f"g (float[2] x, bool c) => (float[2] y) {{ a = If (c) {branches}  b = If (c) {branches}  y = Add(a, b) }}")
+    cleaned = clean(
+        f"g (float[2] x, bool c) => (float[2] y) {{ a = If (c) {branches}  b = If (c) {branches}  y = Add(a, b) }}"
+    )
     assert cleaned.result.total == 0
 
 
@@ -230,7 +243,9 @@ def test_the_later_one_goes_also_when_it_is_found_first(clean: Any) -> None:
 
 def test_what_is_known_of_the_second_is_known_of_the_first(clean: Any) -> None:
     def forget(model: onnx.ModelProto) -> None:
-        model.graph.value_info.add(name="b").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [2]))
+        model.graph.value_info.add(name="b").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(1, [2])
+        )
 
     text = "g (float[N] x, int64[1] s) => (float[M] y) { a = Reshape(x, s)  b = Reshape(x, s)  y = Add(a, b) }"
     cleaned = clean(text, edit=forget, runs=False, infer=False)
@@ -262,7 +277,9 @@ def test_a_constant_stays_before_its_readers(clean: Any, version: int) -> None:
     """What the Identity knows of a makes its Shape a constant when the equal one behind its reader has been seen."""
 
     def forget(model: onnx.ModelProto) -> None:
-        model.graph.value_info.add(name="b").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [2]))
+        model.graph.value_info.add(name="b").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(1, [2])
+        )
 
     cleaned = clean(
         f'<ir_version: {version}, opset_import: ["": 9, "acme": 1]>'

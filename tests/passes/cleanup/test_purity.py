@@ -12,7 +12,9 @@ from gehost.ops import OpDef, OpRegistry
 from gehost.passes.cleanup.purity import Purity, Trust
 
 
-def trust(node: str, functions: str = "", opset: int = 21, registry: OpRegistry | None = None) -> Trust:
+def trust(
+    node: str, functions: str = "", opset: int = 21, registry: OpRegistry | None = None
+) -> Trust:
     text = (
         f'<ir_version: 10, opset_import: ["": {opset}, "local": 1, "acme": 1, "ai.onnx.ml": 5]>'
         f"g (float[2] x, float r, bool t, float[1] w = {{1}}) => (float[2] y) <bool f = {{0}}> {{ {node} }} {functions}"
@@ -26,7 +28,8 @@ def test_random_operators_are_those_that_onnx_calls_non_deterministic() -> None:
     kinds = {
         schema.name
         for schema in onnx.defs.get_all_schemas_with_history()
-        if getattr(schema, "node_determinism", None) == onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+        if getattr(schema, "node_determinism", None)
+        == onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
     }
     assert kinds - {"Dropout", "If", "Loop", "Scan", "SequenceMap", "AffineGrid"} <= schemas.RANDOM
     assert {schema.name for schema in onnx.defs.get_all_schemas()} >= schemas.RANDOM
@@ -49,7 +52,11 @@ def test_random_operators_are_those_that_onnx_calls_non_deterministic() -> None:
         ("y = Dropout(x)", 6, Trust.RANDOM),
         ("y = acme.Anything(x)", 21, Trust.OPAQUE),
         ("y = ai.onnx.ml.Binarizer(x)", 21, Trust.PURE),
-        ("y = If (t) <then_branch = p () => (a) { a = Relu(x) }, else_branch = q () => (b) { b = Neg(x) }>", 21, Trust.PURE),
+        (
+            "y = If (t) <then_branch = p () => (a) { a = Relu(x) }, else_branch = q () => (b) { b = Neg(x) }>",
+            21,
+            Trust.PURE,
+        ),
         (
             "y = If (t) <then_branch = p () => (a) { a = Bernoulli(x) }, else_branch = q () => (b) { b = Neg(x) }>",
             21,
@@ -74,12 +81,21 @@ def test_nodes(node: str, opset: int, wanted: Trust) -> None:
         ("q = Neg(p)", Trust.PURE),
         ("q = Bernoulli(p)", Trust.RANDOM),
         ("q = Dropout(p)", Trust.PURE),
-        ("r = Constant <value = float {0.5}> ()  t = Constant <value = bool {1}> ()  q = Dropout(p, r, t)", Trust.RANDOM),
+        (
+            "r = Constant <value = float {0.5}> ()  t = Constant <value = bool {1}> ()  q = Dropout(p, r, t)",
+            Trust.RANDOM,
+        ),
         ("q = acme.F(p)", Trust.OPAQUE),
         ("q = local.f(p)", Trust.OPAQUE),
         ("q = local.h(p)", Trust.RANDOM),
-        ("q = If (p) <then_branch = u () => (a) { a = Bernoulli(p) }, else_branch = v () => (b) { b = Neg(p) }>", Trust.RANDOM),
-        ("s = SequenceConstruct(p)  q = SequenceMap (s) <body = u (i) => (a) { a = Neg(i) }>", Trust.OPAQUE),
+        (
+            "q = If (p) <then_branch = u () => (a) { a = Bernoulli(p) }, else_branch = v () => (b) { b = Neg(p) }>",
+            Trust.RANDOM,
+        ),
+        (
+            "s = SequenceConstruct(p)  q = SequenceMap (s) <body = u (i) => (a) { a = Neg(i) }>",
+            Trust.OPAQUE,
+        ),
         ("q = acme.K (p) <body = u () => (a) { a = Neg(p) }>", Trust.OPAQUE),
     ],
 )
@@ -93,9 +109,13 @@ def test_functions(body: str, wanted: Trust) -> None:
 
 def test_a_registered_operator_in_a_function() -> None:
     registry = OpRegistry()
-    registry.add(OpDef("acme::F", 1, ("x",), 1, ("y",), {}, None, None, frozenset({"stateful"}), "t:1"))
+    registry.add(
+        OpDef("acme::F", 1, ("x",), 1, ("y",), {}, None, None, frozenset({"stateful"}), "t:1")
+    )
     registry.add(OpDef("acme::G", 1, ("x",), 1, ("y",), {}, None, None, frozenset(), "t:2"))
-    function = '<domain: "local", opset_import: ["": 21, "acme": 1]> f (p) => (q) { q = acme.%s(p) }'
+    function = (
+        '<domain: "local", opset_import: ["": 21, "acme": 1]> f (p) => (q) { q = acme.%s(p) }'
+    )
     assert trust("y = local.f(x)", function % "F", registry=registry) == Trust.OPAQUE
     assert trust("y = local.f(x)", function % "G", registry=registry) == Trust.PURE
 

@@ -25,7 +25,9 @@ class Maker:
         self.count += 1
         return f"t{self.count}"
 
-    def graph(self, name: str, outer: list[str], size: int, depth: int, outputs: int, inputs: Any = ()) -> onnx.GraphProto:
+    def graph(
+        self, name: str, outer: list[str], size: int, depth: int, outputs: int, inputs: Any = ()
+    ) -> onnx.GraphProto:
         nodes: list[onnx.NodeProto] = []
         tensors: list[onnx.TensorProto] = []
         own: list[str] = []
@@ -59,18 +61,40 @@ class Maker:
             nodes.append(onnx.helper.make_node("Shape", [a], [f"{made}_s"]))
             nodes.append(onnx.helper.make_node("Reshape", [b, f"{made}_s"], [made]))
         elif kind == 10:
-            nodes.append(onnx.helper.make_node("Cast", [a], [f"{made}_c"], to=int(rng.choice([1, 11]))))
+            nodes.append(
+                onnx.helper.make_node("Cast", [a], [f"{made}_c"], to=int(rng.choice([1, 11])))
+            )
             nodes.append(onnx.helper.make_node("Cast", [f"{made}_c"], [made], to=1))
         elif kind == 11:
-            nodes.append(onnx.helper.make_node("Split", [a], [f"{made}_u", f"{made}_v"], axis=0, num_outputs=2))
             nodes.append(
-                onnx.helper.make_node("Concat", [f"{made}_v", str(rng.choice([f"{made}_u", f"{made}_v"]))], [made], axis=0)
+                onnx.helper.make_node(
+                    "Split", [a], [f"{made}_u", f"{made}_v"], axis=0, num_outputs=2
+                )
+            )
+            nodes.append(
+                onnx.helper.make_node(
+                    "Concat",
+                    [f"{made}_v", str(rng.choice([f"{made}_u", f"{made}_v"]))],
+                    [made],
+                    axis=0,
+                )
             )
         elif kind == 12 or depth == 0:
-            nodes.append(onnx.helper.make_node("Dropout", [a], [made, f"{made}_m"][: int(rng.integers(1, 3))]))
+            nodes.append(
+                onnx.helper.make_node(
+                    "Dropout", [a], [made, f"{made}_m"][: int(rng.integers(1, 3))]
+                )
+            )
         elif kind == 13 and rng.integers(0, 2):
-            branches = [self.graph(self.name(), values, int(rng.integers(1, 5)), depth - 1, 1) for _ in range(2)]
-            nodes.append(onnx.helper.make_node("If", ["flag"], [made], then_branch=branches[0], else_branch=branches[1]))
+            branches = [
+                self.graph(self.name(), values, int(rng.integers(1, 5)), depth - 1, 1)
+                for _ in range(2)
+            ]
+            nodes.append(
+                onnx.helper.make_node(
+                    "If", ["flag"], [made], then_branch=branches[0], else_branch=branches[1]
+                )
+            )
         else:
             self.loop(nodes, values, made, depth)
         return made
@@ -92,7 +116,14 @@ class Maker:
         again = self.name()
         body.node.append(onnx.helper.make_node("Identity", [go], [again]))
         body.output.insert(0, onnx.helper.make_tensor_value_info(again, 9, []))
-        nodes.append(onnx.helper.make_node("Loop", ["trips", "", values[int(self.rng.integers(len(values)))]], [made], body=body))
+        nodes.append(
+            onnx.helper.make_node(
+                "Loop",
+                ["trips", "", values[int(self.rng.integers(len(values)))]],
+                [made],
+                body=body,
+            )
+        )
 
 
 def model(seed: int, size: int = 40) -> onnx.ModelProto:
@@ -103,7 +134,9 @@ def model(seed: int, size: int = 40) -> onnx.ModelProto:
         onnx.helper.make_tensor_value_info("trips", 7, []),
     ]
     graph = maker.graph("g", ["x"], size, 2, size // 3, inputs)
-    return onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    return onnx.helper.make_model(
+        graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 21)]
+    )
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

@@ -32,7 +32,9 @@ def test_a_folded_shape_is_inferred_from(clean: Any) -> None:
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_without_it_the_clean_up_stops_half_way(clean: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_it_the_clean_up_stops_half_way(
+    clean: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gehost.passes.cleanup.cleaner.refine", lambda state, node: None)
     assert "Shape" in clean(EXPAND).ops
 
@@ -47,7 +49,9 @@ def test_symbols_are_kept_where_inference_knows_less(clean: Any) -> None:
 
 def test_what_the_file_says_is_not_overruled(clean: Any) -> None:
     def contradict(model: onnx.ModelProto) -> None:
-        model.graph.value_info.add(name="e").type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [7, None]))
+        model.graph.value_info.add(name="e").type.CopyFrom(
+            onnx.helper.make_tensor_type_proto(1, [7, None])
+        )
 
     cleaned = clean(EXPAND, edit=contradict, infer=False, runs=False)
     assert cleaned.model.graph.values["e"].shape == (7, None)

@@ -30,7 +30,9 @@ def t(dtype: DataType, *shape: int | str | None) -> TensorType:
         (OtherType(b"a"), None, OtherType(b"a")),
     ],
 )
-def test_join(known: TensorType | None, other: TensorType | None, wanted: TensorType | None) -> None:
+def test_join(
+    known: TensorType | None, other: TensorType | None, wanted: TensorType | None
+) -> None:
     assert join(known, other) == wanted
 
 

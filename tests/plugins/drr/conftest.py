@@ -64,11 +64,17 @@ def apply() -> Apply:
 
 @pytest.fixture
 def refused() -> Callable[..., None]:
-    def check(define: Callable[..., Any], message: str, at: str, *, published: bool = False) -> None:
+    def check(
+        define: Callable[..., Any], message: str, at: str, *, published: bool = False
+    ) -> None:
         """Defining the rule fails with ``message``, at the line of this function that holds ``at``."""
         code = define.__code__
         lines = Path(code.co_filename).read_text(encoding="utf-8").splitlines()
-        line = next(number for number in range(code.co_firstlineno, len(lines) + 1) if at in lines[number - 1])
+        line = next(
+            number
+            for number in range(code.co_firstlineno, len(lines) + 1)
+            if at in lines[number - 1]
+        )
         with pytest.raises(PatternError) as caught:
             define(DrrPatternContext()) if published else drr.rule()(define)
         assert str(caught.value).startswith(f"{code.co_filename}:{line}: "), str(caught.value)
@@ -97,7 +103,9 @@ def replace(old: str, new: str, name: str = "", **options: Any) -> Any:
 class Greedy(Pass):
     """Runs rules, and keeps what the driver said."""
 
-    def __init__(self, *rules: Any, config: GreedyRewriteConfig | None = None, **labels: Any) -> None:
+    def __init__(
+        self, *rules: Any, config: GreedyRewriteConfig | None = None, **labels: Any
+    ) -> None:
         self.patterns = FrozenRewritePatternSet(RewritePatternSet(*rules), **labels)
         self.config = config
         self.said: list[GreedyResult] = []

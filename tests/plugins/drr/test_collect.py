@@ -39,17 +39,30 @@ def host(vendors: Any) -> Any:
 
 
 def test_rules_are_registered_by_benefit_then_as_they_are_written(host: Any) -> None:
-    assert host(rule("b") + rule("a") + rule("c", options="benefit=3, labels=['x']")).passes.names() == ["c", "b", "a"]
+    assert host(
+        rule("b") + rule("a") + rule("c", options="benefit=3, labels=['x']")
+    ).passes.names() == ["c", "b", "a"]
 
 
 def test_a_rule_is_a_pass_like_any_other(host: Any, vendors: Any) -> None:
-    (spec,) = host(rule("r", options="benefit=3, labels=['x'], stage=CustomPassStage.kBeforeInferShape, max_opset=18")).passes
+    (spec,) = host(
+        rule(
+            "r",
+            options="benefit=3, labels=['x'], stage=CustomPassStage.kBeforeInferShape, max_opset=18",
+        )
+    ).passes
     assert (spec.kind, spec.vendor, spec.benefit, spec.labels) == ("drr", "acme", 3, {"x"})
-    assert (spec.stage, spec.min_opset, spec.max_opset) == (CustomPassStage.kBeforeInferShape, None, 18)
+    assert (spec.stage, spec.min_opset, spec.max_opset) == (
+        CustomPassStage.kBeforeInferShape,
+        None,
+        18,
+    )
     assert spec.origin == f"{vendors.root}/acme/custom_fusion_passes/a.py:4"
     result, record = run_pass(model_of(MODEL), "r", vendors=vendors.root, plugins=PLUGINS)
     assert (ops_of(result), record.replaced) == ({"Abs": 1}, 1)
-    assert {entry.key: entry.value for entry in result.graph.node[0].metadata_props}["gehost.pass"] == "r"
+    assert {entry.key: entry.value for entry in result.graph.node[0].metadata_props}[
+        "gehost.pass"
+    ] == "r"
 
 
 def test_classes_are_registered_unless_they_are_the_files_own_or_anothers(host: Any) -> None:
@@ -84,17 +97,24 @@ class Both(PatternRewritePass):
 class NotRegistered(PatternRewritePass):
     patterns = (three,)
 """
-    made = host(rule("one", "Relu", "Abs") + rule("two", "Abs", "Neg") + rule("three", "Neg", "Exp") + code)
+    made = host(
+        rule("one", "Relu", "Abs") + rule("two", "Abs", "Neg") + rule("three", "Neg", "Exp") + code
+    )
     assert made.passes.names() == ["three", "both"]
     result, report = made.run(model_of(MODEL))
     assert ops_of(result) == {"Neg": 1}
-    assert [(record.name, record.kind, record.stage, record.replaced) for record in report.passes] == [
+    assert [
+        (record.name, record.kind, record.stage, record.replaced) for record in report.passes
+    ] == [
         ("three", "drr", "kAfterInferShape", 0),
         ("both", "drr", "kAfterBuiltinFusionPass", 2),
     ]
 
 
-@pytest.mark.parametrize("hook", ["", "__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"])
+@pytest.mark.parametrize(
+    "hook",
+    ["", "__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run"],
+)
 def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hook: str) -> None:
     edits = (
         """
@@ -115,7 +135,10 @@ def test_a_pass_that_may_edit_by_hand_beside_its_rules_is_checked(host: Any, hoo
 """
     )
     code = f"\n@REG_IR_PASS('p')\nclass P(PatternRewritePass):\n    patterns = (one,){edits if hook else ''}"
-    made, model = host(rule("one", "Neg") + code), model_of("(float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
+    made, model = (
+        host(rule("one", "Neg") + code),
+        model_of("(float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }"),
+    )
     if hook:
         with pytest.raises(PassError, match=r"^p .* left an invalid graph: .*before it is made"):
             made.run(model)
@@ -150,7 +173,10 @@ def test_two_rules_of_one_name_are_refused(host: Any, vendors: Any) -> None:
     assert str(hidden.value) == f"{file}:9: the function r hides the rule at {file}:4; rename one"
     with pytest.raises(VendorError) as named:
         host(rule("r") + rule("s", "Neg", options="name='r'"))
-    assert str(named.value) == f"{file}:9: a pass called r is registered already at {file}:4; rename one"
+    assert (
+        str(named.value)
+        == f"{file}:9: a pass called r is registered already at {file}:4; rename one"
+    )
 
 
 PARAMETERS = """
@@ -166,12 +192,16 @@ class Chosen(DrrPatternBase):
 """
 
 
-def test_a_class_with_parameters_is_no_pass_unless_objects_of_it_are_listed(host: Any, vendors: Any) -> None:
+def test_a_class_with_parameters_is_no_pass_unless_objects_of_it_are_listed(
+    host: Any, vendors: Any
+) -> None:
     with pytest.raises(VendorError) as caught:
         host(PARAMETERS)
     file = f"{vendors.root}/acme/custom_fusion_passes/a.py"
     assert str(caught.value).startswith(f"{file}:4: Chosen: TypeError: ")
-    code = '\n@REG_IR_PASS("both")\nclass Both(PatternRewritePass):\n    patterns = (Chosen("Abs"),)\n'
+    code = (
+        '\n@REG_IR_PASS("both")\nclass Both(PatternRewritePass):\n    patterns = (Chosen("Abs"),)\n'
+    )
     made = host(PARAMETERS + code)
     assert made.passes.names() == ["both"]
     assert ops_of(made.run(model_of(MODEL))[0]) == {"Abs": 1}
@@ -179,7 +209,10 @@ def test_a_class_with_parameters_is_no_pass_unless_objects_of_it_are_listed(host
 
 def test_what_a_class_raises_is_told_at_its_line(host: Any, vendors: Any) -> None:
     code = "\nclass Broken(DrrPatternBase):\n    def __call__(self, ctx):\n        ctx.SourcePattern().Typo.x()\n"
-    with pytest.raises(VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:6: Broken: AttributeError: "):
+    with pytest.raises(
+        VendorError,
+        match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:6: Broken: AttributeError: ",
+    ):
         host(code)
 
 
@@ -218,12 +251,22 @@ def test_switches_take_the_name(vendors: Any, host: Any) -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("\n@REG_IR_PASS('p')\nclass NoPass:\n    pass\n", "REG_IR_PASS wants a subclass of gehost_drr.Pass"),
-        ("\n@REG_IR_PASS('p')\nclass Empty(Pass):\n    pass\n", "Empty does not define Run(self, graph)"),
+        (
+            "\n@REG_IR_PASS('p')\nclass NoPass:\n    pass\n",
+            "REG_IR_PASS wants a subclass of gehost_drr.Pass",
+        ),
+        (
+            "\n@REG_IR_PASS('p')\nclass Empty(Pass):\n    pass\n",
+            "Empty does not define Run(self, graph)",
+        ),
     ],
 )
-def test_what_is_no_pass_cannot_be_registered(host: Any, vendors: Any, code: str, told: str) -> None:
-    with pytest.raises(VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:4: ") as caught:
+def test_what_is_no_pass_cannot_be_registered(
+    host: Any, vendors: Any, code: str, told: str
+) -> None:
+    with pytest.raises(
+        VendorError, match=rf"^{vendors.root}/acme/custom_fusion_passes/a.py:4: "
+    ) as caught:
         host(code)
     assert told in str(caught.value)
 

@@ -268,53 +268,133 @@ def forwarded_twice(pat: Any, res: Any) -> None:
     [
         (no_operator, "no_operator: the source pattern has no operator", "def no_operator"),
         (two_parts, "Neg shares no tensor with the rest of two_parts", "pat.Neg"),
-        (unknown_operator, "ONNX has no operator Transposed; did you mean Transpose?", "pat.Transposed"),
+        (
+            unknown_operator,
+            "ONNX has no operator Transposed; did you mean Transpose?",
+            "pat.Transposed",
+        ),
         (unknown_parameter, 'Transpose has no parameter "perms"', "perms="),
-        (unknown_parameter_of_the_result, 'Transpose has no parameter "perms"; did you mean "perm"?', "perms="),
+        (
+            unknown_parameter_of_the_result,
+            'Transpose has no parameter "perms"; did you mean "perm"?',
+            "perms=",
+        ),
         (too_many_operands, "Relu takes at most 1 inputs, got 2", "pat.Relu"),
         (too_many_operands_of_the_result, "Relu takes at most 1 inputs, got 2", "res.Relu"),
         (unbound_input, 'no tensor "inputs"; did you mean input?', "res.Neg"),
         (removed_input, 'the result reads "t", which a matched operator makes', "res.Abs"),
         (unbound_forward, 'the source pattern has no tensor "z"', "res.z"),
-        (unproduced_output, "the result makes no tensor of the source pattern", "def unproduced_output"),
+        (
+            unproduced_output,
+            "the result makes no tensor of the source pattern",
+            "def unproduced_output",
+        ),
         (forward_to_nothing, 'the source pattern has no tensor "z"', "res.z ="),
         (unwanted_result, "what Abs of the result makes is neither read nor replaced", "res.Abs"),
-        (unwanted_result_without_a_name, "what Abs of the result makes is neither read nor replaced", "res.Abs"),
+        (
+            unwanted_result_without_a_name,
+            "what Abs of the result makes is neither read nor replaced",
+            "res.Abs",
+        ),
         (remade_input, 'the result makes "x", which the source pattern does not make', "res.Neg"),
         (unbound_variable, 'no attribute variable "prem"; did you mean perm?', "attr.prem"),
         (unbound_in_where, 'the source pattern has no tensor "z"', "pat.where"),
         (unbound_in_a_part_of_a_not, 'the source pattern has no tensor "z"', "pat.where"),
-        (no_expression, "where wants an expression over tensors of the pattern, got True", "pat.where"),
-        (expression_as_attribute, 'attribute "axis" of a source pattern must be a value, a variable', "pat.Softmax"),
+        (
+            no_expression,
+            "where wants an expression over tensors of the pattern, got True",
+            "pat.where",
+        ),
+        (
+            expression_as_attribute,
+            'attribute "axis" of a source pattern must be a value, a variable',
+            "pat.Softmax",
+        ),
         (unbound_in_an_index, 'no attribute variable "axes"; did you mean axis?', "pat.where"),
         (no_condition, "x.rank is neither true nor false; compare it with something", "pat.where"),
-        (no_function, "RequireNativeCall wants a function of the match, got expression x.rank == 2", "pat.RequireNativeCall"),
-        (no_function_for_an_attribute, "Attr of a result wants a function of the match, got 'axis'", "res.Attr"),
+        (
+            no_function,
+            "RequireNativeCall wants a function of the match, got expression x.rank == 2",
+            "pat.RequireNativeCall",
+        ),
+        (
+            no_function_for_an_attribute,
+            "Attr of a result wants a function of the match, got 'axis'",
+            "res.Attr",
+        ),
         (no_function_for_a_constant, "Const wants a function of the match, got 3.0", "res.Const"),
         (no_reason, "a reason is a text, got 3", "pat.where"),
-        (capital_tensor, "input 0 of Relu: wanted a tensor, a number or a list of numbers, got operator X", "pat.Relu"),
+        (
+            capital_tensor,
+            "input 0 of Relu: wanted a tensor, a number or a list of numbers, got operator X",
+            "pat.Relu",
+        ),
         (operator_as_operand, "got operator Cast, which is applied to nothing", "pat.Relu"),
-        (names_for_outputs, 'got [tensor "x"]; outputs by name are a second list: op([x], [y])', '"Relu"'),
-        (names_for_inputs, "input 0 of Relu: wanted a tensor, a number or a list of numbers, got 'x'", '"Relu"'),
-        (expression_as_operand, "input 1 of Reshape: wanted a tensor, a number or a list of numbers, got expr", "res.Reshape"),
-        (computed_constant_in_the_source, "input 1 of Add: wanted a tensor, a number or a list of numbers", "pat.Add"),
-        (tensor_as_attribute, 'attribute "axis" of Softmax: wanted a value, a variable or a function, got tensor', "res.Softmax"),
-        (object_as_attribute, 'attribute "perm" of Transpose: wanted a value, a variable or a function', "pat.Transpose"),
+        (
+            names_for_outputs,
+            'got [tensor "x"]; outputs by name are a second list: op([x], [y])',
+            '"Relu"',
+        ),
+        (
+            names_for_inputs,
+            "input 0 of Relu: wanted a tensor, a number or a list of numbers, got 'x'",
+            '"Relu"',
+        ),
+        (
+            expression_as_operand,
+            "input 1 of Reshape: wanted a tensor, a number or a list of numbers, got expr",
+            "res.Reshape",
+        ),
+        (
+            computed_constant_in_the_source,
+            "input 1 of Add: wanted a tensor, a number or a list of numbers",
+            "pat.Add",
+        ),
+        (
+            tensor_as_attribute,
+            'attribute "axis" of Softmax: wanted a value, a variable or a function, got tensor',
+            "res.Softmax",
+        ),
+        (
+            object_as_attribute,
+            'attribute "perm" of Transpose: wanted a value, a variable or a function',
+            "pat.Transpose",
+        ),
         (no_name, "Tensor wants a name, got 1", "pat.Tensor(1)"),
-        (no_operator_name, "Op wants the name of an operator, or a list of names, got []", "pat.Op"),
+        (
+            no_operator_name,
+            "Op wants the name of an operator, or a list of names, got []",
+            "pat.Op",
+        ),
         (no_mapping, "the attributes of Softmax must be a mapping by name", "pat.Op"),
-        (swapped_in_the_other_pattern, 'no operator makes tensor "y", so that none can commute', "pat.Commutative"),
+        (
+            swapped_in_the_other_pattern,
+            'no operator makes tensor "y", so that none can commute',
+            "pat.Commutative",
+        ),
         (made_twice, '"y" is made by Relu at', "pat.Neg"),
         (two_names, '"z" is "y" already', "pat.z"),
         (a_name_like_ours, '"y" is "%x" already', "pat.y"),
         (no_tensor, '"y" must be a tensor that an operator makes', "pat.y"),
         (other_pattern, '"x" of Neg is a tensor of another pattern', "res.Neg"),
-        (forward_of_the_other_pattern, '"y" cannot be "x", which is a tensor of another pattern', "res.y"),
+        (
+            forward_of_the_other_pattern,
+            '"y" cannot be "x", which is a tensor of another pattern',
+            "res.y",
+        ),
         (name_of_a_method, 'a tensor cannot be called "where" so', "pat.where"),
-        (nothing_to_swap, 'no operator makes tensor "x", so that none can commute', "pat.Commutative"),
+        (
+            nothing_to_swap,
+            'no operator makes tensor "x", so that none can commute',
+            "pat.Commutative",
+        ),
         (does_not_commute, "Sub is not known to commute", "pat.Sub"),
         (circle, "Relu reads what is made from its own result", '"Relu"'),
-        (several_operators_in_the_result, "a result must say which operator it wants", '"Neg", "Abs"'),
+        (
+            several_operators_in_the_result,
+            "a result must say which operator it wants",
+            '"Neg", "Abs"',
+        ),
         (forwarded_twice, '"y" was forwarded at', "res.Neg"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
@@ -347,7 +427,9 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
         ({"shape_proven": "no"}, "shape_proven must be True or False, got 'no'"),
     ],
 )
-def test_what_a_rule_says_of_itself_is_checked_at_its_line(options: dict[str, Any], told: str) -> None:
+def test_what_a_rule_says_of_itself_is_checked_at_its_line(
+    options: dict[str, Any], told: str
+) -> None:
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
         res.y = res.x
@@ -359,7 +441,9 @@ def test_what_a_rule_says_of_itself_is_checked_at_its_line(options: dict[str, An
 
     for name, value in options.items():
         setattr(Rule, name, value)
-    with pytest.raises(PatternError, match=rf"^{__file__}:{rule.__code__.co_firstlineno}: .*{told}"):
+    with pytest.raises(
+        PatternError, match=rf"^{__file__}:{rule.__code__.co_firstlineno}: .*{told}"
+    ):
         drr.rule(**options)(rule)
     with pytest.raises(PatternError, match=rf"^{__file__}:\d+: .*{told}"):
         Rule().rule()

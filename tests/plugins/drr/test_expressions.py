@@ -65,7 +65,9 @@ pat: Any = DrrPatternContext().SourcePattern()
     ],
     ids=str,
 )  # fmt: skip
-def test_it_prints_as_it_was_written_and_has_its_value(expression: Any, text: str, wanted: bool) -> None:
+def test_it_prints_as_it_was_written_and_has_its_value(
+    expression: Any, text: str, wanted: bool
+) -> None:
     assert str(expression) == text
     assert expression.evaluate(Match()) is wanted
 
@@ -152,10 +154,15 @@ def test_a_shape_is_not_walked_before_there_is_a_match(walk: Any) -> None:
 
 
 def test_python_cannot_decide_it_before_there_is_a_match() -> None:
-    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: a.rank == 3 has no value before a match; write &, \| and ~"):
+    with pytest.raises(
+        PatternError,
+        match=rf"^{__file__}:\d+: a.rank == 3 has no value before a match; write &, \| and ~",
+    ):
         bool((pat.a.rank == 3) and (pat.b.rank == 3))
 
 
 def test_a_tensor_has_no_other_fields() -> None:
-    with pytest.raises(AttributeError, match="no 'dtpye'; it has dtype, shape, rank, is_constant, op_type"):
+    with pytest.raises(
+        AttributeError, match="no 'dtpye'; it has dtype, shape, rank, is_constant, op_type"
+    ):
         _ = pat.a.dtpye

@@ -22,26 +22,46 @@ from .conftest import CHAIN, Greedy, model_of, ops_of, replace
 def test_rules_that_feed_each_other_run_until_none_applies() -> None:
     """Each rule makes what the one before it looks for, so that a single round would leave two of three undone."""
     greedy = Greedy(replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"))
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    result = (
+        PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    )
     assert ops_of(result.model) == {"Log": 1}
     assert greedy.said == [(True, 3)]
     (done,) = result.passes
     assert (done.count, done.converged, done.reason) == (3, True, "")
     assert done.rewrites == {"Relu_to_Neg": 1, "Neg_to_Exp": 1, "Exp_to_Log": 1}
-    assert result.Statistics() == "Greedy: 3 rewrites (Exp_to_Log 1, Neg_to_Exp 1, Relu_to_Neg 1), converged"
+    assert (
+        result.Statistics()
+        == "Greedy: 3 rewrites (Exp_to_Log 1, Neg_to_Exp 1, Relu_to_Neg 1), converged"
+    )
 
 
 def test_that_it_did_not_converge_is_said() -> None:
-    greedy = Greedy(replace("Relu", "Abs"), replace("Abs", "Relu"), config=GreedyRewriteConfig(max_iterations=3))
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    greedy = Greedy(
+        replace("Relu", "Abs"), replace("Abs", "Relu"), config=GreedyRewriteConfig(max_iterations=3)
+    )
+    result = (
+        PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    )
     assert greedy.said == [(False, 6)]
-    assert (result.passes[0].converged, result.passes[0].reason) == (False, "not converged after 3 iterations")
+    assert (result.passes[0].converged, result.passes[0].reason) == (
+        False,
+        "not converged after 3 iterations",
+    )
     assert "not converged" in result.Statistics()
 
 
 def test_the_most_beneficial_rule_is_tried_first_then_the_first_added() -> None:
-    rules = [replace("Relu", "Abs"), replace("Relu", "Neg", benefit=2), replace("Relu", "Exp", benefit=2)]
-    result = PassManager().AddPass(Greedy(*rules)).Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    rules = [
+        replace("Relu", "Abs"),
+        replace("Relu", "Neg", benefit=2),
+        replace("Relu", "Exp", benefit=2),
+    ]
+    result = (
+        PassManager()
+        .AddPass(Greedy(*rules))
+        .Run(model_of("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    )
     assert ops_of(result.model) == {"Neg": 1}
 
 
@@ -66,7 +86,11 @@ def test_labels_choose_rules(labels: dict[str, list[str]], ran: list[str]) -> No
 
 
 def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
-    result = PassManager().AddPass(Greedy(replace("Gelu", "Abs"), replace("Relu", "Abs"))).Run(model_of(CHAIN))
+    result = (
+        PassManager()
+        .AddPass(Greedy(replace("Gelu", "Abs"), replace("Relu", "Abs")))
+        .Run(model_of(CHAIN))
+    )
     (done,) = result.passes
     assert (done.status, done.count) == ("done", 1)
     assert done.reason == "Gelu_to_Abs: Gelu needs opset 20, the model has 17"
@@ -81,7 +105,9 @@ def test_a_rule_that_does_not_apply_is_told_and_the_others_run() -> None:
     ],
 )
 def test_a_rule_for_other_opsets_does_not_run(options: dict[str, int], reason: str) -> None:
-    (done,) = PassManager().AddPass(Greedy(replace("Relu", "Abs", **options))).Run(model_of(CHAIN)).passes
+    (done,) = (
+        PassManager().AddPass(Greedy(replace("Relu", "Abs", **options))).Run(model_of(CHAIN)).passes
+    )
     assert (done.count, done.reason) == (0 if reason else 1, reason)
 
 
@@ -95,7 +121,10 @@ def test_a_rule_that_fails_is_told_at_its_own_line() -> None:
         pass
 
     OfAnotherFile.origin = es.Origin("/other.py", 1)
-    with pytest.raises(PassError, match=rf"^OfAnotherFile \({__file__}:\d+\): Replacement at node .*Elu: alpha must be float"):
+    with pytest.raises(
+        PassError,
+        match=rf"^OfAnotherFile \({__file__}:\d+\): Replacement at node .*Elu: alpha must be float",
+    ):
         PassManager().AddPass(OfAnotherFile(broken)).Run(model_of(CHAIN))
 
 
@@ -115,7 +144,9 @@ def test_the_driver_takes_sets_of_rules_and_no_lists() -> None:
         def Run(self, graph: Graph) -> None:
             ApplyPatternsGreedily(graph, [replace("Relu", "Abs")])  # pyright: ignore[reportArgumentType]
 
-    with pytest.raises(PassError, match="wants a FrozenRewritePatternSet or RewritePatternSet, got"):
+    with pytest.raises(
+        PassError, match="wants a FrozenRewritePatternSet or RewritePatternSet, got"
+    ):
         PassManager().AddPass(Lists()).Run(model_of(CHAIN))
 
 
@@ -137,8 +168,14 @@ def test_of_overlapping_matches_the_traversal_chooses(top_down: bool, left: str)
 
 def test_bottom_up_too_rules_run_until_none_applies() -> None:
     config = GreedyRewriteConfig(use_top_down_traversal=False)
-    greedy = Greedy(replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"), config=config)
-    result = PassManager().AddPass(greedy).Run(model_of("(float[2] x) => (float[2] y) { t = Relu(x) y = Relu(t) }"))
+    greedy = Greedy(
+        replace("Exp", "Log"), replace("Neg", "Exp"), replace("Relu", "Neg"), config=config
+    )
+    result = (
+        PassManager()
+        .AddPass(greedy)
+        .Run(model_of("(float[2] x) => (float[2] y) { t = Relu(x) y = Relu(t) }"))
+    )
     assert (ops_of(result.model), greedy.said) == ({"Log": 2}, [(True, 6)])
 
 

@@ -66,7 +66,11 @@ def test_a_pass_may_decline_a_graph() -> None:
 
 
 @pytest.mark.parametrize(
-    "stages", [("kBeforeInferShape", "kAfterBuiltinFusionPass"), ("kAfterBuiltinFusionPass", "kBeforeInferShape")]
+    "stages",
+    [
+        ("kBeforeInferShape", "kAfterBuiltinFusionPass"),
+        ("kAfterBuiltinFusionPass", "kBeforeInferShape"),
+    ],
 )
 def test_passes_run_as_they_were_added_whatever_their_stages(stages: tuple[str, str]) -> None:
     class First(PatternRewritePass):
@@ -97,7 +101,11 @@ def test_a_pass_that_fails_leaves_the_graph_as_it_was(raises: bool) -> None:
     going_on = HostOptions(plugins=False, cleanup=False, keep_going=True)
     result = PassManager(options=going_on).AddPass(Fails(replace("Relu", "Abs"))).Run(model)
     assert ops_of(result.model) == ops_of(model)
-    assert (result.passes[0].status, result.passes[0].count, result.passes[0].rewrites) == ("failed", 0, {})
+    assert (result.passes[0].status, result.passes[0].count, result.passes[0].rewrites) == (
+        "failed",
+        0,
+        {},
+    )
     assert result.Statistics().startswith("Fails: failed; Fails (")
 
 
@@ -105,7 +113,9 @@ def test_a_pass_without_rules_fails() -> None:
     class Empty(PatternRewritePass):
         pass
 
-    with pytest.raises(PassError, match="it has no rules: say them as patterns, or override InitializePatterns"):
+    with pytest.raises(
+        PassError, match="it has no rules: say them as patterns, or override InitializePatterns"
+    ):
         PassManager().AddPass(Empty()).Run(model_of(CHAIN))
 
 
@@ -116,13 +126,17 @@ def test_a_pass_that_forgets_to_initialize_its_rules_is_told_so() -> None:
         def Initialize(self, context: Any) -> None:
             del context
 
-    with pytest.raises(PassError, match=r"its Initialize does not call super\(\).Initialize\(context\)"):
+    with pytest.raises(
+        PassError, match=r"its Initialize does not call super\(\).Initialize\(context\)"
+    ):
         PassManager().AddPass(Forgets()).Run(model_of(CHAIN))
 
 
 @pytest.mark.parametrize("patterns", [("no rule",), replace("Relu", "Abs"), (PatternRewritePass,)])
 def test_what_is_no_list_of_rules_is_refused_where_the_class_stands(patterns: Any) -> None:
-    with pytest.raises(PatternError, match=rf"^{__file__}:\d+: Wrong: patterns must be a list of rules, got"):
+    with pytest.raises(
+        PatternError, match=rf"^{__file__}:\d+: Wrong: patterns must be a list of rules, got"
+    ):
         type("Wrong", (PatternRewritePass,), {"patterns": patterns})
 
 
@@ -135,7 +149,9 @@ def test_a_pass_that_cannot_initialize_fails() -> None:
         PassManager().AddPass(Broken()).Run(model_of(CHAIN))
 
 
-@pytest.mark.parametrize(("given", "told"), [(Costly, "wants an object of a subclass"), (Costly(), "was added already")])
+@pytest.mark.parametrize(
+    ("given", "told"), [(Costly, "wants an object of a subclass"), (Costly(), "was added already")]
+)
 def test_what_cannot_be_added(given: Any, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         PassManager().AddPass(Costly()).AddPass(given)
@@ -144,11 +160,20 @@ def test_what_cannot_be_added(given: Any, told: str) -> None:
 def test_a_manager_runs_again_on_another_model() -> None:
     manager = PassManager().AddPass(Greedy(replace("Relu", "Abs"), replace("Gelu", "Abs")))
     assert manager.Run(model_of(CHAIN, 17)).passes[0].count == 1
-    assert manager.Run(model_of("(float[2] x) => (float[2] y) { y = Gelu(x) }", 20)).passes[0].count == 1
+    assert (
+        manager.Run(model_of("(float[2] x) => (float[2] y) { y = Gelu(x) }", 20)).passes[0].count
+        == 1
+    )
 
 
 def test_timing_names_each_pass_that_ran() -> None:
-    text = PassManager(2).AddPass(Costly()).AddPass(Greedy(replace("Relu", "Abs"))).Run(model_of(CHAIN)).Timing()
+    text = (
+        PassManager(2)
+        .AddPass(Costly())
+        .AddPass(Greedy(replace("Relu", "Abs")))
+        .Run(model_of(CHAIN))
+        .Timing()
+    )
     assert [line.split()[-1] for line in text.splitlines()] == ["Greedy"]
 
 
@@ -159,12 +184,17 @@ def test_timing_names_each_pass_that_ran() -> None:
     ("options", "titles"),
     [
         ({}, ["before First", "after First", "before Second", "after Second"]),
-        ({"before": lambda name: name == "Second"}, ["after First", "before Second", "after Second"]),
+        (
+            {"before": lambda name: name == "Second"},
+            ["after First", "before Second", "after Second"],
+        ),
         ({"after": lambda name: False}, ["before First", "before Second"]),
         ({"only_on_change": True}, ["before First", "after First", "before Second"]),
     ],
 )
-def test_graphs_are_printed_around_the_passes_that_were_named(options: dict[str, Any], titles: list[str]) -> None:
+def test_graphs_are_printed_around_the_passes_that_were_named(
+    options: dict[str, Any], titles: list[str]
+) -> None:
     class First(Costly):
         opt_level = 1
 
@@ -189,8 +219,14 @@ def test_graphs_are_printed_around_the_passes_that_were_named(options: dict[str,
         ("d = RandomNormalLike(x)", 0),
         ("d = acme.Log(x)", 1),
         ("d = Neg(x) e = acme.Log(d)", 2),
-        ("d = If(c) <then_branch = t () => (p) { p = Neg(x) }, else_branch = e () => (q) { q = Abs(x) }>", 0),
-        ("d = If(c) <then_branch = t () => (p) { p = acme.Log(x) }, else_branch = e () => (q) { q = Abs(x) }>", 1),
+        (
+            "d = If(c) <then_branch = t () => (p) { p = Neg(x) }, else_branch = e () => (q) { q = Abs(x) }>",
+            0,
+        ),
+        (
+            "d = If(c) <then_branch = t () => (p) { p = acme.Log(x) }, else_branch = e () => (q) { q = Abs(x) }>",
+            1,
+        ),
     ],
 )
 def test_what_nobody_reads_goes_unless_it_may_do_more(dead: str, left: int) -> None:
@@ -205,7 +241,10 @@ def test_what_a_nested_body_reads_is_not_dead() -> None:
     a = Neg(x)
     y = If(c) <then_branch = t () => (float[2] p) { p = Relu(a) }, else_branch = e () => (float[2] q) { q = Abs(x) }>
 }"""
-    assert len(PassManager().AddPass(DeadCodeEliminationPass()).Run(model_of(text)).model.graph.node) == 2
+    assert (
+        len(PassManager().AddPass(DeadCodeEliminationPass()).Run(model_of(text)).model.graph.node)
+        == 2
+    )
 
 
 def test_what_only_dead_code_of_a_body_reads_is_dead_too() -> None:
@@ -264,7 +303,11 @@ def test_rules_may_make_operators_of_their_module() -> None:
         __module__ = "elsewhere"
         patterns = (rule,)
 
-    result = PassManager().AddPass(OfAnotherFile()).Run(model_of("(float[2] x) => (float[2] y) { y = Add(x, x) }"))
+    result = (
+        PassManager()
+        .AddPass(OfAnotherFile())
+        .Run(model_of("(float[2] x) => (float[2] y) { y = Add(x, x) }"))
+    )
     assert [node.op_type for node in result.model.graph.node] == ["Twice"]
     assert [function.name for function in result.model.functions] == ["Twice"]
     assert [node.op_type for node in result.model.functions[0].node] == ["Add", "Identity"]

@@ -13,7 +13,9 @@ def lines(text: str) -> list[str]:
 
 
 def test_an_operation_is_a_line_with_its_types() -> None:
-    text = "(float[1, 300, 256] x, float[256, 256] w) => (float[1, 300, 256] y) { y = MatMul(x, w) }"
+    text = (
+        "(float[1, 300, 256] x, float[256, 256] w) => (float[1, 300, 256] y) { y = MatMul(x, w) }"
+    )
     assert lines(text) == [
         "{",
         '(%0) = "builtin.input" () {name: "x"} : () -> tensor<1x300x256xf32>',
@@ -34,7 +36,10 @@ def test_several_results_absent_inputs_and_what_is_not_known() -> None:
     assert parameter == '(%2) = "builtin.parameter" () {name: "k"} : () -> tensor<1xi64>'
     types = "(tensor<-1x4xf16>, <<NULL TYPE>>, tensor<f16>)"
     assert clip == f'(%3) = "Clip" (%0, <<NULL VALUE>>, %1) {{}} : {types} -> tensor<*x?>'
-    assert topk == '(%4, %5) = "TopK" (%3, %2) {axis: -1} : (tensor<*x?>, tensor<1xi64>) -> (tensor<*x?>, tensor<2xi64>)'
+    assert (
+        topk
+        == '(%4, %5) = "TopK" (%3, %2) {axis: -1} : (tensor<*x?>, tensor<1xi64>) -> (tensor<*x?>, tensor<2xi64>)'
+    )
 
 
 def test_bodies_stand_below_their_operation() -> None:
@@ -42,7 +47,9 @@ def test_bodies_stand_below_their_operation() -> None:
     y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) }, else_branch = e () => (float[2] q) { q = Neg(x) }>
 }"""
     found = lines(text)
-    assert found[3].startswith('(%2) = "If" (%0) {else_branch: region e, then_branch: region t} : (tensor<b>) -> ')
+    assert found[3].startswith(
+        '(%2) = "If" (%0) {else_branch: region e, then_branch: region t} : (tensor<b>) -> '
+    )
     assert [line.partition(" : ")[0] for line in found[4:12]] == [
         "{", '(%3) = "Relu" (%1) {}', '() = "builtin.output" (%3)', "}",
         "{", '(%4) = "Neg" (%1) {}', '() = "builtin.output" (%4)', "}",
@@ -52,7 +59,10 @@ def test_bodies_stand_below_their_operation() -> None:
 def test_a_name_of_several_lines_stays_on_one() -> None:
     graph = graph_of(HEAD + "(float[2] x) => (float[2] y) { y = Relu(x) }")
     graph.inputs[0].name = 'a"\n}'
-    assert print_graph(graph).splitlines()[1].strip() == '(%0) = "builtin.input" () {name: "a\\"\\n}"} : () -> tensor<2xf32>'
+    assert (
+        print_graph(graph).splitlines()[1].strip()
+        == '(%0) = "builtin.input" () {name: "a\\"\\n}"} : () -> tensor<2xf32>'
+    )
 
 
 def test_attributes_are_sorted_and_texts_are_quoted() -> None:

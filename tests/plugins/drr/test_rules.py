@@ -49,7 +49,11 @@ def test_two_transposes_become_one_in_either_spelling(apply: Apply, rule: DrrRul
     done = apply(rule, PAIR)
     (node,) = done.model.graph.node
     assert list(node.attribute[0].ints) == [2, 0, 1, 3]
-    assert (done.record.name, done.record.kind, done.record.replaced) == ("redundant_transpose", "drr", 1)
+    assert (done.record.name, done.record.kind, done.record.replaced) == (
+        "redundant_transpose",
+        "drr",
+        1,
+    )
     assert (rule.benefit, rule.labels) == (2, {"layout"})
     assert_equal_numbers(model_of(PAIR), done.model)
 
@@ -59,7 +63,9 @@ def test_a_variable_may_have_the_name_of_what_a_match_can_do(apply: Apply) -> No
     def named(pat: Any, res: Any) -> None:
         pat.ret = pat.Transpose(perm=attr.Attr)(pat.Transpose(perm=attr.value)(pat.x))
         pat.where(pat.x.rank == 4)
-        pat.RequireNativeCall(lambda m: m.value("x").rank == len(m.Attr("value")) == len(m.Attr("Attr")))
+        pat.RequireNativeCall(
+            lambda m: m.value("x").rank == len(m.Attr("value")) == len(m.Attr("Attr"))
+        )
         res.ret = res.Transpose(perm=lambda m: [m.Attr("value")[i] for i in m.Attr("Attr")])(res.x)
 
     done = apply(named, PAIR)
@@ -120,12 +126,16 @@ def test_a_literal_attribute_is_a_condition(apply: Apply, axis: int, count: int)
         pat.y = pat.Softmax(axis=1)(pat.x)
         res.y = res.Neg(res.x)
 
-    done = apply(rule, f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Softmax<axis = {axis}>(x) }}")
+    done = apply(
+        rule, f"(float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Softmax<axis = {axis}>(x) }}"
+    )
     assert done.record.replaced == count
 
 
 @pytest.mark.parametrize(("shape", "axis"), [("2, 3", 1), ("N, 3", None), ("?, 3", None)])
-def test_an_attribute_of_the_result_that_is_not_known_refuses_the_match(apply: Apply, shape: str, axis: int | None) -> None:
+def test_an_attribute_of_the_result_that_is_not_known_refuses_the_match(
+    apply: Apply, shape: str, axis: int | None
+) -> None:
     """Left out it would be the default, which is another axis."""
 
     @drr.rule()
@@ -155,7 +165,9 @@ def test_an_attribute_that_the_result_computes_as_none_is_left_out(apply: Apply)
         pat.y = pat.Transpose(perm=[1, 0])(pat.x)
         res.y = res.Transpose(perm=lambda m: None)(res.x)
 
-    node = apply(rule, "(float[2, 3] x) => (float[3, 2] y) { y = Transpose<perm = [1, 0]>(x) }").model.graph.node[0]
+    node = apply(
+        rule, "(float[2, 3] x) => (float[3, 2] y) { y = Transpose<perm = [1, 0]>(x) }"
+    ).model.graph.node[0]
     assert not node.attribute
 
 
@@ -168,7 +180,9 @@ def test_a_forwarded_input_replaces_a_tensor(apply: Apply) -> None:
         pat.y = pat.Neg(pat.Neg(pat.x))
         res.y = res.x
 
-    assert apply(rule, "(float[2] x) => (float[2] z) { a = Neg(x) b = Neg(a) z = Relu(b) }").ops == ["Relu"]
+    assert apply(
+        rule, "(float[2] x) => (float[2] z) { a = Neg(x) b = Neg(a) z = Relu(b) }"
+    ).ops == ["Relu"]
 
 
 def test_an_absent_input_must_be_absent(apply: Apply) -> None:
@@ -186,7 +200,9 @@ def test_the_result_may_leave_an_input_absent(apply: Apply) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Min(pat.x, pat.most)
-        res.y = res.Op("Clip")([res.Tensor("x"), res.NoneTensor(), res.Tensor("most")], [res.Tensor("y")])
+        res.y = res.Op("Clip")(
+            [res.Tensor("x"), res.NoneTensor(), res.Tensor("most")], [res.Tensor("y")]
+        )
 
     done = apply(rule, "(float[2] x, float high) => (float[2] y) { y = Min(x, high) }")
     assert list(done.model.graph.node[0].input) == ["x", "", "high"]
@@ -212,7 +228,10 @@ def test_tensors_without_a_name_are_each_patterns_own(apply: Apply) -> None:
         res.y = res.Abs(res.Exp(res.x))
 
     assert rule.outputs == ("y",)
-    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == ["Exp", "Abs"]
+    assert apply(rule, "(float[2] x) => (float[2] y) { t = Relu(x) y = Neg(t) }").ops == [
+        "Exp",
+        "Abs",
+    ]
 
 
 def test_operators_may_be_written_in_any_order(apply: Apply) -> None:
@@ -258,7 +277,9 @@ def test_each_computed_value_stands_where_it_was_written(apply: Apply) -> None:
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Neg(pat.Concat(axis=attr.axis)(pat.x, pat.c))
         negated = res.Tensor("negated")  # read before it is made
-        res.Op("Concat", {"axis": lambda m: m.axis})([negated, res.Const(lambda m: (-m.c.Array()).tolist())], [res.Tensor("y")])
+        res.Op("Concat", {"axis": lambda m: m.axis})(
+            [negated, res.Const(lambda m: (-m.c.Array()).tolist())], [res.Tensor("y")]
+        )
         res.Op("Mul")([res.x, res.Const(lambda m: -1)], [negated])
 
     text = """(float[2] x) => (float[4] y, float[4] z, float[4] u)
@@ -309,7 +330,9 @@ def test_a_constant_that_is_none_is_not_left_out(apply: Apply) -> None:
         pat.y = pat.Max(pat.x, pat.low)
         res.y = res.Clip(res.x, res.Const(lambda m: m.low.Array()))
 
-    with pytest.raises(PassError, match="constant: wanted a tensor, a number or a list of numbers, got NoneType"):
+    with pytest.raises(
+        PassError, match="constant: wanted a tensor, a number or a list of numbers, got NoneType"
+    ):
         apply(rule, "(float[2] x, float low) => (float[2] y) { y = Max(x, low) }")
 
 
@@ -334,14 +357,19 @@ def test_one_of_several_operators_tells_which_it_was(apply: Apply) -> None:
         (lambda pat: pat.where(pat.x.rank == 2), {"where": 1}),
         (lambda pat: pat.where(pat.x.rank == 2, "rank: no matrix"), {"rank": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2), {"native call": 1}),
-        (lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2, "rank: no matrix"), {"rank": 1}),
+        (
+            lambda pat: pat.RequireNativeCall(lambda m: m.x.Rank() == 2, "rank: no matrix"),
+            {"rank": 1},
+        ),
         (lambda pat: pat.RequireNativeCall(lambda m: m.reject("rank: no matrix")), {"rank": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: None, "rank: no matrix"), {"native call": 1}),
         (lambda pat: pat.RequireNativeCall(lambda m: np.bool_(True)), {}),
         (lambda pat: pat.where(pat.x.rank == 1), {}),
     ],
 )
-def test_a_match_is_refused_for_its_reason(apply: Apply, condition: Any, reasons: dict[str, int]) -> None:
+def test_a_match_is_refused_for_its_reason(
+    apply: Apply, condition: Any, reasons: dict[str, int]
+) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
@@ -378,15 +406,23 @@ def test_a_function_sees_shape_and_dtype_of_what_is_known(apply: Apply) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Relu(pat.x)
-        pat.RequireNativeCall(lambda m: seen.extend((m.x.Shape(), m.x.Dtype(), m.y.OpType(), m.x.OpType(), m.x.IsConstant())))
+        pat.RequireNativeCall(
+            lambda m: seen.extend(
+                (m.x.Shape(), m.x.Dtype(), m.y.OpType(), m.x.OpType(), m.x.IsConstant())
+            )
+        )
         res.y = res.x
 
     apply(rule, "(float[2, N, ?] x) => (float[2, N, M] y) { y = Relu(x) }")
     assert seen == [[2, "N", -1], DataType.FLOAT, "Relu", "", False]
 
 
-@pytest.mark.parametrize("answer", ["shapes differ", [1], (False, "why"), float("nan"), np.array([False])])
-def test_a_function_that_answers_neither_yes_nor_no_fails_the_pass(apply: Apply, answer: Any) -> None:
+@pytest.mark.parametrize(
+    "answer", ["shapes differ", [1], (False, "why"), float("nan"), np.array([False])]
+)
+def test_a_function_that_answers_neither_yes_nor_no_fails_the_pass(
+    apply: Apply, answer: Any
+) -> None:
     """A text or a tuple is true to Python, and the author meant a refusal."""
 
     @drr.rule()
@@ -395,12 +431,16 @@ def test_a_function_that_answers_neither_yes_nor_no_fails_the_pass(apply: Apply,
         pat.RequireNativeCall(lambda m: answer)
         res.y = res.x
 
-    with pytest.raises(PassError, match=rf"the native call at {__file__}:\d+ must return True, False or m.reject\(reason\), got"):
+    with pytest.raises(
+        PassError,
+        match=rf"the native call at {__file__}:\d+ must return True, False or m.reject\(reason\), got",
+    ):
         apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"), [("Attr", "no attribute variable 'z'; it has none"), ("Tensor", "no tensor 'z'; it has x, y")]
+    ("ask", "told"),
+    [("Attr", "no attribute variable 'z'; it has none"), ("Tensor", "no tensor 'z'; it has x, y")],
 )
 def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, told: str) -> None:
     @drr.rule()
@@ -409,7 +449,9 @@ def test_a_name_that_the_rule_has_not_fails_the_pass(apply: Apply, ask: str, tol
         pat.RequireNativeCall(lambda m: getattr(m, ask)("z"))
         res.y = res.x
 
-    with pytest.raises(PassError, match=rf"^rule \({__file__}:\d+\): MeetRequirements at node .* {told}") as caught:
+    with pytest.raises(
+        PassError, match=rf"^rule \({__file__}:\d+\): MeetRequirements at node .* {told}"
+    ) as caught:
         apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }")
     assert isinstance(caught.value.__cause__, GehostError)
 
@@ -421,16 +463,23 @@ def test_a_rule_that_the_opset_cannot_express_does_not_apply(apply: Apply) -> No
         res.y = res.x
 
     record = apply(rule, "(float[2] x) => (float[2] y) { y = Relu(x) }").record
-    assert (record.status, record.message) == ("not applicable", "Gelu needs opset 20, the model has 17")
+    assert (record.status, record.message) == (
+        "not applicable",
+        "Gelu needs opset 20, the model has 17",
+    )
 
 
 @pytest.mark.parametrize(("proven", "count"), [(False, 0), (True, 1)])
-def test_a_rule_may_vouch_for_sizes_that_cannot_be_compared(apply: Apply, proven: bool, count: int) -> None:
+def test_a_rule_may_vouch_for_sizes_that_cannot_be_compared(
+    apply: Apply, proven: bool, count: int
+) -> None:
     @drr.rule(shape_proven=proven)
     def rule(pat: Any, res: Any) -> None:
         pat.y = pat.Reshape(pat.Relu(pat.x), pat.s)
         res.y = res.Relu(res.Reshape(res.x, res.s))
 
-    done = apply(rule, "(float[N, 4] x, int64[2] s) => (float[?, ?] y) { t = Relu(x) y = Reshape(t, s) }")
+    done = apply(
+        rule, "(float[N, 4] x, int64[2] s) => (float[?, ?] y) { t = Relu(x) y = Reshape(t, s) }"
+    )
     assert done.record.replaced == count
     assert dict(done.record.rejected) == ({} if proven else {"unproven": 1})

@@ -17,13 +17,17 @@ Run = Callable[..., tuple[onnx.ModelProto, PassRecord]]
 
 @pytest.fixture
 def run() -> Run:
-    def compiled(model: str | onnx.ModelProto, rule: Any, **specs: Any) -> tuple[onnx.ModelProto, PassRecord]:
+    def compiled(
+        model: str | onnx.ModelProto, rule: Any, **specs: Any
+    ) -> tuple[onnx.ModelProto, PassRecord]:
         """Compile with one rule alone: what ``RegisterPass`` made, or (pattern, replace) with the ``specs`` of arguments."""
 
         def pair() -> Any:
             return rule
 
-        registered = rule if isinstance(rule, RegisteredPass) else RegisterPass(input_specs=specs)(pair)
+        registered = (
+            rule if isinstance(rule, RegisteredPass) else RegisterPass(input_specs=specs)(pair)
+        )
         host = Host(HostOptions(plugins=False, cleanup=False))
         host.passes.add(registered.spec())
         result, report = host.run(parse(model) if isinstance(model, str) else model)

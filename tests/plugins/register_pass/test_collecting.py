@@ -27,7 +27,12 @@ def test_a_vendor_file_is_claimed(vendors: Any) -> None:
     file = vendors.write("acme/a.py", RULE)
     result, report = vendors.host(plugins=PLUGINS).run(parse(MODEL))
     (record,) = report.passes
-    assert (record.name, record.vendor, record.kind, record.replaced) == ("to_abs", "acme", "register_pass", 1)
+    assert (record.name, record.vendor, record.kind, record.replaced) == (
+        "to_abs",
+        "acme",
+        "register_pass",
+        1,
+    )
     assert record.origin == f"{file}:5"
     (node,) = result.graph.node
     assert {entry.key: entry.value for entry in node.metadata_props}["gehost.pass"] == "to_abs"
@@ -37,7 +42,10 @@ def test_it_runs_beside_classes(vendors: Any) -> None:
     vendors.write("acme/a.py", RULE)
     vendors.write("acme/b.py", vendors.swap("Second", "Identity", "Abs"))
     result, report = vendors.host(plugins=PLUGINS).run(parse(MODEL))
-    assert [(record.name, record.replaced) for record in report.passes] == [("to_abs", 1), ("Second", 1)]
+    assert [(record.name, record.replaced) for record in report.passes] == [
+        ("to_abs", 1),
+        ("Second", 1),
+    ]
     assert [node.op_type for node in result.graph.node] == ["Abs"]
 
 
@@ -50,7 +58,8 @@ def test_what_is_imported_is_registered_where_it_was_written_alone(vendors: Any)
 def test_a_function_of_a_helper_is_registered_by_the_file_that_registers_it(vendors: Any) -> None:
     vendors.write("acme/_rules.py", RULE.replace("@RegisterPass\n", ""))
     vendors.write(
-        "acme/b.py", "from gehost_register_pass import RegisterPass\nfrom ._rules import to_abs\nb = RegisterPass(to_abs)\n"
+        "acme/b.py",
+        "from gehost_register_pass import RegisterPass\nfrom ._rules import to_abs\nb = RegisterPass(to_abs)\n",
     )
     vendors.write("acme/c.py", "from .b import b\n")
     assert vendors.host(plugins=PLUGINS).passes.names() == ["to_abs"]
@@ -65,7 +74,9 @@ def test_switches_hold_for_it(vendors: Any) -> None:
 def test_two_of_one_name_are_refused(vendors: Any) -> None:
     vendors.write("acme/a.py", RULE)
     vendors.write("acme/b.py", RULE)
-    with pytest.raises(VendorError, match=r"b\.py:5: a pass called to_abs is registered already at .*a\.py:5"):
+    with pytest.raises(
+        VendorError, match=r"b\.py:5: a pass called to_abs is registered already at .*a\.py:5"
+    ):
         vendors.host(plugins=PLUGINS)
 
 
@@ -106,7 +117,9 @@ def test_a_native_function_that_fails_fails_the_pass_with_its_line(vendors: Any)
             return pattern, lambda x: x
         """,
     )
-    with pytest.raises(PassError, match=rf"rule \({file}:7\): MeetRequirements .*ZeroDivisionError"):
+    with pytest.raises(
+        PassError, match=rf"rule \({file}:7\): MeetRequirements .*ZeroDivisionError"
+    ):
         vendors.host(plugins=PLUGINS).run(parse(MODEL))
 
 

@@ -36,7 +36,14 @@ def shape(tensor: Any) -> Any:
     return tensor.Attr("shape")
 
 
-RELATIONS = {"EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge}
+RELATIONS = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
@@ -48,7 +55,9 @@ def test_all_six_comparisons_in_both_spellings(run, name: str, number: int) -> N
         lambda x, _: relation(x.shape[0], number),
     ):
         _, record = run(model(), where(condition))
-        assert (record.replaced, sum(record.rejected.values())) == ((1, 0) if relation(6, number) else (0, 1))
+        assert (record.replaced, sum(record.rejected.values())) == (
+            (1, 0) if relation(6, number) else (0, 1)
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,14 +92,38 @@ def test_what_holds_lets_the_match_pass(run, condition: Any) -> None:
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        (lambda x, y: shape(x)[0].Mod(32).EQ(0), 'condition: (x.Attr("shape")[0] % 32) == 0 does not hold: 6 == 0'),
-        (lambda x, y: shape(x).EQ([6, 5]), 'condition: x.Attr("shape") == [6, 5] does not hold: [6, 4] == [6, 5]'),
-        (lambda x, y: shape(x).Size() > 2, 'condition: x.Attr("shape").Size() > 2 does not hold: 2 > 2'),
-        (lambda x, y: y.dtype == "float16", 'condition: y.Attr("dtype") == "float16" does not hold: float32 == float16'),
-        (lambda x, y: shape(x)[2].EQ(1), 'unknown: x.Attr("shape")[2] == 1: there is no element 2 among 2'),
-        (lambda x, y: (shape(x)[0] % 0).EQ(1), 'unknown: (x.Attr("shape")[0] % 0) == 1: 6 % 0 has no value'),
-        (lambda x, y: native(nothing)(y.dtype).Holds(), 'unknown: nothing(y.Attr("dtype")).Holds(): nothing returned None'),
-        (lambda x, y: y.Attr("value")[0].EQ(1), 'unknown: y.Attr("value")[0] == 1: "y" is no constant'),
+        (
+            lambda x, y: shape(x)[0].Mod(32).EQ(0),
+            'condition: (x.Attr("shape")[0] % 32) == 0 does not hold: 6 == 0',
+        ),
+        (
+            lambda x, y: shape(x).EQ([6, 5]),
+            'condition: x.Attr("shape") == [6, 5] does not hold: [6, 4] == [6, 5]',
+        ),
+        (
+            lambda x, y: shape(x).Size() > 2,
+            'condition: x.Attr("shape").Size() > 2 does not hold: 2 > 2',
+        ),
+        (
+            lambda x, y: y.dtype == "float16",
+            'condition: y.Attr("dtype") == "float16" does not hold: float32 == float16',
+        ),
+        (
+            lambda x, y: shape(x)[2].EQ(1),
+            'unknown: x.Attr("shape")[2] == 1: there is no element 2 among 2',
+        ),
+        (
+            lambda x, y: (shape(x)[0] % 0).EQ(1),
+            'unknown: (x.Attr("shape")[0] % 0) == 1: 6 % 0 has no value',
+        ),
+        (
+            lambda x, y: native(nothing)(y.dtype).Holds(),
+            'unknown: nothing(y.Attr("dtype")).Holds(): nothing returned None',
+        ),
+        (
+            lambda x, y: y.Attr("value")[0].EQ(1),
+            'unknown: y.Attr("value")[0] == 1: "y" is no constant',
+        ),
     ],
 )
 def test_what_does_not_hold_is_told_as_it_is_written(refused, condition: Any, reason: str) -> None:
@@ -108,7 +141,11 @@ def refused(run, monkeypatch, interpreted):
 
     reasons: list[str] = []
     count = PassRecord.reject
-    monkeypatch.setattr(PassRecord, "reject", lambda record, reason: (reasons.append(reason), count(record, reason))[1])
+    monkeypatch.setattr(
+        PassRecord,
+        "reject",
+        lambda record, reason: (reasons.append(reason), count(record, reason))[1],
+    )
 
     def of(model: Any, pair: Any, **specs: Any) -> list[str]:
         assert run(model, pair, **specs)[1].replaced == 0
@@ -127,7 +164,9 @@ def test_numbers_of_numpy_on_either_side(run, number: Any) -> None:
 def test_a_reason_stays_on_one_line(refused) -> None:
     before = parse(MODEL.format(x="200", y="200", z="200"), {"y": np.arange(200, dtype=np.float32)})
     (reason,) = refused(before, where(lambda x, y: y.Attr("value").EQ([1])))
-    assert reason.endswith("does not hold: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 200 in all] == [1]")
+    assert reason.endswith(
+        "does not hold: [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 200 in all] == [1]"
+    )
 
 
 NAMED = {"x": "N, M", "y": "N, M"}
@@ -149,7 +188,9 @@ NAMED = {"x": "N, M", "y": "N, M"}
         (lambda x, y: shape(x).NE([1, 2, 3]), True),
     ],
 )
-def test_names_of_sizes_are_equal_to_themselves_and_nothing_else_is_known(run, condition: Any, passes: bool) -> None:
+def test_names_of_sizes_are_equal_to_themselves_and_nothing_else_is_known(
+    run, condition: Any, passes: bool
+) -> None:
     _, record = run(model(**NAMED), where(condition))
     assert record.replaced == passes
 
@@ -192,7 +233,9 @@ def test_input_specs_are_asked_of_the_tensor(run, spec: InputSpec, matches: bool
 
 
 def test_a_weight_must_be_a_constant(refused) -> None:
-    assert refused(model(), where(lambda x, y: None), y=ParamAttr()) == ['weight: y is "y", which is no constant']
+    assert refused(model(), where(lambda x, y: None), y=ParamAttr()) == [
+        'weight: y is "y", which is no constant'
+    ]
 
 
 def test_a_weight_that_is_one_passes_and_may_be_looked_into(run) -> None:
@@ -202,7 +245,9 @@ def test_a_weight_that_is_one_passes_and_may_be_looked_into(run) -> None:
         y.Attr("value")[-1].EQ(3.5)
         return op.Add(op.Relu(x), y)
 
-    before = parse(MODEL.format(x="6, 4", y="4", z="6, 4"), {"y": np.array([0, 1, 2, 3.5], np.float32)})
+    before = parse(
+        MODEL.format(x="6, 4", y="4", z="6, 4"), {"y": np.array([0, 1, 2, 3.5], np.float32)}
+    )
     _, record = run(before, (pattern, lambda x, y: op.Add(y, op.Relu(x))), y=ParamAttr())
     assert record.replaced == 1
 
@@ -223,7 +268,9 @@ def test_a_default_that_callers_may_override_is_no_constant(refused) -> None:
         ({}, lambda a, c: native(lambda sizes: len(sizes) == 2)(shape(a)).Holds()),
     ],
 )
-def test_conditions_tell_operands_apart_that_commute(run, body: str, specs: Any, condition: Any) -> None:
+def test_conditions_tell_operands_apart_that_commute(
+    run, body: str, specs: Any, condition: Any
+) -> None:
     def pattern(a, c):
         condition(a, c)
         return op.Mul(a, c).Commutative()
@@ -232,15 +279,27 @@ def test_conditions_tell_operands_apart_that_commute(run, body: str, specs: Any,
     before = parse(text, {"s": np.array([3.0], np.float32)})
     after, record = run(before, (pattern, lambda a, c: op.Div(a, op.Div(1.0, c))), **specs)
     assert (record.matched, record.replaced) == (1, 1)
-    assert ["s" in node.input for node in after.graph.node if node.op_type == "Div"] == [True, False]
+    assert ["s" in node.input for node in after.graph.node if node.op_type == "Div"] == [
+        True,
+        False,
+    ]
     assert_equal_numbers(before, after)
 
 
 @pytest.mark.parametrize(
     ("read", "first", "second", "kept"),
-    [("r", "s", "x", 0), ("r", "x", "x", 0), ("r", "s", "r", 1), ("r", "r", "s", 1), ("s", "s", "x", 0), ("s", "x", "s", 0)],
+    [
+        ("r", "s", "x", 0),
+        ("r", "x", "x", 0),
+        ("r", "s", "r", 1),
+        ("r", "r", "s", 1),
+        ("s", "s", "x", 0),
+        ("s", "x", "s", 0),
+    ],
 )
-def test_operands_that_something_tells_apart_are_not_exchanged(run, read: str, first: str, second: str, kept: int) -> None:
+def test_operands_that_something_tells_apart_are_not_exchanged(
+    run, read: str, first: str, second: str, kept: int
+) -> None:
     """``a`` is what Relu reads too, whichever the order."""
 
     def pattern(a, c):
@@ -263,7 +322,9 @@ def test_operands_that_do_not_commute_are_not_exchanged(run) -> None:
 
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { y = Sub(s, x) }'
     before = parse(text, {"s": np.array([3.0], np.float32)})
-    assert dict(run(before, (pattern, lambda a, c: op.Add(a, op.Neg(c))))[1].rejected) == {"condition": 1}
+    assert dict(run(before, (pattern, lambda a, c: op.Add(a, op.Neg(c))))[1].rejected) == {
+        "condition": 1
+    }
 
 
 @pytest.mark.parametrize("spec", [InputSpec([2, 3]), ParamAttr()])
@@ -276,7 +337,9 @@ def test_what_an_argument_asks_holds_in_every_order_of_the_operands(run, spec: A
 
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { y = Add(x, s) }'
     before = parse(text, {"s": np.array([3.0], np.float32)})
-    assert run(before, (pattern, lambda a, c: op.Sub(c, op.Neg(a))), a=spec)[1].replaced == (spec.__class__ is ParamAttr)
+    assert run(before, (pattern, lambda a, c: op.Sub(c, op.Neg(a))), a=spec)[1].replaced == (
+        spec.__class__ is ParamAttr
+    )
 
 
 def test_attributes_of_two_operators_are_compared(run) -> None:

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from gehost import DataType, PatternError
-from gehost_register_pass import InputSpec, MappedPattern, ParamAttr, PassDesc, RegisterPass, native, op
+from gehost_register_pass import (
+    InputSpec,
+    MappedPattern,
+    ParamAttr,
+    PassDesc,
+    RegisterPass,
+    native,
+    op,
+)
 
 HERE = re.escape(__file__)
 
@@ -54,7 +62,10 @@ def test_what_is_registered_is_a_function() -> None:
         RegisterPass(Rule)
 
 
-@pytest.mark.parametrize("returned", [None, relu, (relu,), (relu, relu, relu), (relu, None), [], [relu], [relu, relu], [(relu,)]])
+@pytest.mark.parametrize(
+    "returned",
+    [None, relu, (relu,), (relu, relu, relu), (relu, None), [], [relu], [relu, relu], [(relu,)]],
+)
 def test_a_registered_function_returns_a_pair_or_a_list_of_pairs(returned: Any) -> None:
     def rule():  # here
         return returned
@@ -62,14 +73,22 @@ def test_a_registered_function_returns_a_pair_or_a_list_of_pairs(returned: Any) 
     rejects(rule, "must return (pattern, replace), or a list of such pairs")
 
 
-@pytest.mark.parametrize("specs", [[InputSpec()], {"x": [1, 2]}, {1: InputSpec()}, {"x": ParamAttr}, "x"])
+@pytest.mark.parametrize(
+    "specs", [[InputSpec()], {"x": [1, 2]}, {1: InputSpec()}, {"x": ParamAttr}, "x"]
+)
 def test_input_specs_are_a_dict(specs: Any) -> None:
     rejects(pair(relu), "input_specs must be a dict", specs=specs)
 
 
 @pytest.mark.parametrize(
     "said",
-    [{"stage": "kAfterInferShape"}, {"name": 5}, {"min_opset": "13"}, {"max_opset": 13.0}, {"shape_proven": "no"}],
+    [
+        {"stage": "kAfterInferShape"},
+        {"name": 5},
+        {"min_opset": "13"},
+        {"max_opset": 13.0},
+        {"shape_proven": "no"},
+    ],
 )
 def test_what_is_said_of_a_rule_is_of_its_kind(said: Any) -> None:
     (name,) = said
@@ -110,7 +129,10 @@ def test_arguments_are_named() -> None:
     def pattern(*tensors):  # here
         return op.Add(*tensors)
 
-    rejects(pair(pattern), "pattern must name its arguments, which are matched by name: *tensors is not allowed")
+    rejects(
+        pair(pattern),
+        "pattern must name its arguments, which are matched by name: *tensors is not allowed",
+    )
 
 
 def test_a_replacement_takes_what_the_pattern_takes() -> None:
@@ -162,7 +184,10 @@ def test_an_argument_that_no_operator_reads() -> None:
     ("call", "told"),
     [
         (lambda x: op.Reluu(x), "ONNX has no operator Reluu; did you mean Relu?"),
-        (lambda x: op.Quxify(x), 'ONNX has no operator Quxify; one of another domain is op("domain::Quxify")'),
+        (
+            lambda x: op.Quxify(x),
+            'ONNX has no operator Quxify; one of another domain is op("domain::Quxify")',
+        ),
         (lambda x: op.Relu(x, alpha=1.0), 'Relu has no parameter "alpha"'),
         (lambda x: op.Relu(x, x), "Relu takes at most 1 inputs, got 2"),
         (lambda x: op.Relu(Y=x), 'Relu has no parameter "Y"'),
@@ -174,24 +199,48 @@ def test_an_argument_that_no_operator_reads() -> None:
         (lambda x: op.Div(x, x).Commutative(), "Div is not known to commute"),
         (lambda x: op("acme::Gate")(X=x), "ONNX does not know the inputs of acme::Gate by name"),
         (lambda x: op.Add(x, "one"), "wanted a tensor, a number or a list of numbers"),
-        (lambda x: op.Add(x, object()), "wanted a number, a text, a list of them or a symbol, got object"),
+        (
+            lambda x: op.Add(x, object()),
+            "wanted a number, a text, a list of them or a symbol, got object",
+        ),
         (lambda x: op.Add(x, x.shape[0]), "an operand of a pattern is a tensor or a number"),
         (lambda x: op.Relu(x.Attr("size")), 'a tensor has no attribute "size"'),
-        (lambda x: op.Relu(x).Attr("perm").EQ(1) or op.Relu(x), "it has no value while it is traced"),
-        (lambda x: op.Transpose(x, perm=[x.shape[0:1], 1]), "a symbol takes one integer as an index"),
-        (lambda x: op.Relu(x) if x.shape[0] == 1 else x, "a comparison is a condition on the graph"),
+        (
+            lambda x: op.Relu(x).Attr("perm").EQ(1) or op.Relu(x),
+            "it has no value while it is traced",
+        ),
+        (
+            lambda x: op.Transpose(x, perm=[x.shape[0:1], 1]),
+            "a symbol takes one integer as an index",
+        ),
+        (
+            lambda x: op.Relu(x) if x.shape[0] == 1 else x,
+            "a comparison is a condition on the graph",
+        ),
         (lambda x: op.Relu(x) if x.shape[0] else x, "a symbol has no value while it is traced"),
         (lambda x: op.Relu(x) if x else x, "a tensor has no value while it is traced"),
         (lambda x: op.Relu(x) if x == 0 else x, "a tensor has no value while it is traced"),
         (lambda x: op.Relu(x) if op.Abs(x) != x else x, "a tensor has no value while it is traced"),
-        (lambda x: op.Relu(x) if x in (op.Abs(x), x) else x, "a tensor has no value while it is traced"),
+        (
+            lambda x: op.Relu(x) if x in (op.Abs(x), x) else x,
+            "a tensor has no value while it is traced",
+        ),
         (lambda x: x.dtype.NE("float") and x, "there is no dtype 'float'"),
         (lambda x: x.dtype.EQ(100) and x, "there is no dtype 100"),
         (lambda x: op.Relu(op.Relu(x).Output(-1)), "by its position from 0 or its name, got -1"),
-        (lambda x: op.Relu(x, num_outputs="2"), "num_outputs of Relu is a number from 1 to 1024, got '2'"),
+        (
+            lambda x: op.Relu(x, num_outputs="2"),
+            "num_outputs of Relu is a number from 1 to 1024, got '2'",
+        ),
         (lambda x: op("acme::Gate")(x, num_outputs=10**9), "num_outputs of acme::Gate is a number"),
-        (lambda x: op.Relu(x, alpha=MappedPattern("Relu")), "MappedPattern belongs into the replace function"),
-        (lambda x: op.Transpose(x, perm=native(sorted)(x.shape, reverse=True)), "takes its arguments by position"),
+        (
+            lambda x: op.Relu(x, alpha=MappedPattern("Relu")),
+            "MappedPattern belongs into the replace function",
+        ),
+        (
+            lambda x: op.Transpose(x, perm=native(sorted)(x.shape, reverse=True)),
+            "takes its arguments by position",
+        ),
     ],
 )
 def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
@@ -213,12 +262,30 @@ def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
             lambda x: op.Softmax(x, axis=MappedPattern("Abs", 0, "axis")),
             "the pattern has no Abs number 0; its operators are Relu",
         ),
-        (lambda x: op.Softmax(x, axis=MappedPattern("Relu", 1, "axis")), "the pattern has no Relu number 1"),
-        (lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis")), 'Relu has no parameter "axis" in any opset'),
-        (lambda x: op.Softmax(x, axis=op.Abs(x).Output().shape[0]), "what the replacement makes is not there when it is built"),
-        (lambda x: [x.shape[0].EQ(1), op.Abs(x)][1], "conditions are stated in the pattern function"),
-        (lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis", "first")), "one integer as an index, got 'first'"),
-        (lambda x: op.Elu(x, alpha=op.Elu(x, alpha=0.5).Attr("alpha")), "Elu is no operator of the pattern"),
+        (
+            lambda x: op.Softmax(x, axis=MappedPattern("Relu", 1, "axis")),
+            "the pattern has no Relu number 1",
+        ),
+        (
+            lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis")),
+            'Relu has no parameter "axis" in any opset',
+        ),
+        (
+            lambda x: op.Softmax(x, axis=op.Abs(x).Output().shape[0]),
+            "what the replacement makes is not there when it is built",
+        ),
+        (
+            lambda x: [x.shape[0].EQ(1), op.Abs(x)][1],
+            "conditions are stated in the pattern function",
+        ),
+        (
+            lambda x: op.Softmax(x, axis=MappedPattern("Relu", 0, "axis", "first")),
+            "one integer as an index, got 'first'",
+        ),
+        (
+            lambda x: op.Elu(x, alpha=op.Elu(x, alpha=0.5).Attr("alpha")),
+            "Elu is no operator of the pattern",
+        ),
         (lambda x: op.Add(x, x).Commutative(), "Commutative belongs into the pattern function"),
     ],
 )
@@ -257,7 +324,9 @@ def test_what_one_pair_matches_is_not_known_to_another(use: Any) -> None:
         kept.update(size=x.shape[0], tensor=x)
         return op.Relu(x)
 
-    with pytest.raises(PatternError, match=rf"^{HERE}:\d+: what another pattern matches is not known here$"):
+    with pytest.raises(
+        PatternError, match=rf"^{HERE}:\d+: what another pattern matches is not known here$"
+    ):
         RegisterPass(lambda: [(keeps, lambda x: x), (relu, lambda x: use(x, **kept))]).spec()
 
 
@@ -277,7 +346,9 @@ def test_an_operator_of_the_pattern_is_changed_in_the_pattern_alone() -> None:
 
 def test_nothing_works_outside_of_tracing() -> None:
     for call in (lambda: PassDesc.OP.Relu(None), lambda: MappedPattern("Relu")):
-        with pytest.raises(PatternError, match=f"{HERE}:.*works only inside a pattern or replace function"):
+        with pytest.raises(
+            PatternError, match=f"{HERE}:.*works only inside a pattern or replace function"
+        ):
             call()
 
 
@@ -297,12 +368,17 @@ def test_the_host_names_the_vendor_file(vendors: Any) -> None:
             return pattern, lambda x: x
         """,
     )
-    with pytest.raises(VendorError, match=rf"{re.escape(str(file))}:8: Relu takes at most 1 inputs") as caught:
+    with pytest.raises(
+        VendorError, match=rf"{re.escape(str(file))}:8: Relu takes at most 1 inputs"
+    ) as caught:
         vendors.host(plugins=[("register_pass", gehost_register_pass)])
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "len(x.shape)", "list(x.shape)", "1 in x.shape", "x.nothing", "raise SystemExit(3)"])
+@pytest.mark.parametrize(
+    "code",
+    ["1 / 0", "len(x.shape)", "list(x.shape)", "1 in x.shape", "x.nothing", "raise SystemExit(3)"],
+)
 def test_whatever_python_raises_names_the_line_of_the_vendor_file(vendors: Any, code: str) -> None:
     import gehost_register_pass
     from gehost import VendorError

@@ -90,7 +90,9 @@ def odd():
         return PassDesc.OP.Add(gate, op)
 
     def replace(op, relu_0):
-        lifted = PassDesc.OP.Squeeze(PassDesc.OP.Unsqueeze(relu_0, axes=[Axis.FIRST]), axes=[Axis.FIRST])
+        lifted = PassDesc.OP.Squeeze(
+            PassDesc.OP.Unsqueeze(relu_0, axes=[Axis.FIRST]), axes=[Axis.FIRST]
+        )
         return PassDesc.OP.LeakyRelu(PassDesc.OP.Add(lifted, kept[0]), alpha=float("-inf"))
 
     return pattern, replace
@@ -103,7 +105,9 @@ RULES = [deletes, computes, odd]
 def test_what_is_printed_is_traced_to_the_same_rule(registered: RegisteredPass) -> None:
     scope: dict[str, Any] = {"CustomPassStage": CustomPassStage, "undoes": undoes}
     exec(f"from gehost_register_pass import *\n{registered}", scope)
-    again: RegisteredPass = next(made for made in scope.values() if isinstance(made, RegisteredPass))
+    again: RegisteredPass = next(
+        made for made in scope.values() if isinstance(made, RegisteredPass)
+    )
     assert _without_lines(str(again)) == _without_lines(str(registered))
     assert _without_origins(to_json(again)) == _without_origins(to_json(registered))
 
@@ -164,7 +168,11 @@ def _module() -> Any:
 
 
 def test_only_rules_that_call_python_are_native() -> None:
-    assert [json.loads(to_json(registered))["native"] for registered in RULES] == [True, False, False]
+    assert [json.loads(to_json(registered))["native"] for registered in RULES] == [
+        True,
+        False,
+        False,
+    ]
     path = f"{OUR}:undoes"
     assert to_json(deletes).count(path) == 1
     assert "[first[axis]" not in to_json(deletes)
@@ -200,7 +208,9 @@ def test_a_function_without_an_import_path_is_not_written() -> None:
 
         return pattern, lambda x: x
 
-    with pytest.raises(PatternError, match=r"which cannot be imported; write it at the top of a module"):
+    with pytest.raises(
+        PatternError, match=r"which cannot be imported; write it at the top of a module"
+    ):
         to_json(RegisterPass(rule))
 
 

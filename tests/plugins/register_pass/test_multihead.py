@@ -50,14 +50,25 @@ def attention(
     """Attention over x [batch, length, width]; each argument changes one thing of the published example."""
     size = width // heads
     given: dict[str, Any] = random_weights(
-        {f"{kind}{path}": [width, width] if kind == "w" else [width] for kind in "wb" for path in "qkv"}
+        {
+            f"{kind}{path}": [width, width] if kind == "w" else [width]
+            for kind in "wb"
+            for path in "qkv"
+        }
     )
     given = {name: array * 0.1 for name, array in given.items()}
     given["scale"] = np.array(0.176777)
-    given = {name: np.asarray(array, {"float": np.float32, "double": np.float64}[dtype]) for name, array in given.items()}
-    given |= {f"{path}s": np.array([0, 0, heads, size]) for path in "qkv"} | {"os": np.array([0, 0, width])}
+    given = {
+        name: np.asarray(array, {"float": np.float32, "double": np.float64}[dtype])
+        for name, array in given.items()
+    }
+    given |= {f"{path}s": np.array([0, 0, heads, size]) for path in "qkv"} | {
+        "os": np.array([0, 0, width])
+    }
     for name, array in (weights or {}).items():
-        given[name] = array if array is None or array.dtype == np.int64 else array.astype(np.float32)
+        given[name] = (
+            array if array is None or array.dtype == np.int64 else array.astype(np.float32)
+        )
     if mask == "":
         mask = f"{batch}, {heads}, {length}, {length}"
     masked = "masked = Add(s, mask)" if mask else ""
@@ -71,7 +82,9 @@ def attention(
         c = MatMul(p, v) {joined} y = Reshape(ct, os)
     }}"""
     read = set(re.findall(r"\w+", text))
-    return parse(text, {name: array for name, array in given.items() if name in read and array is not None})
+    return parse(
+        text, {name: array for name, array in given.items() if name in read and array is not None}
+    )
 
 
 ONE_STEP = "k = Transpose<perm = [0, 2, 3, 1]>(kr)"
@@ -98,7 +111,9 @@ def fused(model: onnx.ModelProto) -> onnx.ModelProto:
     """The compiled model: one node, the weights packed; numbers equal and a second run idle."""
     result, record = run_pass(model, PASS, cleanup=True, **STYLE)
     assert (record.matched, record.replaced, dict(record.rejected)) == (1, 1, {})
-    assert [f"{node.domain}::{node.op_type}" for node in result.graph.node] == ["published::multihead_matmul"]
+    assert [f"{node.domain}::{node.op_type}" for node in result.graph.node] == [
+        "published::multihead_matmul"
+    ]
     assert_equal_numbers(model, result)
     assert run_pass(result, PASS, **STYLE)[1].matched == 0
     return result
@@ -110,8 +125,12 @@ def test_the_published_example(mask: str | None, k_path: dict[str, str]) -> None
     model = attention(mask=mask, **k_path)
     result = fused(model)
     (node,) = result.graph.node
-    packed = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in result.graph.initializer}
-    original = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    packed = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in result.graph.initializer
+    }
+    original = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }
     w, bias = (packed[name] for name in node.input[1:3])
     assert len(packed) == 2
     np.testing.assert_array_equal(w, np.stack([original[f"w{path}"] for path in "qkv"], axis=1))
@@ -123,7 +142,11 @@ def test_the_published_example(mask: str | None, k_path: dict[str, str]) -> None
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 21])
 def test_other_opsets(opset: int) -> None:
-    fused(attention(**SMALL, opset=opset, softmax=f"p = Softmax<axis = {3 if opset < 13 else -1}>(masked)"))
+    fused(
+        attention(
+            **SMALL, opset=opset, softmax=f"p = Softmax<axis = {3 if opset < 13 else -1}>(masked)"
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +158,13 @@ def test_other_opsets(opset: int) -> None:
         {"mask": "5"},
         {"softmax": "p = Softmax<axis = 3>(masked)", "v_add": "Add(bv, vm)"},
         {"q": "q = Mul(scale, qt)", "weights": {"scale": np.full((1, 1), 0.5)}},
-        {"weights": {"qs": np.array([1, 5, 3, 4]), "ks": np.array([-1, 5, 3, 4]), "os": np.array([1, 5, -1])}},
+        {
+            "weights": {
+                "qs": np.array([1, 5, 3, 4]),
+                "ks": np.array([-1, 5, 3, 4]),
+                "os": np.array([1, 5, -1]),
+            }
+        },
     ],
 )
 def test_named_sizes_masks_that_broadcast_and_other_spellings(changed: dict[str, Any]) -> None:
@@ -145,14 +174,24 @@ def test_named_sizes_masks_that_broadcast_and_other_spellings(changed: dict[str,
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"q_perm": "[0, 1, 2, 3]", "width": 9, "length": "3"}, "perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]"),
         (
-            {"k_path": "k1 = Transpose<perm = [0, 2, 1, 3]>(kr) k = Transpose<perm = [0, 1, 2, 3]>(k1)", "length": "4"},
+            {"q_perm": "[0, 1, 2, 3]", "width": 9, "length": "3"},
+            "perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]",
+        ),
+        (
+            {
+                "k_path": "k1 = Transpose<perm = [0, 2, 1, 3]>(kr) k = Transpose<perm = [0, 1, 2, 3]>(k1)",
+                "length": "4",
+            },
             "perm: wanted",
         ),
         ({"softmax": "p = Softmax<axis = 1>(masked)"}, "axis: wanted -1, got 1"),
         (
-            {"q": "", "scores": "s = MatMul(qt, k)", "k_path": f"k0 = {ONE_STEP[4:]} k = Mul(k0, scale)"},
+            {
+                "q": "",
+                "scores": "s = MatMul(qt, k)",
+                "k_path": f"k0 = {ONE_STEP[4:]} k = Mul(k0, scale)",
+            },
             "wanted Mul, got Transpose",
         ),
         ({"q": "q = Div(qt, scale)"}, "wanted Mul, got Div"),
@@ -160,7 +199,11 @@ def test_named_sizes_masks_that_broadcast_and_other_spellings(changed: dict[str,
         ({"outputs": ", float[1, 5, 12] ka"}, 'tensor "ka" is also an output of the graph'),
         ({"v_from": "other", "inputs": ", float[1, 5, 12] other"}, 'wanted "x" again, got "other"'),
         (
-            {"joined": "ct = Transpose<perm = [0, 2, 3, 1]>(c)", "width": 15, "weights": {"os": np.array([1, 5, 15])}},
+            {
+                "joined": "ct = Transpose<perm = [0, 2, 3, 1]>(c)",
+                "width": 15,
+                "weights": {"os": np.array([1, 5, 15])},
+            },
             "perm: wanted",
         ),
     ],
@@ -193,26 +236,60 @@ def _nearest_miss(model: onnx.ModelProto) -> str:
         ({"weights": {"scale": np.full((3, 1, 1), 0.5)}}, "condition", "3 == 1"),
         ({"weights": {"scale": np.full((1, 1, 1, 1, 1), 0.5)}}, "condition", "5 <= 4"),
         ({"weights": {"bv": np.array([0.5])}}, "condition", "1 == 12"),
-        ({"inputs": ", float[12, 12] wq", "weights": {"wq": None}}, "weight", 'wq is "wq", which is no constant'),
-        ({"batch": "B", "length": "S", "weights": {"qs": np.array([-1, 5, 3, 4])}, "mask": None}, "unknown", "is not known"),
-        ({"batch": "2", "length": "3", "weights": {"os": np.array([3, 2, 12])}}, "condition", "3 == 2"),
+        (
+            {"inputs": ", float[12, 12] wq", "weights": {"wq": None}},
+            "weight",
+            'wq is "wq", which is no constant',
+        ),
+        (
+            {"batch": "B", "length": "S", "weights": {"qs": np.array([-1, 5, 3, 4])}, "mask": None},
+            "unknown",
+            "is not known",
+        ),
+        (
+            {"batch": "2", "length": "3", "weights": {"os": np.array([3, 2, 12])}},
+            "condition",
+            "3 == 2",
+        ),
         ({"mask": "2, 3, 5, 5"}, "condition", "2 == 1"),
-        ({"batch": "2", "length": "3", **_split("qkv", 3, 2, 3, 4, os=[2, 3, 12]), "mask": None}, "condition", "3 == 2"),
+        (
+            {"batch": "2", "length": "3", **_split("qkv", 3, 2, 3, 4, os=[2, 3, 12]), "mask": None},
+            "condition",
+            "3 == 2",
+        ),
         ({"weights": {f"w{path}": np.ones((1, 12, 12)) for path in "qkv"}}, "condition", "3 == 2"),
         ({"length": "12", "weights": {"bq": np.ones((12, 12))}}, "condition", "2 == 1"),
-        ({"x": "2, 5", "mask": None, **_split("qkv", 2, 5, 3, 4, **_WIDE["weights"])}, "condition", "2 == 3"),
-        ({"batch": "2", "length": "3", **_split("kv", 1, 6, 3, 4), "mask": None}, "condition", "[1, 6, 3, 4] == [2, 3, 3, 4]"),
-        ({"weights": {"vs": np.array([0, 0, 1, 12]), "os": np.array([0, 0, 36])}}, "condition", "[1, 5, 1, 12] == [1, 5, 3, 4]"),
+        (
+            {"x": "2, 5", "mask": None, **_split("qkv", 2, 5, 3, 4, **_WIDE["weights"])},
+            "condition",
+            "2 == 3",
+        ),
+        (
+            {"batch": "2", "length": "3", **_split("kv", 1, 6, 3, 4), "mask": None},
+            "condition",
+            "[1, 6, 3, 4] == [2, 3, 3, 4]",
+        ),
+        (
+            {"weights": {"vs": np.array([0, 0, 1, 12]), "os": np.array([0, 0, 36])}},
+            "condition",
+            "[1, 5, 1, 12] == [1, 5, 3, 4]",
+        ),
         (_split("qkv", 0, 0, -1, 4), "condition", "-1 == 3"),
     ],
 )
 @pytest.mark.usefixtures("interpreted")
-def test_near_misses_that_are_refused(changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_near_misses_that_are_refused(
+    changed: dict[str, Any], key: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gehost import PassRecord
 
     reasons: list[str] = []
     count = PassRecord.reject
-    monkeypatch.setattr(PassRecord, "reject", lambda record, reason: (reasons.append(reason), count(record, reason))[1])
+    monkeypatch.setattr(
+        PassRecord,
+        "reject",
+        lambda record, reason: (reasons.append(reason), count(record, reason))[1],
+    )
     model = attention(**{**SMALL, **changed})
     shape = model.graph.output[0].type.tensor_type.shape
     for dim in shape.dim:
@@ -220,4 +297,6 @@ def test_near_misses_that_are_refused(changed: dict[str, Any], key: str, told: s
     result, record = run_pass(model, PASS, **STYLE)
     assert (record.matched, record.replaced, dict(record.rejected)) == (1, 0, {key: 1})
     assert told in reasons[0]
-    assert [node.op_type for node in result.graph.node] == [node.op_type for node in model.graph.node]
+    assert [node.op_type for node in result.graph.node] == [
+        node.op_type for node in model.graph.node
+    ]

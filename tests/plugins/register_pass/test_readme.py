@@ -31,7 +31,9 @@ README = Path(gehost_register_pass.__file__).with_name("README.md")
         ),
     ],
 )
-def test_the_vendor_file(vendors: Any, text: str, shapes: dict[str, Any], name: str, ops: list[str]) -> None:
+def test_the_vendor_file(
+    vendors: Any, text: str, shapes: dict[str, Any], name: str, ops: list[str]
+) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     vendors.write_raw("acme/custom_fusion_passes/a.py", code)
     before = parse(f'<ir_version: 8, opset_import: ["" : 17]> {text}', random_weights(shapes))

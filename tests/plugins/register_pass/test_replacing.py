@@ -72,10 +72,16 @@ def test_a_native_function_is_itself_where_no_match_is_asked_and_sees_lists_as_l
 
 @pytest.mark.parametrize(
     ("asked", "perm"),
-    [({}, [1, 0, 2]), ({"index": 1}, [2, 0, 1]), ({"op": "Transpose", "index": 1, "name": "perm"}, [2, 0, 1])],
+    [
+        ({}, [1, 0, 2]),
+        ({"index": 1}, [2, 0, 1]),
+        ({"op": "Transpose", "index": 1, "name": "perm"}, [2, 0, 1]),
+    ],
 )
 @pytest.mark.parametrize("before", [True, False])
-def test_an_attribute_is_mapped_from_the_pattern(run, asked: dict[str, Any], perm: list[int], before: bool) -> None:
+def test_an_attribute_is_mapped_from_the_pattern(
+    run, asked: dict[str, Any], perm: list[int], before: bool
+) -> None:
     def replace(x):
         transpose = PassDesc.OP.Transpose
         if before:
@@ -85,7 +91,10 @@ def test_an_attribute_is_mapped_from_the_pattern(run, asked: dict[str, Any], per
             transpose.Attr("perm").MappedPattern(**asked)
         return op.Identity(transpose)
 
-    after, record = run(TRANSPOSES.replace("[3, 2, 5]", "[2, 2, 2]").replace("[5, 2, 3]", "[2, 2, 2]"), (two_transposes, replace))
+    after, record = run(
+        TRANSPOSES.replace("[3, 2, 5]", "[2, 2, 2]").replace("[5, 2, 3]", "[2, 2, 2]"),
+        (two_transposes, replace),
+    )
     assert record.replaced == 1
     assert attributes(after.graph.node[0])["perm"] == perm
 
@@ -96,7 +105,9 @@ def test_an_element_of_an_attribute_is_mapped_to_another_name(run) -> None:
         softmax.Attr("axis").MappedPattern(op="Transpose", index=0, name="perm", element_index=2)
         return softmax
 
-    text = TRANSPOSES.replace("t = Transpose<perm = [1, 0, 2]>(x)", "t = Relu(x)").replace("[3, 2, 5] y", "[5, 2, 3] y")
+    text = TRANSPOSES.replace("t = Transpose<perm = [1, 0, 2]>(x)", "t = Relu(x)").replace(
+        "[3, 2, 5] y", "[5, 2, 3] y"
+    )
     text = text.replace("perm = [2, 0, 1]", "perm = [0, 1, 2]")
     after, record = run(text, (lambda x: op.Transpose(op.Relu(x)), replace))
     assert record.replaced == 1
@@ -115,7 +126,9 @@ def test_sizes_and_constants_of_the_match_become_attributes_and_operands(run) ->
         return op.Reshape(op.Max(op.Mul(scaled, scale.Attr("value")[0]), 0.0), x.shape)
 
     before = parse(text, {"scale": np.array([0.5], np.float32)})
-    after, record = run(before, (lambda x, scale: op.Relu(op.Mul(x, scale)), replace), scale=ParamAttr())
+    after, record = run(
+        before, (lambda x, scale: op.Relu(op.Mul(x, scale)), replace), scale=ParamAttr()
+    )
     assert record.replaced == 1
     assert attributes(after.graph.node[1]) == {"alpha": 0.125}
     assert_equal_numbers(before, after)
@@ -139,7 +152,9 @@ def test_what_a_replacement_needs_and_nobody_knows_refuses_the_match(run) -> Non
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-def test_a_size_or_a_result_that_is_nothing_refuses_the_match(run, replace: Any, known: bool) -> None:
+def test_a_size_or_a_result_that_is_nothing_refuses_the_match(
+    run, replace: Any, known: bool
+) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float[N, 6] x) => (float[N, 6] y) { t = Abs(x) y = Relu(t) }'
     before = parse(text)
     if not known:
@@ -156,7 +171,10 @@ def nothing(*sizes: int) -> None:
 def test_the_dtype_of_an_argument_becomes_an_attribute(run) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> main (float16[2] x) => (float16[2] y) { t = Abs(x) y = Relu(t) }'
     before = parse(text)
-    after, record = run(before, (lambda x: op.Relu(op.Abs(x)), lambda x: op.Cast(op.Abs(op.Cast(x, to=1)), to=x.dtype)))
+    after, record = run(
+        before,
+        (lambda x: op.Relu(op.Abs(x)), lambda x: op.Cast(op.Abs(op.Cast(x, to=1)), to=x.dtype)),
+    )
     assert record.replaced == 1
     assert attributes(after.graph.node[-1]) == {"to": 10}
     assert_equal_numbers(before, after)
@@ -189,9 +207,7 @@ def test_an_attribute_that_the_pattern_names_is_what_it_names(run) -> None:
     def replace(x):
         return op.LogSoftmax(op.Abs(x), axis=MappedPattern("Softmax", 0, "axis"))
 
-    text = (
-        '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Abs(x) y = Softmax<axis = 1>(t) }'
-    )
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[2, 3] y) { t = Abs(x) y = Softmax<axis = 1>(t) }'
     after, record = run(text, (lambda x: op.Softmax(op.Abs(x), axis=-1), replace))
     assert record.replaced == 1
     assert attributes(after.graph.node[-1]) == {"axis": -1}
@@ -203,7 +219,9 @@ def test_a_replacement_of_other_shape_is_refused_by_the_core(run) -> None:
 
 
 @pytest.mark.parametrize(("proven", "rejected"), [(False, {"unproven": 1}), (True, {})])
-def test_sizes_that_the_host_cannot_compare_need_the_authors_word(run, proven: bool, rejected: dict[str, int]) -> None:
+def test_sizes_that_the_host_cannot_compare_need_the_authors_word(
+    run, proven: bool, rejected: dict[str, int]
+) -> None:
     @RegisterPass(shape_proven=proven)
     def rule():
         return lambda a, b, c: op.Add(op.Add(a, b), c), lambda a, b, c: op.Sum(a, b, c)
@@ -233,12 +251,19 @@ def test_operators_of_other_domains(run) -> None:
 def test_a_pass_runs_in_the_stage_and_opsets_that_it_names() -> None:
     from gehost import CustomPassStage
 
-    @RegisterPass(stage=CustomPassStage.kAfterBuiltinFusionPass, name="Other", min_opset=9, max_opset=12)
+    @RegisterPass(
+        stage=CustomPassStage.kAfterBuiltinFusionPass, name="Other", min_opset=9, max_opset=12
+    )
     def rule():
         return two_transposes, lambda x: x
 
     spec = rule.spec()
-    assert (spec.name, spec.stage, spec.min_opset, spec.max_opset) == ("Other", CustomPassStage.kAfterBuiltinFusionPass, 9, 12)
+    assert (spec.name, spec.stage, spec.min_opset, spec.max_opset) == (
+        "Other",
+        CustomPassStage.kAfterBuiltinFusionPass,
+        9,
+        12,
+    )
 
     @RegisterPass
     def plain():

@@ -11,23 +11,26 @@ from gehost import DataType
 from gehost.testing import parse
 from gehost_register_pass import op
 
-LEAKY = (
-    '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) {{ t = LeakyRelu<alpha = {}>(x) y = Mul(t, c) }}'
-)
+LEAKY = '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) {{ t = LeakyRelu<alpha = {}>(x) y = Mul(t, c) }}'
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 @pytest.mark.parametrize(
-    ("name", "passes"), [("EQ", True), ("NE", False), ("LT", False), ("LE", True), ("GT", False), ("GE", True)]
+    ("name", "passes"),
+    [("EQ", True), ("NE", False), ("LT", False), ("LE", True), ("GT", False), ("GE", True)],
 )
-def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: bool, dtype: Any) -> None:
+def test_a_number_is_compared_as_the_model_stores_it(
+    run, name: str, passes: bool, dtype: Any
+) -> None:
     """Attributes are float32, and 0.1 as float32 is 0.10000000149."""
 
     def pattern(x, c):
         leaky = op.LeakyRelu(x)
         getattr(leaky.Attr("alpha"), name)(0.1)
         getattr(c.Attr("value")[0], name)(0.1)
-        getattr(x.shape[0] * 0.05, {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}.get(name, name))(c.Attr("value")[0])
+        getattr(
+            x.shape[0] * 0.05, {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}.get(name, name)
+        )(c.Attr("value")[0])
         getattr(c.Attr("value")[0] * 1, name)(c.Attr("value")[0])
         return op.Mul(leaky, c)
 
@@ -38,7 +41,9 @@ def test_a_number_is_compared_as_the_model_stores_it(run, name: str, passes: boo
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 @pytest.mark.parametrize(("name", "passes"), [("EQ", True), ("NE", False)])
-def test_a_parameter_that_is_an_input_is_compared_as_the_constant_there(run, name: str, passes: bool, dtype: Any) -> None:
+def test_a_parameter_that_is_an_input_is_compared_as_the_constant_there(
+    run, name: str, passes: bool, dtype: Any
+) -> None:
     def pattern(x):
         clip = op.Clip(x)
         getattr(clip.Attr("max"), name)(0.1)
@@ -61,14 +66,20 @@ def test_the_element_type_of_a_parameter_is_not_that_of_another_input(run) -> No
     assert dict(run(before, (pattern, lambda x: x))[1].rejected) == {"condition": 1}
 
 
-@pytest.mark.parametrize(("stored", "asked"), [(np.array([0.1 + 1e-9]), 0.1), (np.array([np.inf], np.float32), 1e300)])
-def test_numbers_that_differ_are_not_rounded_until_they_agree(run, stored: Any, asked: float) -> None:
+@pytest.mark.parametrize(
+    ("stored", "asked"), [(np.array([0.1 + 1e-9]), 0.1), (np.array([np.inf], np.float32), 1e300)]
+)
+def test_numbers_that_differ_are_not_rounded_until_they_agree(
+    run, stored: Any, asked: float
+) -> None:
     def pattern(x, c):
         c.Attr("value").EQ([asked])
         return op.Mul(op.LeakyRelu(x), c)
 
     text = LEAKY.format(0.5)
-    before = parse(text if stored.dtype == np.float32 else text.replace("float[", "double["), {"c": stored})
+    before = parse(
+        text if stored.dtype == np.float32 else text.replace("float[", "double["), {"c": stored}
+    )
     assert run(before, (pattern, lambda x, c: op.Abs(x)))[1].replaced == 0
 
 
@@ -86,13 +97,18 @@ def test_an_element_type_is_the_number_that_onnx_has_for_it(run, of: str, other:
 
         return pattern, lambda x: op.Abs(op.Cast(x, to=DataType.FLOAT16))
 
-    found = [run(CAST, where(*asked))[1].replaced for asked in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))]
+    found = [
+        run(CAST, where(*asked))[1].replaced
+        for asked in (("EQ", other), ("NE", other), ("EQ", 1), ("NE", 1))
+    ]
     assert found == [1, 0, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["EQ", "NE"])
 @pytest.mark.parametrize("other", ["float16", "10", [10]])
-def test_a_number_a_text_and_a_list_are_neither_equal_nor_unequal(run, name: str, other: Any) -> None:
+def test_a_number_a_text_and_a_list_are_neither_equal_nor_unequal(
+    run, name: str, other: Any
+) -> None:
     def pattern(x):
         cast = op.Cast(op.Abs(x))
         getattr(cast.Attr("to"), name)(other)

@@ -46,7 +46,9 @@ def test_every_spelling_matches_and_is_replaced(run, ops, pattern) -> None:
 def test_arguments_are_matched_by_name_not_by_position(run) -> None:
     text = ADD_RELU.replace("Add(x, b)", "Sub(x, b)")
     before = model(text)
-    after, record = run(before, (lambda p, q: op.Relu(op.Sub(p, q)), lambda q, p: op.Relu(op.Add(p, op.Neg(q)))))
+    after, record = run(
+        before, (lambda p, q: op.Relu(op.Sub(p, q)), lambda q, p: op.Relu(op.Add(p, op.Neg(q))))
+    )
     assert record.replaced == 1
     assert_equal_numbers(before, after)
 
@@ -124,9 +126,13 @@ def test_a_parameter_with_a_default_stands_for_no_tensor(run) -> None:
 TRANSPOSE = '<ir_version: 8, opset_import: ["" : 17]> main (float[2, 3] x) => (float[3, 2] y) { y = Transpose<perm = [1, 0]>(x) }'
 
 
-@pytest.mark.parametrize(("asked", "matches"), [({}, True), ({"perm": [1, 0]}, True), ({"perm": [0, 1]}, False)])
+@pytest.mark.parametrize(
+    ("asked", "matches"), [({}, True), ({"perm": [1, 0]}, True), ({"perm": [0, 1]}, False)]
+)
 @pytest.mark.parametrize("set_attr", [True, False])
-def test_attributes_are_asked_for_only_where_they_are_written(run, asked: Any, matches: bool, set_attr: bool) -> None:
+def test_attributes_are_asked_for_only_where_they_are_written(
+    run, asked: Any, matches: bool, set_attr: bool
+) -> None:
     def pattern(x):
         if not set_attr:
             return op.Transpose(x, **asked)
@@ -147,7 +153,11 @@ def test_operands_in_any_order_where_that_is_said(run) -> None:
 
         return pattern, lambda x, b: op.Sub(op.Abs(x), op.Neg(b))
 
-    text = ADD_RELU.replace("Relu(s)", "Neg(s)").replace("Add(x, b)", "Abs(x)").replace("Neg(s)", "Add(s, b)")
+    text = (
+        ADD_RELU.replace("Relu(s)", "Neg(s)")
+        .replace("Add(x, b)", "Abs(x)")
+        .replace("Neg(s)", "Add(s, b)")
+    )
     assert run(model(text), bias(commutative=False))[1].matched == 0
     assert run(model(text), bias(commutative=True))[1].replaced == 1
 
@@ -162,13 +172,15 @@ def test_numbers_of_a_pattern_are_matched_by_value(run) -> None:
         assert_equal_numbers(before, after)
 
 
-@pytest.mark.parametrize(("opset", "node"), [(6, "Clip<max = 6.0>(s)"), (11, "Clip(s, , six)"), (17, "Clip(s, , six)")])
+@pytest.mark.parametrize(
+    ("opset", "node"), [(6, "Clip<max = 6.0>(s)"), (11, "Clip(s, , six)"), (17, "Clip(s, , six)")]
+)
 @pytest.mark.parametrize(("most", "matches"), [(6.0, True), (5.0, False)])
-def test_a_number_by_the_name_of_an_input(run, opset: int, node: str, most: float, matches: bool) -> None:
+def test_a_number_by_the_name_of_an_input(
+    run, opset: int, node: str, most: float, matches: bool
+) -> None:
     """One that some opsets have as an attribute, and one that none has."""
-    text = (
-        f'<ir_version: 8, opset_import: ["" : {opset}]> main (float[2, 3] x) => (float[2, 3] y) {{ s = Pow(x, two) y = {node} }}'
-    )
+    text = f'<ir_version: 8, opset_import: ["" : {opset}]> main (float[2, 3] x) => (float[2, 3] y) {{ s = Pow(x, two) y = {node} }}'
     weights = {"two": np.array(2.0, np.float32), "six": np.array(6.0, np.float32)}
     before = parse(text, {name: array for name, array in weights.items() if name in text})
 

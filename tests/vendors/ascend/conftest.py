@@ -33,19 +33,34 @@ class Ascend:
 
     def model(self, text: str, *, opset: int = 17, ir: int = 8, **weights: Any) -> onnx.ModelProto:
         """A model from ONNX text without its header; each weight is an array, or a shape to be filled with seeded numbers."""
-        parsed = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}, "ge" : 1]>\n{text}')
+        parsed = onnx.parser.parse_model(
+            f'<ir_version: {ir}, opset_import: ["" : {opset}, "ge" : 1]>\n{text}'
+        )
         rng = np.random.default_rng(7)
         for name, given in weights.items():
-            array = given if isinstance(given, np.ndarray | np.generic) else rng.standard_normal(given).astype(np.float32)
+            array = (
+                given
+                if isinstance(given, np.ndarray | np.generic)
+                else rng.standard_normal(given).astype(np.float32)
+            )
             parsed.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
             if ir < 4 and name not in [info.name for info in parsed.graph.input]:
                 kind = onnx.helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype)
-                parsed.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, np.asarray(array).shape))
+                parsed.graph.input.append(
+                    onnx.helper.make_tensor_value_info(name, kind, np.asarray(array).shape)
+                )
         return parsed
 
-    def run(self, model: onnx.ModelProto, *passes: str, **options: Any) -> tuple[onnx.ModelProto, list[PassRecord]]:
+    def run(
+        self, model: onnx.ModelProto, *passes: str, **options: Any
+    ) -> tuple[onnx.ModelProto, list[PassRecord]]:
         """Compile with these passes (none named: all) and without clean-up; returns the model and the passes' records."""
-        settings: dict[str, Any] = {"vendors": [self.root], "plugins": False, "cleanup": False, **options}
+        settings: dict[str, Any] = {
+            "vendors": [self.root],
+            "plugins": False,
+            "cleanup": False,
+            **options,
+        }
         known = Host(HostOptions(**settings)).passes.names()
         assert set(passes) <= set(known)
         off = [name for name in known if name not in passes] if passes else []
@@ -70,49 +85,76 @@ class Ascend:
         self.assert_equal(model, result, *sizes)
         again, (record,) = self.run(result, name)
         assert record.replaced == 0
-        assert again.SerializeToString(deterministic=True) == result.SerializeToString(deterministic=True)
+        assert again.SerializeToString(deterministic=True) == result.SerializeToString(
+            deterministic=True
+        )
         return result
 
     def assert_refuses(self, model: onnx.ModelProto, name: str, **rejected: int) -> None:
         """Prove that a pass leaves the model as it is and refuses for exactly these reasons (none: nothing matches)."""
         result, (record,) = self.run(model, name)
         assert (record.replaced, dict(record.rejected)) == (0, rejected)
-        assert result.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+        assert result.SerializeToString(deterministic=True) == model.SerializeToString(
+            deterministic=True
+        )
 
     def assert_equal(self, model: onnx.ModelProto, other: onnx.ModelProto, *sizes: Sizes) -> None:
         """Prove that two models give equal outputs in ONNX Runtime on seeded inputs; one feed without symbols by default."""
         for seed, given in enumerate(sizes or ({},)):
             feeds = self.feeds(model, given, seed)
-            for info, wanted, got in zip(model.graph.output, self.outputs(model, feeds), self.outputs(other, feeds), strict=True):
+            for info, wanted, got in zip(
+                model.graph.output,
+                self.outputs(model, feeds),
+                self.outputs(other, feeds),
+                strict=True,
+            ):
                 assert (wanted.dtype, wanted.shape) == (got.dtype, got.shape), info.name
                 half = wanted.dtype == np.float16
                 np.testing.assert_allclose(
-                    got, wanted, rtol=1e-2 if half else 1e-4, atol=1e-2 if half else 1e-5, err_msg=info.name
+                    got,
+                    wanted,
+                    rtol=1e-2 if half else 1e-4,
+                    atol=1e-2 if half else 1e-5,
+                    err_msg=info.name,
                 )
 
-    def feeds(self, model: onnx.ModelProto, sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    def feeds(
+        self, model: onnx.ModelProto, sizes: Sizes, seed: int = 0
+    ) -> dict[str, np.ndarray[Any, Any]]:
         rng = np.random.default_rng(100 + seed)
         weights = {tensor.name for tensor in model.graph.initializer}
         feeds: dict[str, np.ndarray[Any, Any]] = {}
         for info in model.graph.input:
             if info.name not in weights:
                 tensor = info.type.tensor_type
-                shape = [sizes[dim.dim_param] if dim.dim_param else dim.dim_value for dim in tensor.shape.dim]
+                shape = [
+                    sizes[dim.dim_param] if dim.dim_param else dim.dim_value
+                    for dim in tensor.shape.dim
+                ]
                 dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
                 feeds[info.name] = np.asarray(rng.standard_normal(shape) * 2).astype(dtype)
         return feeds
 
-    def outputs(self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    def outputs(
+        self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray[Any, Any]]
+    ) -> list[np.ndarray[Any, Any]]:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 3
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return session.run(None, dict(feeds))
 
     @staticmethod
     def ops(model: onnx.ModelProto) -> dict[str, int]:
         """Node counts of the main graph by operator."""
-        return dict(Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in model.graph.node))
+        return dict(
+            Counter(
+                f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+                for node in model.graph.node
+            )
+        )
 
 
 @pytest.fixture

@@ -27,16 +27,23 @@ FIRED = {
     "light_shufflenet": {"DecomposeGroupedConvPass": 32, "MoveReluBeforeConcatPass": 3},
 }
 
-pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")]
+pytestmark = [
+    pytest.mark.corpus,
+    pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here"),
+]
 
 
 @pytest.mark.parametrize("name", FIRED)
 def test_fires_and_keeps_numbers(ascend, name):
     model = onnx.load(CORPUS / "models" / f"{name}.onnx")
     result, report = Host(HostOptions(vendors=[ascend.root], plugins=False)).run(model)
-    assert {record.name: record.replaced for record in report.passes if record.replaced} == FIRED[name]
+    assert {record.name: record.replaced for record in report.passes if record.replaced} == FIRED[
+        name
+    ]
     for feeds in _feeds(ascend, model, name):
-        for wanted, got in zip(ascend.outputs(model, feeds), ascend.outputs(result, feeds), strict=True):
+        for wanted, got in zip(
+            ascend.outputs(model, feeds), ascend.outputs(result, feeds), strict=True
+        ):
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
     _, report = Host(HostOptions(vendors=[ascend.root], plugins=False)).run(result)
     assert not any(record.replaced for record in report.passes)

@@ -14,9 +14,13 @@ def site(attributes, x, y, inputs="x, w, b"):
 @pytest.mark.parametrize("opset", [9, 11, 13, 17, 20])
 @pytest.mark.parametrize("ir", [3, 8])
 def test_fires(ascend, ir, opset):
-    model = ascend.model(site("group = 2", "2,4,5,5", "2,6,3,3"), opset=opset, ir=ir, w=(6, 2, 3, 3), b=(6,))
+    model = ascend.model(
+        site("group = 2", "2,4,5,5", "2,6,3,3"), opset=opset, ir=ir, w=(6, 2, 3, 3), b=(6,)
+    )
     constants = {"Constant": 3} if ir < 4 and opset >= 13 else {}
-    result = ascend.assert_rewrites(model, NAME, 1, {"Split": 3, "Conv": 2, "Concat": 1, **constants})
+    result = ascend.assert_rewrites(
+        model, NAME, 1, {"Split": 3, "Conv": 2, "Concat": 1, **constants}
+    )
     assert list(result.graph.node[-1].output) == ["y"]
 
 
@@ -24,7 +28,9 @@ def test_without_bias(ascend):
     for inputs in ("x, w", 'x, w, ""'):
         text = site("group = 3", "1,3,5,5", "1,6,5,5", inputs).replace('""', "")
         text = text.replace("<group", "<pads = [1, 1, 1, 1], group")
-        ascend.assert_rewrites(ascend.model(text, w=(6, 1, 3, 3)), NAME, 1, {"Split": 2, "Conv": 3, "Concat": 1})
+        ascend.assert_rewrites(
+            ascend.model(text, w=(6, 1, 3, 3)), NAME, 1, {"Split": 2, "Conv": 3, "Concat": 1}
+        )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,12 @@ def test_without_bias(ascend):
     [
         ("group = 2, kernel_shape = [3], strides = [2]", "2,4,7", (4, 2, 3), "2,4,3"),
         ("group = 2, dilations = [2, 1], pads = [2, 1, 0, 1]", "1,4,6,5", (4, 2, 3, 3), "1,4,4,5"),
-        ('group = 4, auto_pad = "SAME_UPPER", strides = [2, 2]', "1,4,5,6", (8, 1, 3, 2), "1,8,3,3"),
+        (
+            'group = 4, auto_pad = "SAME_UPPER", strides = [2, 2]',
+            "1,4,5,6",
+            (8, 1, 3, 2),
+            "1,8,3,3",
+        ),
         ('group = 2, auto_pad = "SAME_LOWER"', "1,4,5,6", (2, 2, 2, 4), "1,2,5,6"),
         ("group = 2, pads = [1, 1, 1, 1, 1, 1]", "1,4,3,3,3", (6, 2, 3, 3, 3), "1,6,3,3,3"),
     ],
@@ -42,16 +53,22 @@ def test_attributes_are_carried_over(ascend, attributes, x, w, y):
     groups = int(attributes.split("group = ")[1].split(",")[0].strip())
     model = ascend.model(site(attributes, x, y), w=w, b=(w[0],))
     result = ascend.assert_rewrites(model, NAME, 1, {"Split": 3, "Conv": groups, "Concat": 1})
-    names = [{entry.name for entry in node.attribute} for node in result.graph.node if node.op_type == "Conv"]
-    given = {part.split("=")[0].strip() for part in attributes.split(", ") if "=" in part} - {"group"}
+    names = [
+        {entry.name for entry in node.attribute}
+        for node in result.graph.node
+        if node.op_type == "Conv"
+    ]
+    given = {part.split("=")[0].strip() for part in attributes.split(", ") if "=" in part} - {
+        "group"
+    }
     assert names == [given] * groups
 
 
 def test_weights_that_are_computed(ascend):
-    text = (
-        "g (float[1,4,5,5] x, float[4,2,3,3] v, float[4] b) => (float[1,4,3,3] y) { w = Neg(v) y = Conv <group = 2> (x, w, b) }"
+    text = "g (float[1,4,5,5] x, float[4,2,3,3] v, float[4] b) => (float[1,4,3,3] y) { w = Neg(v) y = Conv <group = 2> (x, w, b) }"
+    ascend.assert_rewrites(
+        ascend.model(text), NAME, 1, {"Neg": 1, "Split": 3, "Conv": 2, "Concat": 1}
     )
-    ascend.assert_rewrites(ascend.model(text), NAME, 1, {"Neg": 1, "Split": 3, "Conv": 2, "Concat": 1})
 
 
 def test_batch_and_spatial_sizes_may_be_unknown(ascend):
@@ -95,7 +112,15 @@ def test_clean_up_folds_the_splits_of_constants(ascend):
         ("group = 2", "1,4,5,5", (3, 2, 3, 3), "1,3,3,3", "channels"),
         ("group = 2", "1,5,5,5", (4, 2, 3, 3), "1,4,3,3", "channels"),
     ],
-    ids=["one group", "default group", "many groups", "no groups", "negative groups", "indivisible result", "other channels"],
+    ids=[
+        "one group",
+        "default group",
+        "many groups",
+        "no groups",
+        "negative groups",
+        "indivisible result",
+        "other channels",
+    ],
 )
 def test_near_misses_give_their_reason(ascend, attributes, x, w, y, key):
     ascend.assert_refuses(ascend.model(site(attributes, x, y), w=w, b=(w[0],)), NAME, **{key: 1})
@@ -128,8 +153,13 @@ def test_an_ordinary_conv_beside_a_grouped_one(ascend):
 def test_float16(ascend):
     text = site("group = 2", "1,4,5,5", "1,4,3,3").replace("float[", "float16[")
     rng = np.random.default_rng(3)
-    weights = {"w": rng.standard_normal((4, 2, 3, 3)).astype(np.float16), "b": rng.standard_normal(4).astype(np.float16)}
-    ascend.assert_rewrites(ascend.model(text, **weights), NAME, 1, {"Split": 3, "Conv": 2, "Concat": 1})
+    weights = {
+        "w": rng.standard_normal((4, 2, 3, 3)).astype(np.float16),
+        "b": rng.standard_normal(4).astype(np.float16),
+    }
+    ascend.assert_rewrites(
+        ascend.model(text, **weights), NAME, 1, {"Split": 3, "Conv": 2, "Concat": 1}
+    )
 
 
 def test_double_which_onnx_runtime_has_no_kernel_for(ascend):

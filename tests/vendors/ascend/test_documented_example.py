@@ -89,8 +89,16 @@ def test_runs(ascend, tmp_path, capsys, opset):
     host = Host(HostOptions(vendors=[tmp_path / "documented"], plugins=False))
     result, report = host.run(model)
     (record,) = report.passes
-    assert (record.name, record.stage, record.vendor) == ("FuseMatMulAndAddPass", "kAfterInferShape", "acme")
-    assert (record.matched, record.replaced, dict(record.rejected)) == (3, 2, {"MeetRequirements": 1})
+    assert (record.name, record.stage, record.vendor) == (
+        "FuseMatMulAndAddPass",
+        "kAfterInferShape",
+        "acme",
+    )
+    assert (record.matched, record.replaced, dict(record.rejected)) == (
+        3,
+        2,
+        {"MeetRequirements": 1},
+    )
     assert ascend.ops(result) == {"ge::GEMM": 2, "Relu": 3, "MatMul": 1, "Add": 1}
     ascend.assert_equal(model, result, {"N": 5})
     said = capsys.readouterr()

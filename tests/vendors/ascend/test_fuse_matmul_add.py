@@ -22,13 +22,23 @@ def test_fires_at_every_opset_and_ir_version(ascend, opset, ir):
 
 @pytest.mark.parametrize("addend", [(), (1,), (4,), (1, 4), (1, 1)])
 def test_addend_broadcasts_and_a_size_may_be_a_symbol(ascend, addend):
-    ascend.assert_rewrites(ascend.model(SITE, b=(3, 4), c=addend), NAME, 1, {"ge::GEMM": 1}, {"M": 1}, {"M": 6}, {"M": 0})
+    ascend.assert_rewrites(
+        ascend.model(SITE, b=(3, 4), c=addend),
+        NAME,
+        1,
+        {"ge::GEMM": 1},
+        {"M": 1},
+        {"M": 6},
+        {"M": 0},
+    )
 
 
 def test_addend_of_the_products_own_symbol(ascend):
     text = """g (float[M,3] a, float[M,4] c, float[M,1] d) => (float[M,4] y) {
         t = MatMul(a, b) u = Add(c, t) v = MatMul(u, e) y = Add(v, d) }"""
-    ascend.assert_rewrites(ascend.model(text, b=(3, 4), e=(4, 4)), NAME, 2, {"ge::GEMM": 2}, {"M": 1}, {"M": 5})
+    ascend.assert_rewrites(
+        ascend.model(text, b=(3, 4), e=(4, 4)), NAME, 2, {"ge::GEMM": 2}, {"M": 1}, {"M": 5}
+    )
 
 
 def test_addend_before_the_product(ascend):
@@ -65,16 +75,46 @@ def test_in_a_nested_body(ascend):
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("g (float[2,3] a, float[3,4] b, float[5,2,4] c) => (float[5,2,4] y) { t = MatMul(a, b) y = Add(t, c) }", "addend"),
-        ("g (float[1,3] a, float[3,4] b, float[6,4] c) => (float[6,4] y) { t = MatMul(a, b) y = Add(t, c) }", "addend"),
-        ("g (float[2,3] a, float[3,1] b, float[4] c) => (float[2,4] y) { t = MatMul(a, b) y = Add(t, c) }", "addend"),
-        ("g (float[M,3] a, float[3,4] b, float[N,4] c) => (float[P,4] y) { t = MatMul(a, b) y = Add(t, c) }", "addend"),
-        ("g (float[?,3] a, float[3,4] b, float[?,4] c) => (float[?,4] y) { t = MatMul(a, b) y = Add(t, c) }", "addend"),
-        ("g (float[2,3] a, float[3,4] b, float c) => (float[2,4] y) { u = Squeeze(c) t = MatMul(a, b) y = Add(t, u) }", None),
-        ("g (float[2,3] a, float[3,4] b) => (float[2,4] y) { t = MatMul(a, b) y = Add(t, t) }", "addend"),
-        ("g (float[7,2,3] a, float[3,4] b, float[4] c) => (float[7,2,4] y) { t = MatMul(a, b) y = Add(t, c) }", "rank"),
-        ("g (float[3] a, float[5,3,4] b, float[4] c) => (float[5,4] y) { t = MatMul(a, b) y = Add(t, c) }", "rank"),
-        ("g (int32[2,3] a, int32[3,4] b, int32[4] c) => (int32[2,4] y) { t = MatMul(a, b) y = Add(t, c) }", "dtype"),
+        (
+            "g (float[2,3] a, float[3,4] b, float[5,2,4] c) => (float[5,2,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "addend",
+        ),
+        (
+            "g (float[1,3] a, float[3,4] b, float[6,4] c) => (float[6,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "addend",
+        ),
+        (
+            "g (float[2,3] a, float[3,1] b, float[4] c) => (float[2,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "addend",
+        ),
+        (
+            "g (float[M,3] a, float[3,4] b, float[N,4] c) => (float[P,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "addend",
+        ),
+        (
+            "g (float[?,3] a, float[3,4] b, float[?,4] c) => (float[?,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "addend",
+        ),
+        (
+            "g (float[2,3] a, float[3,4] b, float c) => (float[2,4] y) { u = Squeeze(c) t = MatMul(a, b) y = Add(t, u) }",
+            None,
+        ),
+        (
+            "g (float[2,3] a, float[3,4] b) => (float[2,4] y) { t = MatMul(a, b) y = Add(t, t) }",
+            "addend",
+        ),
+        (
+            "g (float[7,2,3] a, float[3,4] b, float[4] c) => (float[7,2,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "rank",
+        ),
+        (
+            "g (float[3] a, float[5,3,4] b, float[4] c) => (float[5,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "rank",
+        ),
+        (
+            "g (int32[2,3] a, int32[3,4] b, int32[4] c) => (int32[2,4] y) { t = MatMul(a, b) y = Add(t, c) }",
+            "dtype",
+        ),
     ],
 )
 def test_near_misses_give_their_reason(ascend, text, key):

@@ -8,7 +8,9 @@ SITE = "g (float[2,3] a) => (float[2,4] y) { t = MatMul(a, b) s = Add(t, c) y = 
 
 @pytest.mark.parametrize("opset", [9, 13, 17, 20])
 def test_fires(ascend, opset):
-    ascend.assert_rewrites(ascend.model(SITE, opset=opset, b=(3, 4), c=(4,)), NAME, 1, {"ge::GEMM": 1, "Relu": 1})
+    ascend.assert_rewrites(
+        ascend.model(SITE, opset=opset, b=(3, 4), c=(4,)), NAME, 1, {"ge::GEMM": 1, "Relu": 1}
+    )
 
 
 def test_fires_on_float16_and_with_the_addend_first(ascend):
@@ -27,10 +29,22 @@ def test_fires_on_float16_and_with_the_addend_first(ascend):
             "g (float[5,2,3] a, float[3,4] b, float[4] c) => (float[5,2,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }",
             "rank",
         ),
-        ("g (float[3] a, float[5,3,4] b, float[4] c) => (float[5,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }", "rank"),
-        ("g (float[2,3] a, float[3,4] b) => (float[2,4] y) { t = MatMul(a, b) s = Add(t, t) y = Relu(s) }", "addend"),
-        ("g (float[M,3] a, float[3,4] b, float[4] c) => (float[M,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }", "size"),
-        ("g (float[?,3] a, float[3,4] b, float[4] c) => (float[?,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }", "size"),
+        (
+            "g (float[3] a, float[5,3,4] b, float[4] c) => (float[5,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }",
+            "rank",
+        ),
+        (
+            "g (float[2,3] a, float[3,4] b) => (float[2,4] y) { t = MatMul(a, b) s = Add(t, t) y = Relu(s) }",
+            "addend",
+        ),
+        (
+            "g (float[M,3] a, float[3,4] b, float[4] c) => (float[M,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }",
+            "size",
+        ),
+        (
+            "g (float[?,3] a, float[3,4] b, float[4] c) => (float[?,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }",
+            "size",
+        ),
         (
             "g (float[1,3] a, float[3,4] b, float[2,4] c) => (float[2,4] y) { t = MatMul(a, b) s = Add(t, c) y = Relu(s) }",
             "addend",
@@ -66,7 +80,10 @@ def test_what_it_refuses_is_left_to_the_plain_fusion(ascend):
         t = MatMul(a, b) s = Add(t, c) y = Relu(s) u = MatMul(d, e) v = Add(u, f) z = Relu(v) }"""
     model = ascend.model(text, b=(3, 4), c=(4,))
     result, records = ascend.run(model, NAME, "FuseMatMulAndAddPass")
-    assert [(record.name, record.replaced) for record in records] == [(NAME, 1), ("FuseMatMulAndAddPass", 1)]
+    assert [(record.name, record.replaced) for record in records] == [
+        (NAME, 1),
+        ("FuseMatMulAndAddPass", 1),
+    ]
     ascend.assert_equal(model, result)
 
 

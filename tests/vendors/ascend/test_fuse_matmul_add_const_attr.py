@@ -72,11 +72,17 @@ def test_near_misses_give_their_reason(ascend, text, key):
 def test_an_inner_tensor_that_is_also_a_graph_output_or_read_elsewhere_stays(ascend, inner):
     shape = "3,4" if inner == "kt" else "2,4"
     output = site().replace("(float[2,4] y)", f"(float[2,4] y, float[{shape}] {inner})")
-    reader = site().replace("(float[2,4] y)", f"(float[2,4] y, float[{shape}] z)").replace("y = Add", f"z = Neg({inner}) y = Add")
+    reader = (
+        site()
+        .replace("(float[2,4] y)", f"(float[2,4] y, float[{shape}] z)")
+        .replace("y = Add", f"z = Neg({inner}) y = Add")
+    )
     body = (
         f"z = If (p) <then_branch = h () => (float[{shape}] u) {{ u = Neg({inner}) }},"
         f"            else_branch = e () => (float[{shape}] v) {{ v = Abs({inner}) }}> }}"
     )
-    captured = reader.replace("g (", "g (bool p, ").replace(f"z = Neg({inner})", "").rstrip(" }") + body
+    captured = (
+        reader.replace("g (", "g (bool p, ").replace(f"z = Neg({inner})", "").rstrip(" }") + body
+    )
     for text in (output, reader, captured):
         ascend.assert_refuses(ascend.model(text, scale=np.float32(0.125)), NAME)

@@ -12,7 +12,9 @@ def test_fires(ascend, axis, opset):
         pytest.skip("no negative axes yet")
     shape = "4,3" if axis == 0 else "2,6"
     text = f"g (float[2,3] a, float[2,3] b) => (float[{shape}] y) {{ c = Concat <axis = {axis}> (a, b) y = Relu(c) }}"
-    result = ascend.assert_rewrites(ascend.model(text, opset=opset), NAME, 1, {"Relu": 2, "Concat": 1})
+    result = ascend.assert_rewrites(
+        ascend.model(text, opset=opset), NAME, 1, {"Relu": 2, "Concat": 1}
+    )
     assert list(result.graph.node[-1].output) == ["y"]
 
 
@@ -43,7 +45,12 @@ def test_an_inner_concat_with_another_reader_ends_the_tree(ascend):
 def test_symbols_and_unknown_sizes(ascend):
     text = """g (float[N,A] a, float[N,B] b) => (float[N,total] y) { c = Concat <axis = 1> (a, b) y = Relu(c) }"""
     ascend.assert_rewrites(
-        ascend.model(text), NAME, 1, {"Relu": 2, "Concat": 1}, {"N": 2, "A": 1, "B": 4}, {"N": 1, "A": 0, "B": 2}
+        ascend.model(text),
+        NAME,
+        1,
+        {"Relu": 2, "Concat": 1},
+        {"N": 2, "A": 1, "B": 4},
+        {"N": 1, "A": 0, "B": 2},
     )
 
 
@@ -58,7 +65,9 @@ def test_other_readers_of_the_relu_follow(ascend):
     text = """g (bool p, float[2,3] a) => (float[4,3] y, float[4,3] z, float[4,3] w) {
         c = Concat <axis = 0> (a, b) y = Relu(c) z = Neg(y)
         w = If (p) <then_branch = h () => (float[4,3] u) { u = Neg(y) }, else_branch = e () => (float[4,3] v) { v = Abs(y) }> }"""
-    ascend.assert_rewrites(ascend.model(text, b=(2, 3)), NAME, 1, {"Relu": 2, "Concat": 1, "Neg": 1, "If": 1})
+    ascend.assert_rewrites(
+        ascend.model(text, b=(2, 3)), NAME, 1, {"Relu": 2, "Concat": 1, "Neg": 1, "If": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,9 @@ def test_a_concat_that_is_read_by_others_is_refused(ascend, text):
     ids=["no Relu", "something between", "no Concat", "Concat of an outer graph"],
 )
 def test_what_does_not_match(ascend, text):
-    ascend.assert_refuses(ascend.model(text, b=(2, 3), **({"k": (4, 3)} if "(k)" in text else {})), NAME)
+    ascend.assert_refuses(
+        ascend.model(text, b=(2, 3), **({"k": (4, 3)} if "(k)" in text else {})), NAME
+    )
 
 
 def test_in_a_nested_body(ascend):

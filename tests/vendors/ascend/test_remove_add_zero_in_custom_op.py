@@ -11,7 +11,9 @@ BODY = '<domain: "ge", opset_import: ["" : 17]> AddCustom (p, q) => (r) { r = Ad
 @pytest.mark.parametrize("operands", ["x, zero", "zero, x"])
 @pytest.mark.parametrize("zero", [(), (3,), (2, 3)])
 def test_fires_in_both_orders(ascend, operands, zero, opset):
-    text = f"g (float[2,3] x) => (float[2,3] y) {{ s = ge.AddCustom({operands}) y = Neg(s) }} {BODY}".replace("17", str(opset))
+    text = f"g (float[2,3] x) => (float[2,3] y) {{ s = ge.AddCustom({operands}) y = Neg(s) }} {BODY}".replace(
+        "17", str(opset)
+    )
     model = ascend.model(text, opset=opset, zero=np.zeros(zero, np.float32))
     ascend.assert_rewrites(model, NAME, 1, {"Neg": 1})
 
@@ -27,7 +29,9 @@ def test_a_graph_output_keeps_its_name_and_readers_in_bodies_follow(ascend):
     text = f"""g (bool p, float[2,3] x) => (float[2,3] y, float[2,3] z) {{ n = Abs(x) y = ge.AddCustom(n, zero)
         z = If (p) <then_branch = h () => (float[2,3] u) {{ u = Neg(y) }},
                     else_branch = e () => (float[2,3] v) {{ v = Abs(y) }}> }} {BODY}"""
-    ascend.assert_rewrites(ascend.model(text, zero=np.float32(0)), NAME, 1, {"Abs": 1, "Identity": 1, "If": 1})
+    ascend.assert_rewrites(
+        ascend.model(text, zero=np.float32(0)), NAME, 1, {"Abs": 1, "Identity": 1, "If": 1}
+    )
 
 
 def test_zeros_that_widen_are_refused(ascend):
@@ -35,7 +39,10 @@ def test_zeros_that_widen_are_refused(ascend):
     ascend.assert_refuses(ascend.model(text, zero=np.zeros((4, 3), np.float32)), NAME, zeros=1)
 
 
-@pytest.mark.parametrize("body", ["r = Sub(p, q)", "t = Add(p, q) r = Neg(t)", "r = Add(p, p)", "t = Add(p, q) r = Add(t, q)"])
+@pytest.mark.parametrize(
+    "body",
+    ["r = Sub(p, q)", "t = Add(p, q) r = Neg(t)", "r = Add(p, p)", "t = Add(p, q) r = Add(t, q)"],
+)
 def test_another_operator_of_that_name_is_refused(ascend, body):
     text = f"""g (float[2,3] x) => (float[2,3] y) {{ y = ge.AddCustom(x, zero) }}
         <domain: "ge", opset_import: ["" : 17]> AddCustom (p, q) => (r) {{ {body} }}"""
@@ -49,5 +56,9 @@ def test_bool_is_refused(ascend):
 
 @pytest.mark.parametrize("text", ["ge.AddCustom(x, one)", "ge.AddOther(x, zero)", "Add(x, zero)"])
 def test_others_do_not_match(ascend, text):
-    model = ascend.model(f"g (float[2,3] x) => (float[2,3] y) {{ y = {text} }}", zero=np.float32(0), one=np.float32(1))
+    model = ascend.model(
+        f"g (float[2,3] x) => (float[2,3] y) {{ y = {text} }}",
+        zero=np.float32(0),
+        one=np.float32(1),
+    )
     ascend.assert_refuses(model, NAME)

@@ -6,7 +6,14 @@ AROUND = "RemoveTransposePairAroundConvPass"
 PAIR = "RemoveTransposePairPass"
 
 
-def nhwc(attributes="pads = [1, 1, 1, 1]", x="2,5,6,3", y="2,5,6,4", inputs="t, w, b", first="0, 3, 1, 2", second="0, 2, 3, 1"):
+def nhwc(
+    attributes="pads = [1, 1, 1, 1]",
+    x="2,5,6,3",
+    y="2,5,6,4",
+    inputs="t, w, b",
+    first="0, 3, 1, 2",
+    second="0, 2, 3, 1",
+):
     return f"""g (float[{x}] x) => (float[{y}] y) {{
         t = Transpose <perm = [{first}]> (x) c = Conv <{attributes}> ({inputs}) y = Transpose <perm = [{second}]> (c) }}"""
 
@@ -15,7 +22,12 @@ def nhwc(attributes="pads = [1, 1, 1, 1]", x="2,5,6,3", y="2,5,6,4", inputs="t, 
 def test_a_conv_takes_over_both(ascend, opset):
     model = ascend.model(nhwc(), opset=opset, w=(4, 3, 3, 3), b=(4,))
     result = ascend.assert_rewrites(model, AROUND, 1, {"ge::ConvNHWC": 1})
-    assert [node.op_type for node in result.functions[0].node] == ["Transpose", "Conv", "Transpose", "Identity"]
+    assert [node.op_type for node in result.functions[0].node] == [
+        "Transpose",
+        "Conv",
+        "Transpose",
+        "Identity",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +62,9 @@ def test_each_set_of_attributes_has_its_body(ascend):
 def test_unknown_sizes_need_no_proof(ascend):
     text = nhwc(x="N,H,W,3", y="N,oH,oW,4", inputs="t, w")
     model = ascend.model(text, w=(4, 3, 3, 3))
-    ascend.assert_rewrites(model, AROUND, 1, {"ge::ConvNHWC": 1}, {"N": 2, "H": 4, "W": 5}, {"N": 1, "H": 3, "W": 3})
+    ascend.assert_rewrites(
+        model, AROUND, 1, {"ge::ConvNHWC": 1}, {"N": 2, "H": 4, "W": 5}, {"N": 1, "H": 3, "W": 3}
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +75,9 @@ def test_unknown_sizes_need_no_proof(ascend):
         nhwc(second="0, 3, 1, 2", y="2,6,4,5"),
         nhwc().replace("(float[2,5,6,4] y)", "(float[2,5,6,4] y, float[2,3,5,6] t)"),
         nhwc().replace("(float[2,5,6,4] y)", "(float[2,5,6,4] y, float[2,4,5,6] c)"),
-        nhwc().replace("(float[2,5,6,4] y)", "(float[2,5,6,4] y, float[2,4,5,6] z)").replace("y =", "z = Neg(c) y ="),
+        nhwc()
+        .replace("(float[2,5,6,4] y)", "(float[2,5,6,4] y, float[2,4,5,6] z)")
+        .replace("y =", "z = Neg(c) y ="),
         """g (bool p, float[2,5,6,3] x) => (float[2,5,6,4] y, float[2,4,5,6] z) {
             t = Transpose <perm = [0, 3, 1, 2]> (x) c = Conv <pads = [1, 1, 1, 1]> (t, w, b)
             y = Transpose <perm = [0, 2, 3, 1]> (c)
@@ -69,7 +85,16 @@ def test_unknown_sizes_need_no_proof(ascend):
                         else_branch = e () => (float[2,4,5,6] v) { v = Abs(c) }> }""",
         nhwc().replace("c = Conv", "n = Neg(t) c = Conv").replace("(t, w, b)", "(n, w, b)"),
     ],
-    ids=["first perm", "second perm", "same perm", "image is output", "result is output", "other reader", "captured", "between"],
+    ids=[
+        "first perm",
+        "second perm",
+        "same perm",
+        "image is output",
+        "result is output",
+        "other reader",
+        "captured",
+        "between",
+    ],
 )
 def test_what_a_conv_cannot_take_over(ascend, text):
     ascend.assert_refuses(ascend.model(text, w=(4, 3, 3, 3), b=(4,)), AROUND)
@@ -85,7 +110,9 @@ def test_a_transposed_result_with_several_readers(ascend):
         t = Transpose <perm = [0, 3, 1, 2]> (x) c = Conv <pads = [1, 1, 1, 1]> (t, w) y = Transpose <perm = [0, 2, 3, 1]> (c)
         z = If (p) <then_branch = h () => (float[2,5,6,4] u) { u = Neg(y) },
                     else_branch = e () => (float[2,5,6,4] v) { v = Abs(y) }> }"""
-    ascend.assert_rewrites(ascend.model(text, w=(4, 3, 3, 3)), AROUND, 1, {"ge::ConvNHWC": 1, "If": 1})
+    ascend.assert_rewrites(
+        ascend.model(text, w=(4, 3, 3, 3)), AROUND, 1, {"ge::ConvNHWC": 1, "If": 1}
+    )
 
 
 # -- two Transposes alone -----------------------------------------------------------------------------------------------
@@ -107,7 +134,9 @@ def pair(first, second, x="2,3,4", y="2,3,4"):
     ],
 )
 def test_a_pair_that_cancels_goes(ascend, first, second, opset):
-    ascend.assert_rewrites(ascend.model(pair(first, second), opset=opset), PAIR, 1, {"Neg": 1, "Abs": 1})
+    ascend.assert_rewrites(
+        ascend.model(pair(first, second), opset=opset), PAIR, 1, {"Neg": 1, "Abs": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +151,9 @@ def test_a_pair_that_does_not_cancel_stays(ascend, first, second, y):
     ascend.assert_refuses(ascend.model(pair(first, second, y=y)), PAIR, perm=1)
 
 
-@pytest.mark.parametrize(("first", "second"), [("<perm: ints = []>", ""), ("", "<perm: ints = []>")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("<perm: ints = []>", ""), ("", "<perm: ints = []>")]
+)
 def test_a_scalar_has_no_axes_to_permute(ascend, first, second):
     text = f"g (float x) => (float y) {{ t = Transpose {first} (x) u = Transpose {second} (t) y = Neg(u) }}"
     ascend.assert_rewrites(ascend.model(text), PAIR, 1, {"Neg": 1})

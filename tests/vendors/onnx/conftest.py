@@ -19,7 +19,9 @@ Refuses = Callable[..., None]
 
 
 def _ops(graph: onnx.GraphProto) -> Counter[str]:
-    counts = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in graph.node)
+    counts = Counter(
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in graph.node
+    )
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
@@ -38,7 +40,13 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fuses(alone: Path) -> Fuses:
     def check(
-        model: onnx.ModelProto, name: str, became: str, count: int = 1, *, left: int | None = None, numbers: bool = True
+        model: onnx.ModelProto,
+        name: str,
+        became: str,
+        count: int = 1,
+        *,
+        left: int | None = None,
+        numbers: bool = True,
     ) -> onnx.ModelProto:
         """The pass rewrites ``count`` times, to ``became``; numbers are equal, and a second run changes nothing.
 
@@ -52,13 +60,20 @@ def fuses(alone: Path) -> Fuses:
         counts = _ops(result.graph)
         assert counts[became] == count
         assert counts.total() - counts["Constant"] == (count if left is None else left), counts
-        for before, after in ((model.graph.input, result.graph.input), (model.graph.output, result.graph.output)):
-            assert [entry.SerializeToString() for entry in before] == [entry.SerializeToString() for entry in after]
+        for before, after in (
+            (model.graph.input, result.graph.input),
+            (model.graph.output, result.graph.output),
+        ):
+            assert [entry.SerializeToString() for entry in before] == [
+                entry.SerializeToString() for entry in after
+            ]
         if numbers:
             assert_equal_numbers(model, result)
         again, second = run_pass(result, name, vendors=alone)
         assert second.matched == 0
-        assert again.SerializeToString(deterministic=True) == result.SerializeToString(deterministic=True)
+        assert again.SerializeToString(deterministic=True) == result.SerializeToString(
+            deterministic=True
+        )
         return result
 
     return check
@@ -72,7 +87,9 @@ def refuses(alone: Path) -> Refuses:
         assert record.replaced == 0
         assert dict(record.rejected) == ({} if reason is None else {reason: record.matched})
         assert (record.matched > 0) == (reason is not None), f"{record}"
-        assert result.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+        assert result.SerializeToString(deterministic=True) == model.SerializeToString(
+            deterministic=True
+        )
 
     return check
 
@@ -89,7 +106,9 @@ def untyped() -> Callable[[onnx.ModelProto], onnx.ModelProto]:
         model.opset_import.add(domain="acme", version=1)
         for node in model.graph.node:
             node.input[:] = ["x_unknown" if name == "x" else name for name in node.input]
-        model.graph.node.insert(0, onnx.helper.make_node("Unknown", ["x"], ["x_unknown"], domain="acme"))
+        model.graph.node.insert(
+            0, onnx.helper.make_node("Unknown", ["x"], ["x_unknown"], domain="acme")
+        )
         return model
 
     return put_before

@@ -17,7 +17,15 @@ from gehost.verify import make_feeds
 EXACT, TANH = "GeluFusionPass", "GeluTanhFusionPass"
 STANDARD, CUSTOM = "Gelu", "gehost::Gelu"
 DTYPES = {"float": np.float32, "float16": np.float16, "double": np.float64}
-OPSETS = [(9, CUSTOM), (13, CUSTOM), (17, CUSTOM), (18, CUSTOM), (19, CUSTOM), (20, STANDARD), (23, STANDARD)]
+OPSETS = [
+    (9, CUSTOM),
+    (13, CUSTOM),
+    (17, CUSTOM),
+    (18, CUSTOM),
+    (19, CUSTOM),
+    (20, STANDARD),
+    (23, STANDARD),
+]
 SCALED = ("a = Div(x, root2)", "a = Mul(x, root2_inverse)", "a = Mul(root2_inverse, x)")
 CUBED = ("c = Pow(x, three)", "x2 = Mul(x, x) c = Mul(x2, x)", "x2 = Mul(x, x) c = Mul(x, x2)")
 HALVED = (
@@ -31,7 +39,14 @@ HALVED = (
 
 
 def _model(
-    opset: int, parts: str, dtype: str, x: str, y: str | None, inputs: str, outputs: str, weights: dict[str, Any] | None
+    opset: int,
+    parts: str,
+    dtype: str,
+    x: str,
+    y: str | None,
+    inputs: str,
+    outputs: str,
+    weights: dict[str, Any] | None,
 ) -> onnx.ModelProto:
     text = f"""<ir_version: {11 if opset >= 23 else 8}, opset_import: ["": {opset}]>
     g ({dtype}{x} x{inputs}) => ({dtype}{x if y is None else y} y{outputs}) {{ {parts} }}"""
@@ -46,7 +61,14 @@ def _model(
         **(weights or {}),
     }
     read = set(re.findall(r"\w+", text))
-    return parse(text, {name: np.asarray(a).astype(DTYPES[dtype]) for name, a in given.items() if a is not None and name in read})
+    return parse(
+        text,
+        {
+            name: np.asarray(a).astype(DTYPES[dtype])
+            for name, a in given.items()
+            if a is not None and name in read
+        },
+    )
 
 
 def by_erf(
@@ -64,7 +86,9 @@ def by_erf(
     weights: dict[str, Any] | None = None,
 ) -> onnx.ModelProto:
     """A model of one Gelu by Erf; each argument changes one thing of it."""
-    return _model(opset, f"{scaled} {erf} {plus_one} {halved}", dtype, x, y, inputs, outputs, weights)
+    return _model(
+        opset, f"{scaled} {erf} {plus_one} {halved}", dtype, x, y, inputs, outputs, weights
+    )
 
 
 def by_tanh(
@@ -89,7 +113,9 @@ def by_tanh(
     return _model(opset, parts, dtype, x, y, inputs, outputs, weights)
 
 
-def of_unknown_rank(build: Callable[..., onnx.ModelProto], opset: int, **changed: Any) -> onnx.ModelProto:
+def of_unknown_rank(
+    build: Callable[..., onnx.ModelProto], opset: int, **changed: Any
+) -> onnx.ModelProto:
     """The same between Reshapes to sizes that are inputs."""
     model = build(opset, x="[N]", inputs=", int64[R] sizes, int64[Q] back", **changed)
     for node in model.graph.node:
@@ -101,7 +127,9 @@ def of_unknown_rank(build: Callable[..., onnx.ModelProto], opset: int, **changed
 
 
 @pytest.mark.parametrize(("opset", "became"), OPSETS)
-@pytest.mark.parametrize(("build", "name", "approximate"), [(by_erf, EXACT, b"none"), (by_tanh, TANH, b"tanh")])
+@pytest.mark.parametrize(
+    ("build", "name", "approximate"), [(by_erf, EXACT, b"none"), (by_tanh, TANH, b"tanh")]
+)
 def test_every_opset(
     fuses: Callable[..., onnx.ModelProto],
     build: Callable[..., onnx.ModelProto],
@@ -112,14 +140,20 @@ def test_every_opset(
 ) -> None:
     result = fuses(build(opset), name, became)
     (node,) = result.graph.node
-    assert {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute} == {"approximate": approximate}
-    assert [(f.domain, f.name) for f in result.functions] == ([] if became == STANDARD else [("gehost", "Gelu")])
+    assert {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute} == {
+        "approximate": approximate
+    }
+    assert [(f.domain, f.name) for f in result.functions] == (
+        [] if became == STANDARD else [("gehost", "Gelu")]
+    )
 
 
 @pytest.mark.parametrize("halved", HALVED)
 @pytest.mark.parametrize("plus_one", ["e = Add(f, one)", "e = Add(one, f)"])
 @pytest.mark.parametrize("scaled", SCALED)
-def test_every_form_by_erf(fuses: Callable[..., onnx.ModelProto], scaled: str, plus_one: str, halved: str) -> None:
+def test_every_form_by_erf(
+    fuses: Callable[..., onnx.ModelProto], scaled: str, plus_one: str, halved: str
+) -> None:
     fuses(by_erf(scaled=scaled, plus_one=plus_one, halved=halved), EXACT, CUSTOM)
 
 
@@ -153,7 +187,10 @@ def test_operands_in_any_order_by_tanh(fuses: Callable[..., onnx.ModelProto], sw
     ],
 )
 def test_constants_as_they_are_written(
-    fuses: Callable[..., onnx.ModelProto], build: Callable[..., onnx.ModelProto], name: str, weights: dict[str, Any]
+    fuses: Callable[..., onnx.ModelProto],
+    build: Callable[..., onnx.ModelProto],
+    name: str,
+    weights: dict[str, Any],
 ) -> None:
     fuses(build(weights=weights), name, CUSTOM)
 
@@ -167,28 +204,43 @@ def test_an_exponent_may_be_an_integer(fuses: Callable[..., onnx.ModelProto]) ->
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize(("build", "name"), [(by_erf, EXACT), (by_tanh, TANH)])
 def test_any_shape(
-    fuses: Callable[..., onnx.ModelProto], build: Callable[..., onnx.ModelProto], name: str, shape: list[Any], opset: int
+    fuses: Callable[..., onnx.ModelProto],
+    build: Callable[..., onnx.ModelProto],
+    name: str,
+    shape: list[Any],
+    opset: int,
 ) -> None:
     model = build(opset)
     for entry in (model.graph.input[0], model.graph.output[0]):
-        entry.CopyFrom(onnx.helper.make_tensor_value_info(entry.name, onnx.TensorProto.FLOAT, shape))
+        entry.CopyFrom(
+            onnx.helper.make_tensor_value_info(entry.name, onnx.TensorProto.FLOAT, shape)
+        )
     fuses(model, name, CUSTOM if opset < 20 else STANDARD)
 
 
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize(("build", "name"), [(by_erf, EXACT), (by_tanh, TANH)])
 def test_an_unknown_rank(
-    fuses: Callable[..., onnx.ModelProto], build: Callable[..., onnx.ModelProto], name: str, opset: int
+    fuses: Callable[..., onnx.ModelProto],
+    build: Callable[..., onnx.ModelProto],
+    name: str,
+    opset: int,
 ) -> None:
     """Gelu does not look at the shape."""
     model = of_unknown_rank(build, opset)
     result = fuses(model, name, CUSTOM if opset < 20 else STANDARD, left=3, numbers=False)
-    feeds = {"x": make_feeds(by_erf(x="[24]"))["x"], "sizes": np.array([2, 3, 4]), "back": np.array([24])}
+    feeds = {
+        "x": make_feeds(by_erf(x="[24]"))["x"],
+        "sizes": np.array([2, 3, 4]),
+        "back": np.array([24]),
+    }
     assert_equal_numbers(model, result, [feeds])
 
 
 @pytest.mark.parametrize("weights", [{"half": [0.5]}, {"one": [[1.0]]}])
-def test_an_unknown_rank_may_be_lower_than_that_of_a_constant(refuses: Callable[..., None], weights: dict[str, Any]) -> None:
+def test_an_unknown_rank_may_be_lower_than_that_of_a_constant(
+    refuses: Callable[..., None], weights: dict[str, Any]
+) -> None:
     refuses(of_unknown_rank(by_erf, 17, weights=weights), EXACT, "scalar")
 
 
@@ -196,7 +248,11 @@ def test_an_unknown_rank_may_be_lower_than_that_of_a_constant(refuses: Callable[
 @pytest.mark.parametrize("opset", [13, 17, 20])
 @pytest.mark.parametrize(("build", "name"), [(by_erf, EXACT), (by_tanh, TANH)])
 def test_other_dtypes(
-    fuses: Callable[..., onnx.ModelProto], build: Callable[..., onnx.ModelProto], name: str, dtype: str, opset: int
+    fuses: Callable[..., onnx.ModelProto],
+    build: Callable[..., onnx.ModelProto],
+    name: str,
+    dtype: str,
+    opset: int,
 ) -> None:
     fuses(build(opset, dtype=dtype), name, CUSTOM if opset < 20 else STANDARD)
 
@@ -209,7 +265,10 @@ def test_other_dtypes(
         ({"plus_one": "e = Sub(f, one)"}, None),
         ({"scaled": "a = Div(root2, x)"}, None),
         ({"scaled": "a = Mul(other, root2_inverse)", "inputs": ", float[B, S, 8] other"}, None),
-        ({"halved": "h = Mul(other, e) y = Mul(h, half)", "inputs": ", float[B, S, 8] other"}, None),
+        (
+            {"halved": "h = Mul(other, e) y = Mul(h, half)", "inputs": ", float[B, S, 8] other"},
+            None,
+        ),
         ({"halved": "h = Mul(x, f) y = Mul(h, half)"}, None),
         ({"halved": "h = Div(x, half) y = Mul(h, e)"}, None),
         ({"erf": "f = Tanh(a)"}, None),
@@ -229,7 +288,9 @@ def test_other_dtypes(
     ],
 )
 @pytest.mark.parametrize("opset", [17, 20])
-def test_near_misses_by_erf(refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int) -> None:
+def test_near_misses_by_erf(
+    refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int
+) -> None:
     refuses(by_erf(opset, **changed), EXACT, reason)
 
 
@@ -256,7 +317,9 @@ def test_near_misses_by_erf(refuses: Callable[..., None], changed: dict[str, Any
     ],
 )
 @pytest.mark.parametrize("opset", [17, 20])
-def test_near_misses_by_tanh(refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int) -> None:
+def test_near_misses_by_tanh(
+    refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int
+) -> None:
     refuses(by_tanh(opset, **changed), TANH, reason)
 
 
@@ -280,7 +343,11 @@ def test_an_inner_tensor_that_a_nested_body_captures(refuses: Callable[..., None
         then_branch = g1 () => (float[B, S, 8] t0) { t0 = Neg(e) },
         else_branch = g2 () => (float[B, S, 8] o0) { o0 = Neg(x) }>"""
     for build, name, halved in ((by_erf, EXACT, HALVED[0]), (by_tanh, TANH, HALVED[2])):
-        refuses(build(inputs=", bool flag", outputs=", float[B, S, 8] z", halved=f"{halved} {body}"), name, None)
+        refuses(
+            build(inputs=", bool flag", outputs=", float[B, S, 8] z", halved=f"{halved} {body}"),
+            name,
+            None,
+        )
 
 
 def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
@@ -296,14 +363,18 @@ def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
     result, record = run(model, EXACT)
     assert record.replaced == 1
     assert [node.op_type for node in result.graph.node[0].attribute[0].g.node] == ["Gelu"]
-    assert_equal_numbers(model, result, [{**make_feeds(model), "c": np.array(c)} for c in (True, False)])
+    assert_equal_numbers(
+        model, result, [{**make_feeds(model), "c": np.array(c)} for c in (True, False)]
+    )
 
 
 def test_both_in_one_model(run: Callable[..., Any]) -> None:
     """Each keeps its own body."""
     first, second = by_erf(outputs=""), by_tanh()
     model = onnx.compose.merge_models(
-        onnx.compose.add_prefix(first, "a_"), onnx.compose.add_prefix(second, "b_"), io_map=[("a_y", "b_x")]
+        onnx.compose.add_prefix(first, "a_"),
+        onnx.compose.add_prefix(second, "b_"),
+        io_map=[("a_y", "b_x")],
     )
     once, record = run(model, EXACT)
     assert record.replaced == 1

@@ -70,7 +70,14 @@ def decomposed(
         **(weights or {}),
     }
     read = set(re.findall(r"\w+", text))
-    return parse(text, {name: np.asarray(a).astype(DTYPES[dtype]) for name, a in given.items() if a is not None and name in read})
+    return parse(
+        text,
+        {
+            name: np.asarray(a).astype(DTYPES[dtype])
+            for name, a in given.items()
+            if a is not None and name in read
+        },
+    )
 
 
 def _means(mean_axes: str, variance_axes: str) -> list[tuple[str, str, str]]:
@@ -78,7 +85,16 @@ def _means(mean_axes: str, variance_axes: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("opset", "became"), [(9, CUSTOM), (13, CUSTOM), (16, CUSTOM), (17, STANDARD), (18, STANDARD), (20, STANDARD), (23, STANDARD)]
+    ("opset", "became"),
+    [
+        (9, CUSTOM),
+        (13, CUSTOM),
+        (16, CUSTOM),
+        (17, STANDARD),
+        (18, STANDARD),
+        (20, STANDARD),
+        (23, STANDARD),
+    ],
 )
 def test_every_opset(fuses: Callable[..., onnx.ModelProto], opset: int, became: str) -> None:
     axes = "[2]" if opset < 11 else "[-1]"
@@ -87,21 +103,28 @@ def test_every_opset(fuses: Callable[..., onnx.ModelProto], opset: int, became: 
     attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
     assert attributes == {"axis": -1, "epsilon": pytest.approx(1e-3)}
     assert list(node.input) == ["x", "gamma", "beta"]
-    assert [(f.domain, f.name, {a.domain: a.version for a in f.opset_import}[""]) for f in result.functions] == (
-        [] if became == STANDARD else [("gehost", "LayerNormalization", opset)]
-    )
+    assert [
+        (f.domain, f.name, {a.domain: a.version for a in f.opset_import}[""])
+        for f in result.functions
+    ] == ([] if became == STANDARD else [("gehost", "LayerNormalization", opset)])
 
 
 @pytest.mark.parametrize("became", [CUSTOM, STANDARD])
 @pytest.mark.parametrize(("square", "quotient"), list(product(SQUARES, QUOTIENTS)))
-def test_every_form(fuses: Callable[..., onnx.ModelProto], square: str, quotient: str, became: str) -> None:
-    fuses(decomposed(13 if became == CUSTOM else 17, square=square, quotient=quotient), PASS, became)
+def test_every_form(
+    fuses: Callable[..., onnx.ModelProto], square: str, quotient: str, became: str
+) -> None:
+    fuses(
+        decomposed(13 if became == CUSTOM else 17, square=square, quotient=quotient), PASS, became
+    )
 
 
 @pytest.mark.parametrize("shift", ["w = Add(v, eps)", "w = Add(eps, v)"])
 @pytest.mark.parametrize("scale", ["s = Mul(q, gamma)", "s = Mul(gamma, q)"])
 @pytest.mark.parametrize("bias", ["y = Add(s, beta)", "y = Add(beta, s)"])
-def test_operands_in_any_order(fuses: Callable[..., onnx.ModelProto], shift: str, scale: str, bias: str) -> None:
+def test_operands_in_any_order(
+    fuses: Callable[..., onnx.ModelProto], shift: str, scale: str, bias: str
+) -> None:
     fuses(decomposed(shift=shift, scale=scale, bias=bias), PASS, STANDARD)
 
 
@@ -114,13 +137,26 @@ def test_without_bias(fuses: Callable[..., onnx.ModelProto], opset: int, became:
 @pytest.mark.parametrize(
     ("changed", "reasons"),
     [
-        ({"weights": {"beta": np.arange(3.0)[:, None] + np.arange(8.0)}, "x": "[B, 3, 8]"}, ["bias"]),
+        (
+            {"weights": {"beta": np.arange(3.0)[:, None] + np.arange(8.0)}, "x": "[B, 3, 8]"},
+            ["bias"],
+        ),
         ({"weights": {"beta": np.array(0.25)}}, ["bias"]),
-        ({"x": "[B, S, D]", "inputs": ", float[D] gamma", "weights": {"gamma": None}, "y": "[B, S, 8]"}, ["bias"]),
+        (
+            {
+                "x": "[B, S, D]",
+                "inputs": ", float[D] gamma",
+                "weights": {"gamma": None},
+                "y": "[B, S, 8]",
+            },
+            ["bias"],
+        ),
         ({"outputs": ", float[B, S, 8] s"}, []),
     ],
 )
-def test_a_bias_that_cannot_be_taken_stays(run: Callable[..., Any], changed: dict[str, Any], reasons: list[str]) -> None:
+def test_a_bias_that_cannot_be_taken_stays(
+    run: Callable[..., Any], changed: dict[str, Any], reasons: list[str]
+) -> None:
     """What is normalized and scaled is fused alone; the addition stays."""
     model = decomposed(**changed)
     result, record = run(model, PASS)
@@ -133,15 +169,26 @@ def test_a_bias_that_cannot_be_taken_stays(run: Callable[..., Any], changed: dic
 @pytest.mark.parametrize("axes", ["[-1]", "[2]"])
 @pytest.mark.parametrize("opset", [13, 18])
 def test_axes_from_both_ends(fuses: Callable[..., onnx.ModelProto], axes: str, opset: int) -> None:
-    fuses(decomposed(opset, mean_axes=axes, variance_axes="[-1]"), PASS, CUSTOM if opset < 17 else STANDARD)
+    fuses(
+        decomposed(opset, mean_axes=axes, variance_axes="[-1]"),
+        PASS,
+        CUSTOM if opset < 17 else STANDARD,
+    )
 
 
 @pytest.mark.parametrize(
-    ("x", "beyond"), [("[8]", ""), ("[2, 3, 8]", ""), ("[?, ?, 8]", ""), ("[B, ?, S, 8]", ""), ("[B, S, D]", "D")]
+    ("x", "beyond"),
+    [("[8]", ""), ("[2, 3, 8]", ""), ("[?, ?, 8]", ""), ("[B, ?, S, 8]", ""), ("[B, S, D]", "D")],
 )
 @pytest.mark.parametrize("opset", [13, 17])
-def test_named_and_unknown_dimensions(fuses: Callable[..., onnx.ModelProto], x: str, beyond: str, opset: int) -> None:
-    named = {"inputs": ", float[D] gamma, float[D] beta", "weights": {"gamma": None, "beta": None}} if beyond else {}
+def test_named_and_unknown_dimensions(
+    fuses: Callable[..., onnx.ModelProto], x: str, beyond: str, opset: int
+) -> None:
+    named = (
+        {"inputs": ", float[D] gamma, float[D] beta", "weights": {"gamma": None, "beta": None}}
+        if beyond
+        else {}
+    )
     model = decomposed(opset, x=x.replace("?", "unknown"), **named)
     for entry in (*model.graph.input, *model.graph.output):
         for dim in entry.type.tensor_type.shape.dim:
@@ -187,11 +234,21 @@ def test_named_and_unknown_dimensions(fuses: Callable[..., onnx.ModelProto], x: 
         ({"weights": {"gamma": np.linspace(1, 2, 8).reshape(1, 8)}}, "scale"),
         ({"x": "[B, S, 1]", "y": "[B, S, 8]"}, "scale"),
         ({"x": "[B, S, D]", "y": "[B, S, E]"}, "scale"),
-        ({"x": "[B, S, D]", "inputs": ", float[E] gamma", "y": "[B, S, F]", "weights": {"gamma": None}}, "scale"),
+        (
+            {
+                "x": "[B, S, D]",
+                "inputs": ", float[E] gamma",
+                "y": "[B, S, F]",
+                "weights": {"gamma": None},
+            },
+            "scale",
+        ),
     ],
 )
 @pytest.mark.parametrize("opset", [13, 17, 18])
-def test_near_misses(refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int) -> None:
+def test_near_misses(
+    refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int
+) -> None:
     refuses(decomposed(opset, **changed), PASS, reason)
 
 
@@ -199,14 +256,18 @@ def test_near_misses(refuses: Callable[..., None], changed: dict[str, Any], reas
 def test_an_unknown_rank(refuses: Callable[..., None], opset: int) -> None:
     """What the scale then does to the result cannot be known."""
     model = decomposed(opset, inputs=", int64[R] sizes")
-    model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N"]))
+    model.graph.input[0].CopyFrom(
+        onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N"])
+    )
     for node in model.graph.node:
         node.input[:] = ["x_shaped" if name == "x" else name for name in node.input]
     model.graph.node.insert(0, onnx.helper.make_node("Reshape", ["x", "sizes"], ["x_shaped"]))
     refuses(model, PASS, "scale")
 
 
-def test_an_unknown_dtype(refuses: Callable[..., None], untyped: Callable[[onnx.ModelProto], onnx.ModelProto]) -> None:
+def test_an_unknown_dtype(
+    refuses: Callable[..., None], untyped: Callable[[onnx.ModelProto], onnx.ModelProto]
+) -> None:
     refuses(untyped(decomposed(17)), PASS, "dtype")
 
 
@@ -239,7 +300,10 @@ def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
     feeds = [{**make_feeds(model), "c": np.array(c)} for c in (True, False)]
     assert_equal_numbers(model, result, feeds)
     bodies = [attribute.g for attribute in result.graph.node[0].attribute]
-    assert [[(node.domain, len(node.input)) for node in body.node] for body in bodies] == [[("gehost", 3)], [("gehost", 2)]]
+    assert [[(node.domain, len(node.input)) for node in body.node] for body in bodies] == [
+        [("gehost", 3)],
+        [("gehost", 2)],
+    ]
 
 
 @pytest.mark.parametrize(("opset", "became"), [(13, CUSTOM), (17, STANDARD), (20, STANDARD)])
@@ -259,7 +323,9 @@ def test_float64_keeps_its_precision(fuses: Callable[..., onnx.ModelProto], opse
 def test_two_epsilons_have_two_bodies(run: Callable[..., Any]) -> None:
     first, second = decomposed(13), decomposed(13, weights={"eps": np.array(0.5)})
     model = onnx.compose.merge_models(
-        onnx.compose.add_prefix(first, "a_"), onnx.compose.add_prefix(second, "b_"), io_map=[("a_y", "b_x")]
+        onnx.compose.add_prefix(first, "a_"),
+        onnx.compose.add_prefix(second, "b_"),
+        io_map=[("a_y", "b_x")],
     )
     result, record = run(model, PASS)
     assert record.replaced == 2

@@ -57,7 +57,9 @@ def decomposed(
     if opset < 18:
         mean = f"v = ReduceMean <axes = {axes}, keepdims = {keepdims}> (p)"
     else:
-        mean = f"k = Constant <value_ints = {axes}> () v = ReduceMean <keepdims = {keepdims}> (p, k)"
+        mean = (
+            f"k = Constant <value_ints = {axes}> () v = ReduceMean <keepdims = {keepdims}> (p, k)"
+        )
     into, back = (f"Cast <to = {NUMBERS[to]}>" if to else "" for to in casts)
     parts = f"{square} {mean} {shift} r = Sqrt(w) {quotient}"
     parts = f"u = {into} (x) {parts}" if into else re.sub(r"\bu\b", "x", parts)
@@ -74,7 +76,11 @@ def decomposed(
     read = set(re.findall(r"\w+", text))
     dtypes = {"gamma": DTYPES[result or dtype]}
     inner = DTYPES[inside or dtype]
-    arrays = {name: np.asarray(a).astype(dtypes.get(name, inner)) for name, a in given.items() if a is not None and name in read}
+    arrays = {
+        name: np.asarray(a).astype(dtypes.get(name, inner))
+        for name, a in given.items()
+        if a is not None and name in read
+    }
     return parse(text, arrays)
 
 
@@ -95,7 +101,11 @@ def test_every_opset(fuses: Callable[..., onnx.ModelProto], opset: int) -> None:
 @pytest.mark.parametrize(("square", "quotient"), list(product(SQUARES, QUOTIENTS)))
 @pytest.mark.parametrize("casts", [("", ""), ("", "float"), ("float", "float"), ("float", "")])
 def test_every_form(
-    fuses: Callable[..., onnx.ModelProto], square: str, quotient: str, casts: tuple[str, str], opset: int
+    fuses: Callable[..., onnx.ModelProto],
+    square: str,
+    quotient: str,
+    casts: tuple[str, str],
+    opset: int,
 ) -> None:
     """As transformers' exports have it: casts to float32 that a float32 model does not need."""
     only_before = casts == ("float", "")
@@ -105,20 +115,29 @@ def test_every_form(
 
 @pytest.mark.parametrize("shift", ["w = Add(v, eps)", "w = Add(eps, v)"])
 @pytest.mark.parametrize("scale", ["y = Mul(n, gamma)", "y = Mul(gamma, n)"])
-def test_operands_in_any_order(fuses: Callable[..., onnx.ModelProto], shift: str, scale: str) -> None:
+def test_operands_in_any_order(
+    fuses: Callable[..., onnx.ModelProto], shift: str, scale: str
+) -> None:
     fuses(decomposed(shift=shift, scale=scale), PASS, CUSTOM)
 
 
 def test_a_cast_that_others_read_stays(fuses: Callable[..., onnx.ModelProto]) -> None:
     """As in llama: the residual addition reads the cast x; the fused node then reads it too."""
-    model = decomposed(casts=("float", "float"), scale="y = Mul(n, gamma) z = Neg(u)", outputs=", float[B, S, 8] z")
+    model = decomposed(
+        casts=("float", "float"), scale="y = Mul(n, gamma) z = Neg(u)", outputs=", float[B, S, 8] z"
+    )
     result = fuses(model, PASS, CUSTOM, left=3)
     assert sorted(node.op_type for node in result.graph.node) == ["Cast", "Neg", "RMSNormalization"]
 
 
-@pytest.mark.parametrize(("x", "named"), [("[8]", False), ("[2, 3, 8]", False), ("[?, ?, 8]", False), ("[B, S, D]", True)])
+@pytest.mark.parametrize(
+    ("x", "named"),
+    [("[8]", False), ("[2, 3, 8]", False), ("[?, ?, 8]", False), ("[B, S, D]", True)],
+)
 @pytest.mark.parametrize("opset", [13, 23])
-def test_named_and_unknown_dimensions(fuses: Callable[..., onnx.ModelProto], x: str, named: bool, opset: int) -> None:
+def test_named_and_unknown_dimensions(
+    fuses: Callable[..., onnx.ModelProto], x: str, named: bool, opset: int
+) -> None:
     changed = {"inputs": ", float[D] gamma", "weights": {"gamma": None}} if named else {}
     model = decomposed(opset, x=x.replace("?", "unknown"), **changed)
     for entry in (*model.graph.input, *model.graph.output):
@@ -153,19 +172,38 @@ def test_named_and_unknown_dimensions(fuses: Callable[..., onnx.ModelProto], x: 
         ({"weights": {"two": np.full(8, 2.0)}}, "scalar"),
         ({"weights": {"two": np.full((1, 1, 1, 1), 2.0)}, "y": "[1, B, S, 8]"}, "scalar"),
         ({"weights": {"gamma": np.array(0.5)}}, "scale"),
-        ({"weights": {"gamma": np.linspace(1, 2, 16).reshape(2, 1, 8)}, "x": "[1, S, 8]", "y": "[2, S, 8]"}, "scale"),
+        (
+            {
+                "weights": {"gamma": np.linspace(1, 2, 16).reshape(2, 1, 8)},
+                "x": "[1, S, 8]",
+                "y": "[2, S, 8]",
+            },
+            "scale",
+        ),
         ({"x": "[B, S, 1]", "y": "[B, S, 8]"}, "scale"),
-        ({"x": "[B, S, D]", "inputs": ", float[E] gamma", "y": "[B, S, F]", "weights": {"gamma": None}}, "scale"),
+        (
+            {
+                "x": "[B, S, D]",
+                "inputs": ", float[E] gamma",
+                "y": "[B, S, F]",
+                "weights": {"gamma": None},
+            },
+            "scale",
+        ),
     ],
 )
 @pytest.mark.parametrize("opset", [13, 18, 23])
-def test_near_misses(refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int) -> None:
+def test_near_misses(
+    refuses: Callable[..., None], changed: dict[str, Any], reason: str | None, opset: int
+) -> None:
     refuses(decomposed(opset, **changed), PASS, reason)
 
 
 @pytest.mark.parametrize("casts", [("", ""), ("", "float")])
 def test_an_unknown_dtype(
-    refuses: Callable[..., None], untyped: Callable[[onnx.ModelProto], onnx.ModelProto], casts: tuple[str, str]
+    refuses: Callable[..., None],
+    untyped: Callable[[onnx.ModelProto], onnx.ModelProto],
+    casts: tuple[str, str],
 ) -> None:
     refuses(untyped(decomposed(17, casts=casts)), PASS, "dtype")
 
@@ -174,7 +212,13 @@ def test_an_inner_tensor_that_a_nested_body_captures(refuses: Callable[..., None
     body = """z = If (c) <
         then_branch = t () => (float[B, S, 1] t0) { t0 = Neg(r) },
         else_branch = e () => (float[B, S, 1] e0) { e0 = Neg(v) }>"""
-    refuses(decomposed(inputs=", bool c", outputs=", float[B, S, 1] z", scale=f"y = Mul(n, gamma) {body}"), PASS, None)
+    refuses(
+        decomposed(
+            inputs=", bool c", outputs=", float[B, S, 1] z", scale=f"y = Mul(n, gamma) {body}"
+        ),
+        PASS,
+        None,
+    )
 
 
 def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
@@ -188,15 +232,27 @@ def test_inside_a_nested_body(run: Callable[..., Any]) -> None:
     model = parse(text, {"gamma": gamma, "eps": np.array(1e-3, np.float32)})
     result, record = run(model, PASS)
     assert record.replaced == 1
-    assert [node.op_type for node in result.graph.node[0].attribute[0].g.node] == ["RMSNormalization"]
-    assert_equal_numbers(model, result, [{**make_feeds(model), "c": np.array(c)} for c in (True, False)])
+    assert [node.op_type for node in result.graph.node[0].attribute[0].g.node] == [
+        "RMSNormalization"
+    ]
+    assert_equal_numbers(
+        model, result, [{**make_feeds(model), "c": np.array(c)} for c in (True, False)]
+    )
 
 
 @pytest.mark.parametrize(
     ("opset", "casts", "stash_type"),
-    [(13, ("", ""), 10), (17, ("", ""), 10), (23, ("", ""), 1), (13, ("float", "float16"), 1), (23, ("float", "float16"), 1)],
+    [
+        (13, ("", ""), 10),
+        (17, ("", ""), 10),
+        (23, ("", ""), 1),
+        (13, ("float", "float16"), 1),
+        (23, ("float", "float16"), 1),
+    ],
 )
-def test_float16(fuses: Callable[..., onnx.ModelProto], opset: int, casts: tuple[str, str], stash_type: int) -> None:
+def test_float16(
+    fuses: Callable[..., onnx.ModelProto], opset: int, casts: tuple[str, str], stash_type: int
+) -> None:
     """Normalized in the dtype in which the model does it; by the standard operator in float32."""
     model = decomposed(opset, dtype="float16", inside=casts[0] or None, casts=casts)
     result = fuses(model, PASS, STANDARD if opset >= 23 else CUSTOM)
@@ -210,7 +266,9 @@ def test_float16_that_overflows_when_it_is_squared(run: Callable[..., Any], opse
     The body is run by the reference evaluator too: ONNX Runtime on CPU computes float16 in float32 anyway. (Of the standard
     operator the evaluator's own implementation forgets ``stash_type``.)
     """
-    model = decomposed(opset, dtype="float16", inside="float", casts=("float", "float16"), x="[2, 8]")
+    model = decomposed(
+        opset, dtype="float16", inside="float", casts=("float", "float16"), x="[2, 8]"
+    )
     result, record = run(model, PASS)
     assert record.replaced == 1
     feeds = {"x": (np.random.default_rng(1).standard_normal((2, 8)) * 10000).astype(np.float16)}
@@ -223,20 +281,27 @@ def test_float16_that_overflows_when_it_is_squared(run: Callable[..., Any], opse
 
 
 @pytest.mark.parametrize(
-    ("dtype", "casts"), [("double", ("", "")), ("float", ("double", "float")), ("float", ("float16", "float"))]
+    ("dtype", "casts"),
+    [("double", ("", "")), ("float", ("double", "float")), ("float", ("float16", "float"))],
 )
 @pytest.mark.parametrize("opset", [13, 17, 23])
 def test_other_precisions_keep_theirs(
     fuses: Callable[..., onnx.ModelProto], dtype: str, casts: tuple[str, str], opset: int
 ) -> None:
     """The standard operator would compute these in float32."""
-    result = fuses(decomposed(opset, dtype=dtype, inside=casts[0] or None, casts=casts), PASS, CUSTOM)
+    result = fuses(
+        decomposed(opset, dtype=dtype, inside=casts[0] or None, casts=casts), PASS, CUSTOM
+    )
     assert attributes_of(result)["stash_type"] == NUMBERS[casts[0] or dtype]
 
 
 @pytest.mark.parametrize(
     ("dtype", "casts", "result"),
-    [("float", ("", "float16"), "float16"), ("float16", ("float", "double"), "double"), ("float16", ("float", ""), "float")],
+    [
+        ("float", ("", "float16"), "float16"),
+        ("float16", ("float", "double"), "double"),
+        ("float16", ("float", ""), "float"),
+    ],
 )
 @pytest.mark.parametrize("opset", [13, 23])
 def test_casts_that_do_not_lead_back(

@@ -34,18 +34,25 @@ class Paddle:
     def model(text: str, opset: int = 17, **weights: tuple[int, ...]) -> onnx.ModelProto:
         """A model of ONNX text without its header; weights of these shapes are seeded and distinct."""
         header = f'<ir_version: 8, opset_import: ["" : {opset}, "acme" : 1]>\nmain '
-        return parse(header + text, {name: array * 0.1 for name, array in random_weights(weights).items()})
+        return parse(
+            header + text, {name: array * 0.1 for name, array in random_weights(weights).items()}
+        )
 
     def run(self, model: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, PassRecord]:
         return run_pass(model, name, vendors=self.root, plugins=PLUGINS)
 
-    def fuses(self, model: onnx.ModelProto, name: str, ops: Mapping[str, int], count: int = 1) -> onnx.ModelProto:
+    def fuses(
+        self, model: onnx.ModelProto, name: str, ops: Mapping[str, int], count: int = 1
+    ) -> onnx.ModelProto:
         """``count`` rewrites leave these operators besides Constant; numbers are equal; a second run changes nothing."""
         result, record = self.run(model, name)
         counts = Counter(node.op_type for node in result.graph.node)
         counts.pop("Constant", None)
         assert (record.replaced, dict(counts)) == (count, dict(ops)), f"{record.rejected}"
-        assert [*model.graph.input, *model.graph.output] == [*result.graph.input, *result.graph.output]
+        assert [*model.graph.input, *model.graph.output] == [
+            *result.graph.input,
+            *result.graph.output,
+        ]
         assert_equal_numbers(model, result)
         again, second = self.run(result, name)
         assert second.replaced == 0
@@ -68,7 +75,9 @@ def paddle(tmp_path_factory: pytest.TempPathFactory) -> Paddle:
 
 
 @pytest.fixture(scope="module")
-def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     """Arguments for a directory of vendors that holds one file alone, that of the test module's ``PASS``, which is traced."""
     root = tmp_path_factory.mktemp("vendors")
     passes = root / OWN.name / "custom_fusion_passes"
@@ -83,7 +92,9 @@ def module() -> Callable[[str], Any]:
     """A file of this vendor as a module, to look at what is in it."""
 
     def load(stem: str) -> Any:
-        spec = importlib.util.spec_from_file_location(f"paddle_{stem}", OWN / "custom_fusion_passes" / f"{stem}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"paddle_{stem}", OWN / "custom_fusion_passes" / f"{stem}.py"
+        )
         assert spec is not None
         assert spec.loader is not None
         found = importlib.util.module_from_spec(spec)

@@ -10,8 +10,23 @@ import pytest
 
 from gehost import DataType
 
-SMALL = (DataType.BOOL, DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.FLOAT16, DataType.BFLOAT16)
-LARGE = (DataType.INT32, DataType.UINT32, DataType.INT64, DataType.UINT64, DataType.FLOAT, DataType.DOUBLE)
+SMALL = (
+    DataType.BOOL,
+    DataType.INT8,
+    DataType.UINT8,
+    DataType.INT16,
+    DataType.UINT16,
+    DataType.FLOAT16,
+    DataType.BFLOAT16,
+)
+LARGE = (
+    DataType.INT32,
+    DataType.UINT32,
+    DataType.INT64,
+    DataType.UINT64,
+    DataType.FLOAT,
+    DataType.DOUBLE,
+)
 
 
 def values_of(dtype: DataType) -> np.ndarray[Any, Any]:
@@ -19,13 +34,17 @@ def values_of(dtype: DataType) -> np.ndarray[Any, Any]:
     if dtype is DataType.BOOL:
         return np.array([False, True])
     if dtype in SMALL:
-        bits = np.arange(1 << (8 * dtype.numpy.itemsize), dtype=np.uint32).astype(f"u{dtype.numpy.itemsize}")
+        bits = np.arange(1 << (8 * dtype.numpy.itemsize), dtype=np.uint32).astype(
+            f"u{dtype.numpy.itemsize}"
+        )
         every = bits.view(dtype.numpy)
         with np.errstate(invalid="ignore"):  # ml_dtypes looks at signalling NaNs too
             return every[np.isfinite(every)]
     if dtype in (DataType.FLOAT, DataType.DOUBLE):
         limits = np.finfo(dtype.numpy)
-        return np.array([limits.max, limits.min, limits.smallest_subnormal, 1 + limits.eps, 1 / 3], dtype.numpy)
+        return np.array(
+            [limits.max, limits.min, limits.smallest_subnormal, 1 + limits.eps, 1 / 3], dtype.numpy
+        )
     limits = np.iinfo(dtype.numpy)
     return np.array([limits.min, limits.max, limits.max - 1, limits.max // 3], dtype.numpy)
 
@@ -44,8 +63,12 @@ def goes_and_comes_back(narrow: DataType, wide: DataType) -> bool:
         return bool(np.array_equal(there.astype(narrow.numpy), values))
 
 
-@pytest.mark.parametrize(("narrow", "wide"), list(product((*SMALL, *LARGE), repeat=2)), ids=lambda dtype: dtype.name)
-def test_what_holds_all_values_gives_them_back(module: Any, narrow: DataType, wide: DataType) -> None:
+@pytest.mark.parametrize(
+    ("narrow", "wide"), list(product((*SMALL, *LARGE), repeat=2)), ids=lambda dtype: dtype.name
+)
+def test_what_holds_all_values_gives_them_back(
+    module: Any, narrow: DataType, wide: DataType
+) -> None:
     assert module("_dtypes").holds(narrow, wide) == goes_and_comes_back(narrow, wide)
 
 
@@ -72,5 +95,7 @@ def test_of_other_types_nothing_is_claimed(module: Any, other: DataType) -> None
         (None, DataType.DOUBLE, DataType.FLOAT, False),
     ],
 )
-def test_a_way_round_is_left_out_where_it_changes_nothing(module: Any, start: Any, way: Any, end: Any, same: bool) -> None:
+def test_a_way_round_is_left_out_where_it_changes_nothing(
+    module: Any, start: Any, way: Any, end: Any, same: bool
+) -> None:
     assert module("_dtypes").cast_by_way_of(start, way, end) is same

@@ -10,7 +10,9 @@ PASS = "fused_gemm_epilogue_pass"
 FUSED = "fused_gemm_epilogue"
 
 
-def linear(tail: str = "out = Relu(s)", x: str = "2, 5, 3", total: str = "p, b", extra: str = "") -> str:
+def linear(
+    tail: str = "out = Relu(s)", x: str = "2, 5, 3", total: str = "p, b", extra: str = ""
+) -> str:
     sizes = ", ".join("?" * len(x.split(",")))
     return f"(float[{x}] x{extra}) => (float[{sizes}] out) {{ p = MatMul(x, w) s = Add({total}) {tail} }}"
 
@@ -24,15 +26,25 @@ def linear(tail: str = "out = Relu(s)", x: str = "2, 5, 3", total: str = "p, b",
     ],
 )
 @pytest.mark.parametrize("total", ["p, b", "b, p"])
-def test_an_activation_goes_into_the_epilogue(paddle: Paddle, tail: str, activation: str, opset: int, total: str) -> None:
-    result = paddle.fuses(paddle.model(linear(tail, total=total), opset, w=(3, 4), b=(4,)), PASS, {FUSED: 1})
+def test_an_activation_goes_into_the_epilogue(
+    paddle: Paddle, tail: str, activation: str, opset: int, total: str
+) -> None:
+    result = paddle.fuses(
+        paddle.model(linear(tail, total=total), opset, w=(3, 4), b=(4,)), PASS, {FUSED: 1}
+    )
     assert result.graph.node[0].attribute[0].s.decode() == activation
 
 
-@pytest.mark.parametrize(("tail", "left"), [("out = Tanh(s)", "Tanh"), ("out = Identity(s)", "Identity")])
+@pytest.mark.parametrize(
+    ("tail", "left"), [("out = Tanh(s)", "Tanh"), ("out = Identity(s)", "Identity")]
+)
 @pytest.mark.parametrize("x", ["3", "5, 3", "N, M, 3"])
-def test_without_one_that_it_knows_the_sum_is_fused(paddle: Paddle, tail: str, left: str, x: str) -> None:
-    result = paddle.fuses(paddle.model(linear(tail, x), w=(3, 4), b=(4,)), PASS, {FUSED: 1, left: 1})
+def test_without_one_that_it_knows_the_sum_is_fused(
+    paddle: Paddle, tail: str, left: str, x: str
+) -> None:
+    result = paddle.fuses(
+        paddle.model(linear(tail, x), w=(3, 4), b=(4,)), PASS, {FUSED: 1, left: 1}
+    )
     assert result.graph.node[0].attribute[0].s.decode() == "none"
 
 
@@ -52,9 +64,14 @@ def test_a_sum_that_is_read_elsewhere_keeps_its_activation(paddle: Paddle) -> No
         (linear(extra=", float[N] b"), {"w": (3, 4)}, "bias"),
     ],
 )
-def test_what_is_no_linear_layer_stays(paddle: Paddle, text: str, shapes: dict[str, tuple[int, ...]], reason: str) -> None:
+def test_what_is_no_linear_layer_stays(
+    paddle: Paddle, text: str, shapes: dict[str, tuple[int, ...]], reason: str
+) -> None:
     if not shapes:
-        text = text.replace(" {", " <int32[3, 4] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, int32[4] b = {1, 2, 3, 4}> {")
+        text = text.replace(
+            " {",
+            " <int32[3, 4] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, int32[4] b = {1, 2, 3, 4}> {",
+        )
     paddle.refuses(paddle.model(text, **shapes), PASS, reason)
 
 

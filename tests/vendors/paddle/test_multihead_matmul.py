@@ -57,7 +57,9 @@ class Attention:
             "out = Reshape(turned, joined)",
         ]
         nodes = "\n".join(lines)
-        self.text = f"({inputs}) => (float[{batch}, {length}, {width}] out) <{constants}> {{\n{nodes}\n}}"
+        self.text = (
+            f"({inputs}) => (float[{batch}, {length}, {width}] out) <{constants}> {{\n{nodes}\n}}"
+        )
         self.weights: dict[str, tuple[int, ...]] = {f"w{path}": (width, width) for path in "qkv"}
         self.weights.update({f"b{path}": (width,) for path in "qkv"})
 
@@ -70,10 +72,15 @@ class Attention:
 
     def flattened(self, rows: str, batches: int = 2, *, gemm: str = "Gemm") -> Attention:
         """With projections over all rows at once, which a Reshape to ``rows`` takes apart again."""
-        self.text = self.text.replace("int64[3] joined", f"int64[{len(rows.split(','))}] rows = {{{rows}}}, int64[3] joined")
+        self.text = self.text.replace(
+            "int64[3] joined", f"int64[{len(rows.split(','))}] rows = {{{rows}}}, int64[3] joined"
+        )
         for path in "qkv":
             over_rows = f"f{path} = Flatten<axis = {batches}>(x)\np{path} = {gemm}(f{path}, w{path}, b{path})"
-            self.but((f"p{path} = MatMul(x, w{path})", over_rows), (f"Add(p{path}, b{path})", f"Reshape(p{path}, rows)"))
+            self.but(
+                (f"p{path} = MatMul(x, w{path})", over_rows),
+                (f"Add(p{path}, b{path})", f"Reshape(p{path}, rows)"),
+            )
         return self
 
     def taking(self, weight: str) -> Attention:
@@ -95,7 +102,11 @@ def in_dtype(attention: Attention, dtype: str) -> onnx.ModelProto:
     model = attention.but(("float[", f"{dtype}[")).model()
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype(dtype), tensor.name))
+            tensor.CopyFrom(
+                onnx.numpy_helper.from_array(
+                    onnx.numpy_helper.to_array(tensor).astype(dtype), tensor.name
+                )
+            )
     return model
 
 
@@ -126,7 +137,11 @@ TWICE = (
     [
         small().but(TWICE),
         small(mask=False).but(TWICE),
-        small().but(("Add(pq, bq)", "Add(bq, pq)"), ("Mul(tq, scale)", "Mul(scale, tq)"), ("Add(qk, mask)", "Add(mask, qk)")),
+        small().but(
+            ("Add(pq, bq)", "Add(bq, pq)"),
+            ("Mul(tq, scale)", "Mul(scale, tq)"),
+            ("Add(qk, mask)", "Add(mask, qk)"),
+        ),
         small(split="2, 5, -1, 4", joined="2, 5, -1"),
         small(split="-1, 5, 3, 4", joined="0, 5, 12"),
         Attention("N", 5, 12, 3),
@@ -187,7 +202,13 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (small().but(("[2, 5, 12] x", "[2, 5, 1, 12] x")), "rank"),
         (small(joined="2, -1, 6").but(("float[2, 5, 12] out", "float[2, 10, 6] out")), "heads"),
         (small().but(("float scale = {0.5}", "float[4] scale = {1, 2, 3, 4}")), "scale"),
-        (small().but(("float[2, 5, 12] x", "float[2, 5, 12] x, float scale"), (", float scale = {0.5}", "")), "scale"),
+        (
+            small().but(
+                ("float[2, 5, 12] x", "float[2, 5, 12] x, float scale"),
+                (", float scale = {0.5}", ""),
+            ),
+            "scale",
+        ),
         (small().taking("wk"), "weight"),
         (widths(bk=(1, 12)), "weight"),
         (widths(bv=(1,)), "weight"),
@@ -196,8 +217,18 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (small(split="2, 5, 3, 4").flattened("5, 2, 12"), "rows"),
         (small(split="2, 5, 3, 4").flattened("10, 12"), "rows"),
         (small(split="2, 5, 3, 4").flattened("-1"), "rows"),
-        (small(split="2, 5, 3, 4").flattened("2, 5, 12").but(WRONG, ("Reshape(pk, rows)", "Reshape(pk, wrong)")), "rows"),
-        (small(split="2, 5, 3, 4").flattened("2, 5, 12").but(WRONG, ("Reshape(pv, rows)", "Reshape(pv, wrong)")), "rows"),
+        (
+            small(split="2, 5, 3, 4")
+            .flattened("2, 5, 12")
+            .but(WRONG, ("Reshape(pk, rows)", "Reshape(pk, wrong)")),
+            "rows",
+        ),
+        (
+            small(split="2, 5, 3, 4")
+            .flattened("2, 5, 12")
+            .but(WRONG, ("Reshape(pv, rows)", "Reshape(pv, wrong)")),
+            "rows",
+        ),
         (small(split="2, 5, 3, 4").flattened("0, 6, 10"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 10, 6"), "rows"),
         (Attention("N", 5, 12, 3).flattened("-1, 1, 12"), "rows"),
@@ -205,7 +236,9 @@ def widths(**weights: tuple[int, ...]) -> Attention:
         (Attention("N", 5, 12, 3, mask=False).flattened("0, -1, 12"), "rows"),
     ],
 )
-def test_what_may_compute_something_else_is_refused(paddle: Paddle, attention: Attention, reason: str) -> None:
+def test_what_may_compute_something_else_is_refused(
+    paddle: Paddle, attention: Attention, reason: str
+) -> None:
     paddle.refuses(attention.model(), PASS, reason)
 
 
@@ -275,15 +308,27 @@ def why_not(module: Callable[[str], Any]) -> Callable[[onnx.ModelProto], str]:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ([("[0, 2, 1, 3]>(rv)", "[0, 1, 2, 3]>(rv)")], 'Transpose: Transpose "tv" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]'),
-        ([("[0, 2, 1, 3]>(rq)", "[0, 1, 2, 3]>(rq)")], 'Transpose: Transpose "tq" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]'),
+        (
+            [("[0, 2, 1, 3]>(rv)", "[0, 1, 2, 3]>(rv)")],
+            'Transpose: Transpose "tv" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]',
+        ),
+        (
+            [("[0, 2, 1, 3]>(rq)", "[0, 1, 2, 3]>(rq)")],
+            'Transpose: Transpose "tq" perm: wanted [0, 2, 1, 3], got [0, 1, 2, 3]',
+        ),
         ([("axis = -1", "axis = 1")], 'Softmax: Softmax "weights" axis: wanted -1, got 1'),
         (list(K_SCALED), 'Mul: MatMul "qk" input 0: wanted Mul, got Transpose'),
-        ([("Add(qk, mask)", "Sub(qk, mask)")], 'Add: Softmax "weights" input 0: wanted Add, got Sub'),
+        (
+            [("Add(qk, mask)", "Sub(qk, mask)")],
+            'Add: Softmax "weights" input 0: wanted Add, got Sub',
+        ),
     ],
 )
 def test_a_twin_of_another_structure_does_not_match(
-    paddle: Paddle, why_not: Callable[[onnx.ModelProto], str], changes: list[tuple[str, str]], why: str
+    paddle: Paddle,
+    why_not: Callable[[onnx.ModelProto], str],
+    changes: list[tuple[str, str]],
+    why: str,
 ) -> None:
     """Of the published example. Some would not run; what is looked at is the structure."""
     model = Attention().but(*changes).model()

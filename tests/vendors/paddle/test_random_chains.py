@@ -11,7 +11,16 @@ from gehost.testing import assert_equal_numbers
 from .conftest import Paddle
 
 PASS = "remove_redundant_ops_pass"
-DTYPES = {1: "float", 10: "float16", 11: "double", 6: "int32", 7: "int64", 9: "bool", 2: "uint8", 3: "int8"}
+DTYPES = {
+    1: "float",
+    10: "float16",
+    11: "double",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    2: "uint8",
+    3: "int8",
+}
 FACTORS = [(2, 3, 4), (6, 4), (4, 3, 2), (24,), (2, 2, 2, 3), (1, 24), (3, 8, 1)]
 
 
@@ -32,7 +41,10 @@ def chain(seed: int, steps: int = 12) -> str:
             target = list(wanted)
             if rng.random() < 0.3:
                 target[rng.integers(len(target))] = -1
-            target = [0 if i < len(shape) and shape[i] == size and rng.random() < 0.5 else size for i, size in enumerate(target)]
+            target = [
+                0 if i < len(shape) and shape[i] == size and rng.random() < 0.5 else size
+                for i, size in enumerate(target)
+            ]
             constants.append(f"int64[{len(target)}] s{step} = {{{', '.join(map(str, target))}}}")
             shape = wanted
             lines.append(f"{name} = Reshape({last}, s{step})")

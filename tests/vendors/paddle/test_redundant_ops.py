@@ -91,7 +91,10 @@ def test_the_same_by_the_host(paddle: Paddle) -> None:
 def test_a_single_round_does_not_tell_that_nothing_is_left(paddle: Paddle) -> None:
     """Whether rules feed each other shows in a round that changes nothing."""
     result = manager_of(paddle, GreedyRewriteConfig(max_iterations=1)).Run(paddle.model(EXAMPLE))
-    assert (result.passes[0].converged, result.passes[0].reason) == (False, "not converged after 1 iterations")
+    assert (result.passes[0].converged, result.passes[0].reason) == (
+        False,
+        "not converged after 1 iterations",
+    )
 
 
 # -- Transpose ------------------------------------------------------------------------------------------------------
@@ -112,7 +115,9 @@ def transposes(first: str, second: str, shape: str = "2, 3, 4", rank: int = 3) -
         ("", "", None),
     ],
 )
-def test_transposes_are_composed(paddle: Paddle, first: str, second: str, perm: list[int] | None) -> None:
+def test_transposes_are_composed(
+    paddle: Paddle, first: str, second: str, perm: list[int] | None
+) -> None:
     model = paddle.model(transposes(first, second))
     wanted = {"Neg": 1} if perm is None else {"Transpose": 1, "Neg": 1}
     result = paddle.fuses(model, PASS, wanted, 1 + (perm is None))
@@ -149,8 +154,12 @@ def reshapes(second: str, shape: str = "2, 3, 4", attributes: str = "") -> str:
         ("4, 6", "2, 3, 4", "<allowzero = 1>"),
     ],
 )
-def test_only_the_second_target_counts(paddle: Paddle, second: str, shape: str, attributes: str) -> None:
-    result = paddle.fuses(paddle.model(reshapes(second, shape, attributes)), PASS, {"Reshape": 1, "Neg": 1})
+def test_only_the_second_target_counts(
+    paddle: Paddle, second: str, shape: str, attributes: str
+) -> None:
+    result = paddle.fuses(
+        paddle.model(reshapes(second, shape, attributes)), PASS, {"Reshape": 1, "Neg": 1}
+    )
     assert bool(result.graph.node[0].attribute) == bool(attributes)
 
 
@@ -166,12 +175,16 @@ def test_a_target_that_is_no_constant_is_refused(paddle: Paddle) -> None:
 
 
 def test_a_reshape_to_its_own_shape_goes(paddle: Paddle) -> None:
-    text = "(float[N, 4] x) => (float[N, 4] y) <int64[2] s = {0, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    text = (
+        "(float[N, 4] x) => (float[N, 4] y) <int64[2] s = {0, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    )
     paddle.fuses(paddle.model(text), PASS, {"Neg": 1})
 
 
 def test_two_unknown_sizes_are_not_equal(paddle: Paddle) -> None:
-    text = "(float[?, ?] x) => (float[?, ?] y) <int64[2] s = {-1, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    text = (
+        "(float[?, ?] x) => (float[?, ?] y) <int64[2] s = {-1, 4}> { z = Reshape(x, s) y = Neg(z) }"
+    )
     paddle.refuses(paddle.model(text), PASS, "shape")
 
 
@@ -179,7 +192,9 @@ def test_two_unknown_sizes_are_not_equal(paddle: Paddle) -> None:
 
 
 def casts(start: str, *to: int, end: str) -> str:
-    steps = " ".join(f"t{i} = Cast<to = {dtype}>({f't{i - 1}' if i else 'x'})" for i, dtype in enumerate(to))
+    steps = " ".join(
+        f"t{i} = Cast<to = {dtype}>({f't{i - 1}' if i else 'x'})" for i, dtype in enumerate(to)
+    )
     return f"({start}[2, 3] x) => ({end}[2, 3] y) {{ {steps} y = Identity(t{len(to) - 1}) }}"
 
 
@@ -193,8 +208,12 @@ def casts(start: str, *to: int, end: str) -> str:
         (casts("int32", 7, 6, end="int32"), 0, 1),
     ],
 )
-def test_casts_that_lose_nothing_are_merged_or_go(paddle: Paddle, text: str, left: int, count: int) -> None:
-    result = paddle.fuses(paddle.model(text), PASS, {"Identity": 1, **({"Cast": left} if left else {})}, count)
+def test_casts_that_lose_nothing_are_merged_or_go(
+    paddle: Paddle, text: str, left: int, count: int
+) -> None:
+    result = paddle.fuses(
+        paddle.model(text), PASS, {"Identity": 1, **({"Cast": left} if left else {})}, count
+    )
     assert len(result.graph.node) == 1 + left
 
 
@@ -214,17 +233,23 @@ def test_casts_that_lose_something_stay(paddle: Paddle, text: str, reasons: set[
 # -- Expand of a constant -------------------------------------------------------------------------------------------
 
 
-def expand(one: str = "float one = {2.5}", target: str = "int64[2] s = {3, 4}", shape: str = "3, 4") -> str:
+def expand(
+    one: str = "float one = {2.5}", target: str = "int64[2] s = {3, 4}", shape: str = "3, 4"
+) -> str:
     return f"(float[3, 4] x) => (float[{shape}] y) <{one}, {target}> {{ e = Expand(one, s) f = Cast<to = 1>(e) y = Add(x, f) }}"
 
 
-@pytest.mark.parametrize("one", ["float one = {2.5}", "float[1] one = {2.5}", "float[1, 1] one = {2.5}"])
+@pytest.mark.parametrize(
+    "one", ["float one = {2.5}", "float[1] one = {2.5}", "float[1, 1] one = {2.5}"]
+)
 def test_an_expanded_number_is_a_filled_shape(paddle: Paddle, one: str) -> None:
     paddle.fuses(paddle.model(expand(one)), PASS, {"ConstantOfShape": 1, "Add": 1}, 2)
 
 
 def test_its_dtype_is_kept(paddle: Paddle) -> None:
-    paddle.fuses(paddle.model(expand("int32 one = {7}")), PASS, {"ConstantOfShape": 1, "Cast": 1, "Add": 1})
+    paddle.fuses(
+        paddle.model(expand("int32 one = {7}")), PASS, {"ConstantOfShape": 1, "Cast": 1, "Add": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,12 +258,26 @@ def test_its_dtype_is_kept(paddle: Paddle) -> None:
         (expand("float[2, 1] one = {1, 2}", "int64[3] s = {3, 1, 4}", "?, ?, ?"), "value"),
         (expand("float[1, 1, 1] one = {1}", shape="1, 3, 4"), "target"),
         (expand(target="int64[2] s = {-1, 4}", shape="?, ?"), "target"),
-        (expand().replace("float[3, 4] x)", "float[3, 4] x, int64[2] s)").replace(", int64[2] s = {3, 4}", ""), "target"),
-        (expand().replace("float[3, 4] x)", "float[3, 4] x, float one)").replace("<float one = {2.5}, ", "<"), "where"),
+        (
+            expand()
+            .replace("float[3, 4] x)", "float[3, 4] x, int64[2] s)")
+            .replace(", int64[2] s = {3, 4}", ""),
+            "target",
+        ),
+        (
+            expand()
+            .replace("float[3, 4] x)", "float[3, 4] x, float one)")
+            .replace("<float one = {2.5}, ", "<"),
+            "where",
+        ),
     ],
 )
-def test_what_is_not_one_number_of_a_known_shape_stays(paddle: Paddle, text: str, reason: str) -> None:
-    text = text.replace("f = Cast<to = 1>(e) y = Add(x, f)", "y = Add(x, e)").replace("[2, 1]", "[2, 1, 1]")
+def test_what_is_not_one_number_of_a_known_shape_stays(
+    paddle: Paddle, text: str, reason: str
+) -> None:
+    text = text.replace("f = Cast<to = 1>(e) y = Add(x, f)", "y = Add(x, e)").replace(
+        "[2, 1]", "[2, 1, 1]"
+    )
     paddle.refuses(paddle.model(text), PASS, reason)
 
 

@@ -10,19 +10,41 @@ import pytest
 import gehost_drr
 import gehost_register_pass
 from gehost import Host, HostOptions
-from gehost.testing import assert_equal_numbers, assert_fuses, assert_refuses, check_pass, parse, random_weights
+from gehost.testing import (
+    assert_equal_numbers,
+    assert_fuses,
+    assert_refuses,
+    check_pass,
+    parse,
+    random_weights,
+)
 
 STYLES: dict[str, Any] = {"plugins": [("register_pass", gehost_register_pass)]}
 PASS = "add_to_sum"
 
 
-def chain(body: str, *, opset: int = 17, dtype: str = "float", outputs: str = "", x: str = "2, 3", rows: int = 2) -> Any:
+def chain(
+    body: str,
+    *,
+    opset: int = 17,
+    dtype: str = "float",
+    outputs: str = "",
+    x: str = "2, 3",
+    rows: int = 2,
+) -> Any:
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main ({dtype}[{x}] x, {dtype}[{x}] u) => ({dtype}[{x}] y{outputs}) {{ {body} }}"""
-    numpy = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64}[dtype]
+    numpy = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64}[
+        dtype
+    ]
     weights = random_weights({"b": [3], "c": [rows, 3], "d": [1]})
     return parse(
-        text, {name: (array * 10).astype(numpy) for name, array in weights.items() if f"{name})" in body or f"({name}" in body}
+        text,
+        {
+            name: (array * 10).astype(numpy)
+            for name, array in weights.items()
+            if f"{name})" in body or f"({name}" in body
+        },
     )
 
 
@@ -33,19 +55,25 @@ def inputs(model: Any) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize("opset", [8, 13, 17, 21])
 @pytest.mark.parametrize("dtype", ["float", "double"])
 def test_two_adds(alone, opset: int, dtype: str) -> None:
-    after = assert_fuses(chain("s = Add(x, b) y = Add(s, u)", opset=opset, dtype=dtype), "add_to_sum", **alone)
+    after = assert_fuses(
+        chain("s = Add(x, b) y = Add(s, u)", opset=opset, dtype=dtype), "add_to_sum", **alone
+    )
     assert inputs(after) == [("Sum", ["x", "b", "u"])]
 
 
 @pytest.mark.parametrize("last", ["Add(t, c)", "Add(c, t)"])
 @pytest.mark.parametrize("middle", ["Add(s, u)", "Add(u, s)"])
-def test_three_adds_are_one_sum_whichever_operand_is_the_sum_so_far(alone, middle: str, last: str) -> None:
+def test_three_adds_are_one_sum_whichever_operand_is_the_sum_so_far(
+    alone, middle: str, last: str
+) -> None:
     after = assert_fuses(chain(f"s = Add(x, b) t = {middle} y = {last}"), "add_to_sum", **alone)
     assert inputs(after) == [("Sum", ["x", "b", "u", "c"])]
 
 
 def test_operands_that_broadcast_and_named_sizes(alone) -> None:
-    after = assert_fuses(chain("s = Add(x, b) t = Add(s, d) y = Add(t, u)", x="N, 3"), "add_to_sum", **alone)
+    after = assert_fuses(
+        chain("s = Add(x, b) t = Add(s, d) y = Add(t, u)", x="N, 3"), "add_to_sum", **alone
+    )
     assert inputs(after) == [("Sum", ["x", "b", "d", "u"])]
 
 
@@ -59,8 +87,16 @@ def test_sizes_that_are_named_or_not_known(alone) -> None:
 
 
 def test_longer_chains_are_taken_in_parts(alone) -> None:
-    after = assert_fuses(chain("s = Add(x, b) t = Add(s, u) v = Add(t, c) w = Add(v, d) y = Add(w, x)"), "add_to_sum", 2, **alone)
-    assert inputs(after) == [("Sum", ["x", "b", "u", "c"]), ("Sum", [after.graph.node[0].output[0], "d", "x"])]
+    after = assert_fuses(
+        chain("s = Add(x, b) t = Add(s, u) v = Add(t, c) w = Add(v, d) y = Add(w, x)"),
+        "add_to_sum",
+        2,
+        **alone,
+    )
+    assert inputs(after) == [
+        ("Sum", ["x", "b", "u", "c"]),
+        ("Sum", [after.graph.node[0].output[0], "d", "x"]),
+    ]
 
 
 @pytest.mark.parametrize(

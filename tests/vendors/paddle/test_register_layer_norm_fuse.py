@@ -36,7 +36,9 @@ def decomposed(
         if opset < 18:
             means.append(f"{out} = ReduceMean<axes = {over}, keepdims = {keepdims}>({of})")
         else:
-            means.append(f"a{out} = Constant<value_ints = {over}>() {out} = ReduceMean<keepdims = {keepdims}>({of}, a{out})")
+            means.append(
+                f"a{out} = Constant<value_ints = {over}>() {out} = ReduceMean<keepdims = {keepdims}>({of}, a{out})"
+            )
     text = f"""<ir_version: {11 if opset >= 23 else 8}, opset_import: ["" : {opset}]>
     g ({dtype}[{x}] x{inputs}) => ({dtype}[{y or x}] y{outputs}) {{
         {means[0]} {subtract} {square} {means[1]} {shift} r = Sqrt(w) {divide} {scale} {bias}
@@ -50,7 +52,14 @@ def decomposed(
         **(weights or {}),
     }
     numpy = {"float": np.float32, "float16": np.float16, "double": np.float64}[dtype]
-    return parse(text, {name: np.asarray(array).astype(numpy) for name, array in given.items() if array is not None})
+    return parse(
+        text,
+        {
+            name: np.asarray(array).astype(numpy)
+            for name, array in given.items()
+            if array is not None
+        },
+    )
 
 
 @pytest.mark.parametrize("opset", [17, 18, 23])
@@ -60,7 +69,11 @@ def decomposed(
         {},
         {"x": "8"},
         {"x": "2, 3, 8"},
-        {"x": "B, S, D", "inputs": ", float[D] gamma, float[D] beta", "weights": {"gamma": None, "beta": None}},
+        {
+            "x": "B, S, D",
+            "inputs": ", float[D] gamma, float[D] beta",
+            "weights": {"gamma": None, "beta": None},
+        },
         {"shift": "w = Add(eps, v)", "scale": "s = Mul(gamma, q)", "bias": "y = Add(beta, s)"},
         {"weights": {"eps": np.full((1, 1), 1e-3), "two": np.array([2.0])}},
         {"weights": {"two": np.full(8, 2.0)}},
@@ -88,7 +101,10 @@ def test_every_form(alone, opset: int, changed: dict[str, Any]) -> None:
         ({"divide": "q = Div(x, r)"}, None),
         ({"outputs": ", float[B, S, 8] d"}, None),
         ({"outputs": ", float[B, S, 1] m"}, None),
-        ({"shift": "w = Add(v, eps)", "inputs": ", float[1] eps", "weights": {"eps": None}}, "weight"),
+        (
+            {"shift": "w = Add(v, eps)", "inputs": ", float[1] eps", "weights": {"eps": None}},
+            "weight",
+        ),
         ({"square": "p = Pow(d, two)", "inputs": ", float[1] two", "weights": {"two": None}}, None),
         ({"weights": {"two": np.array(3.0)}}, None),
         ({"weights": {"two": np.full((1, 1, 1, 1), 2.0)}, "y": "1, B, S, 8"}, "rank"),

@@ -21,10 +21,22 @@ CONSTANTS = {
 }
 
 
-def model(body: str, *, opset: int = 17, x: str = "4, 4, 4", y: str = "", inputs: str = "", outputs: str = "") -> Any:
+def model(
+    body: str,
+    *,
+    opset: int = 17,
+    x: str = "4, 4, 4",
+    y: str = "",
+    inputs: str = "",
+    outputs: str = "",
+) -> Any:
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main (float[{x}] x{inputs}) => (float[{y or x}] y{outputs}) {{ a = Abs(x) {body} y = Exp(b) }}"""
-    given = {name: array for name, array in CONSTANTS.items() if f" {name})" in body or f" {name}," in body}
+    given = {
+        name: array
+        for name, array in CONSTANTS.items()
+        if f" {name})" in body or f" {name}," in body
+    }
     return parse(text, given)
 
 
@@ -51,7 +63,10 @@ def test_what_goes(alone, body: str, x: str) -> None:
 
 
 @pytest.mark.parametrize("opset", [7, 9, 11])
-@pytest.mark.parametrize("body", ["t = Unsqueeze<axes = [1]>(a) b = Squeeze<axes = [1]>(t)", "b = Dropout<ratio = 0.25>(a)"])
+@pytest.mark.parametrize(
+    "body",
+    ["t = Unsqueeze<axes = [1]>(a) b = Squeeze<axes = [1]>(t)", "b = Dropout<ratio = 0.25>(a)"],
+)
 def test_older_opsets_have_these_as_attributes(alone, body: str, opset: int) -> None:
     after = assert_fuses(model(body, opset=opset), PASS, **alone)
     assert [node.op_type for node in after.graph.node] == ["Abs", "Exp"]
@@ -75,10 +90,19 @@ def test_a_mask_that_nobody_reads_goes_too(alone) -> None:
         ({"body": transposes("<perm = [0, 2, 1]>", "<perm = [2, 1, 0]>")}, "condition"),
         ({"body": transposes("", "")}, "unknown"),
         ({"body": transposes("<perm = [2, 1, 0]>", "")}, "unknown"),
-        ({"body": transposes("<perm = [0, 2, 1]>", "<perm = [0, 2, 1]>"), "outputs": ", float[4, 4, 4] t"}, None),
+        (
+            {
+                "body": transposes("<perm = [0, 2, 1]>", "<perm = [0, 2, 1]>"),
+                "outputs": ", float[4, 4, 4] t",
+            },
+            None,
+        ),
         ({"body": "t = Unsqueeze(a, one) b = Squeeze(t, two)", "x": "1, 1, 4"}, "condition"),
         ({"body": "t = Unsqueeze(a, one) b = Squeeze(t)", "x": "2, 3, 4"}, "unknown"),
-        ({"body": "t = Unsqueeze(a, axes) b = Squeeze(t, axes)", "inputs": ", int64[1] axes"}, None),
+        (
+            {"body": "t = Unsqueeze(a, axes) b = Squeeze(t, axes)", "inputs": ", int64[1] axes"},
+            None,
+        ),
         ({"body": "b = Dropout(a, half, yes)"}, "condition"),
         ({"body": "b = Dropout(a, , yes)"}, "condition"),
         ({"body": "b = Dropout(a, half, training)", "inputs": ", bool training"}, "weight"),

@@ -25,20 +25,24 @@ DTYPES = (DataType.FLOAT16, DataType.FLOAT, DataType.DOUBLE)
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, min_opset=7)
 class FlattenBatchMatMulAddPass(PatternFusionPass):
-    """Replace ``Add(MatMul(x, w), b)``, operands of Add in either order, by one Gemm over all rows of x.
+    """Replace ``Add(MatMul(x, w), b)``, operands of Add in either order, by one Gemm over all rows
+    of x.
 
-    The rows of x are independent: row i of the flattened product is row i of x times w. Writes ONNX's own Gemm, whose one
-    kernel every runtime has; w and b need not be constant.
+    The rows of x are independent: row i of the flattened product is row i of x times w. Writes
+    ONNX's own Gemm, whose one kernel every runtime has; w and b need not be constant.
 
-    Shapes: x [d₁, …, dₙ, K] with n ≥ 2, w [K, N], b [N], [1, N], [1] or []; Flatten gives [d₁·…·dₙ, K] (also where a size is 0),
-    Gemm [d₁·…·dₙ, N], Reshape [d₁, …, dₙ, N]. The shape that Reshape is given: all numbers where the dᵢ are numbers; -1 for a
-    single unknown one; else ``Shape(x)`` without its last entry, and N. ``shape_proven``: b does not widen the product,
-    whose shape therefore is [d₁, …, dₙ, N] by the rule of MatMul, and each of the three ways gives exactly that: the third
-    by construction, the second because a Reshape keeps the number of elements and no other size is 0.
+    Shapes: x [d₁, …, dₙ, K] with n ≥ 2, w [K, N], b [N], [1, N], [1] or []; Flatten gives [d₁·…·dₙ,
+    K] (also where a size is 0), Gemm [d₁·…·dₙ, N], Reshape [d₁, …, dₙ, N]. The shape that Reshape
+    is given: all numbers where the dᵢ are numbers; -1 for a single unknown one; else ``Shape(x)``
+    without its last entry, and N. ``shape_proven``: b does not widen the product, whose shape
+    therefore is [d₁, …, dₙ, N] by the rule of MatMul, and each of the three ways gives exactly
+    that: the third by construction, the second because a Reshape keeps the number of elements and
+    no other size is 0.
     Keeps: dtype, and the name of the result.
-    Refuses: x of rank 2 and less (``fuse_matmul_add.py``) or unknown; w that is no matrix of known sizes; b that does more
-    than broadcast along the last axis; dtypes other than ``DTYPES``; a known size that is 0 (Reshape reads 0 as "copy", and
-    cannot tell -1 then); two unknown sizes below opset 14 (no ``allowzero``, and one of them may be 0 at run time).
+    Refuses: x of rank 2 and less (``fuse_matmul_add.py``) or unknown; w that is no matrix of known
+    sizes; b that does more than broadcast along the last axis; dtypes other than ``DTYPES``; a
+    known size that is 0 (Reshape reads 0 as "copy", and cannot tell -1 then); two unknown sizes
+    below opset 14 (no ``allowzero``, and one of them may be 0 at run time).
     Source: GE's example "batch MatMul + Add flattened to 2-D"; ONNX MatMul-13, Gemm-13, Reshape-14.
     """
 
@@ -73,7 +77,9 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
         product = es.Gemm(es.Flatten(x, axis=len(batch)), w, b)
         if _unknown(batch) > 1:
             sizes = es.Slice(es.Shape(x), starts=[0], ends=[len(batch)])
-            return builder.BuildAndReset([es.Reshape(product, es.Concat(sizes, [columns], axis=0), allowzero=1)])
+            return builder.BuildAndReset(
+                [es.Reshape(product, es.Concat(sizes, [columns], axis=0), allowzero=1)]
+            )
         shape = [size if isinstance(size, int) else -1 for size in batch]
         return builder.BuildAndReset([es.Reshape(product, [*shape, columns])])
 
@@ -85,10 +91,14 @@ def _batch(x: Value) -> Sequence[Size]:
 
 
 def _along_last_axis(bias: Value, columns: Size) -> bool:
-    """Whether ``bias`` is one row of ``columns`` numbers, or a single number, as far as Gemm takes it."""
+    """Whether ``bias`` is one row of ``columns`` numbers, or a single number, as far as Gemm
+    takes it.
+    """
     if bias.shape is None or len(bias.shape) > 2:
         return False
-    return all(size == 1 for size in bias.shape[:-1]) and all(size in (1, columns) for size in bias.shape[-1:])
+    return all(size == 1 for size in bias.shape[:-1]) and all(
+        size in (1, columns) for size in bias.shape[-1:]
+    )
 
 
 def _unknown(sizes: Sequence[Size]) -> int:

@@ -1,7 +1,8 @@
 """MatMul + Add  ==>  GEMM:   a, b → MatMul, c → Add   ==>   a, b, c, 1, 1 → ge::GEMM.
 
-Runs after clean-up, when constants are folded and identities gone, and so takes what the more particular passes of this
-directory (with a Relu behind, with a transposed and scaled product) have left.
+Runs after clean-up, when constants are folded and identities gone, and so takes what the more
+particular passes of this directory (with a Relu behind, with a transposed and scaled product) have
+left.
 """
 
 from gehost import (
@@ -20,12 +21,13 @@ from gehost import (
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, min_opset=7)
 class FuseMatMulAndAddPass(PatternFusionPass):
-    """Replace ``Add(MatMul(a, b), c)``, operands of Add in either order, with ``GEMM(a, b, c, 1, 1)``.
+    """Replace ``Add(MatMul(a, b), c)``, operands of Add in either order, with ``GEMM(a, b, c, 1,
+    1)``.
 
     Shapes: a [M, K], b [K, N]; c broadcasts into [M, N] without widening it; result [M, N].
     Keeps: dtype, and the name of the result.
-    Refuses: a or b of another or unknown rank (a vector times a stack of matrices is of rank 2 too); c that widens the
-    product, or may, or is the product; a dtype that is no floating point.
+    Refuses: a or b of another or unknown rank (a vector times a stack of matrices is of rank 2
+    too); c that widens the product, or may, or is the product; a dtype that is no floating point.
     Source: GE's example "MatMul + Add → GEMM"; Add-7 (before, it did not broadcast so).
     """
 
@@ -45,7 +47,9 @@ class FuseMatMulAndAddPass(PatternFusionPass):
             return match.reject("addend: it is the product itself")
         if product.dtype is None or not product.dtype.is_float:
             return match.reject("dtype: GEMM is for floating point")
-        return shapes.broadcasts_into(c, product) or match.reject("addend: widens the product, or may")
+        return shapes.broadcasts_into(c, product) or match.reject(
+            "addend: widens the product, or may"
+        )
 
     def Replacement(self, _match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("gemm")

@@ -1,8 +1,9 @@
 """MatMul + Add + Relu  ==>  GEMM + Relu:   a, b → MatMul, c → Add → Relu   ==>   a, b, c, 1, 1 → ge::GEMM → Relu.
 
-The same fusion as ``fuse_matmul_add.py`` where an activation follows, written the way GE's documentation does: conditions
-read captured tensors through ``NodeIo`` and ``TensorDesc``. Runs before that one and only where sizes and dtype are those
-for which a kernel is chosen at compile time; what it refuses is left to that one.
+The same fusion as ``fuse_matmul_add.py`` where an activation follows, written the way GE's
+documentation does: conditions read captured tensors through ``NodeIo`` and ``TensorDesc``. Runs
+before that one and only where sizes and dtype are those for which a kernel is chosen at compile
+time; what it refuses is left to that one.
 """
 
 from gehost import (
@@ -25,10 +26,12 @@ from gehost import (
 class FuseMatMulAddReluCapturePass(PatternFusionPass):
     """Replace ``Relu(Add(MatMul(a, b), c))`` with ``Relu(GEMM(a, b, c, 1, 1))``.
 
-    Shapes: a [M, K], b [K, N], all numbers; c broadcasts into [M, N] without widening it; result [M, N].
+    Shapes: a [M, K], b [K, N], all numbers; c broadcasts into [M, N] without widening it; result
+    [M, N].
     Keeps: dtype, and the name of the result.
-    Refuses: dtypes other than float16 and float32; a or b that are no matrices; a size that is not known; c that widens the
-    product, or may, or is the product; a product or sum that is read elsewhere (does not match).
+    Refuses: dtypes other than float16 and float32; a or b that are no matrices; a size that is not
+    known; c that widens the product, or may, or is the product; a product or sum that is read
+    elsewhere (does not match).
     Source: GE's example "MatMul + Add → GEMM" with captured tensors.
     """
 
@@ -38,7 +41,11 @@ class FuseMatMulAddReluCapturePass(PatternFusionPass):
         product = es.MatMul(a, b)
         relu = es.Relu(es.Commutative(es.Add(product, c)))
         pattern = Pattern(builder.BuildAndReset([relu]))
-        return [pattern.CaptureTensor(NodeIo(product.GetProducer(), 0)).CaptureTensor(NodeIo(c.GetProducer(), 0))]
+        return [
+            pattern.CaptureTensor(NodeIo(product.GetProducer(), 0)).CaptureTensor(
+                NodeIo(c.GetProducer(), 0)
+            )
+        ]
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         product, addend = match.GetCapturedTensor(0), match.GetCapturedTensor(1)
@@ -51,7 +58,9 @@ class FuseMatMulAddReluCapturePass(PatternFusionPass):
             return match.reject("size: the product's is not known")
         if addend.value is product.value:
             return match.reject("addend: it is the product itself")
-        return shapes.broadcasts_into(addend.value, product.value) or match.reject("addend: widens the product, or may")
+        return shapes.broadcasts_into(addend.value, product.value) or match.reject(
+            "addend: widens the product, or may"
+        )
 
     def Replacement(self, _match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("gemm_relu")

@@ -2,7 +2,8 @@
 
 ``a, b, c, alpha, beta → GEMM   =   a, b → MatMul, alpha → Mul, (c, beta → Mul) → Add``
 
-Shapes: op(a) [M, K], op(b) [K, N], c broadcasts into [M, N]; alpha and beta are scalars of any numeric dtype; result [M, N].
+Shapes: op(a) [M, K], op(b) [K, N], c broadcasts into [M, N]; alpha and beta are scalars of any
+numeric dtype; result [M, N].
 Keeps: the dtype of a, to which alpha and beta are cast.
 Refuses: below opset 15, an ``a`` whose dtype is unknown (there is no CastLike).
 Source: GE's operator GEMM; ONNX Gemm-13 with alpha and beta as inputs.
@@ -13,7 +14,14 @@ from gehost import EsTensor, es, ops
 
 @ops.register("ge::GEMM", outputs=["y"])
 def gemm(
-    a: EsTensor, b: EsTensor, c: EsTensor, alpha: EsTensor, beta: EsTensor, *, transpose_a: int = 0, transpose_b: int = 0
+    a: EsTensor,
+    b: EsTensor,
+    c: EsTensor,
+    alpha: EsTensor,
+    beta: EsTensor,
+    *,
+    transpose_a: int = 0,
+    transpose_b: int = 0,
 ) -> EsTensor:
     """Alpha · op(a) · op(b) + beta · c, where op transposes when its attribute is not zero."""
     left = es.Transpose(a, perm=[1, 0]) if transpose_a else a

@@ -26,14 +26,18 @@ from gehost import (
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
 class MoveReluBeforeConcatPass(FusionBasePass):
-    """Give every operand of a Concat its own Relu, where the producers of the operands may take it in.
+    """Give every operand of a Concat its own Relu, where the producers of the operands may take it
+    in.
 
-    Written as a whole-graph pass: it finds the sites itself and marks each out with a ``SubgraphBoundary``.
+    Written as a whole-graph pass: it finds the sites itself and marks each out with a
+    ``SubgraphBoundary``.
 
-    Shapes: x₁ … xₙ any that Concat takes. ``shape_proven``: Relu keeps shapes, so that the new Concat joins the same sizes.
-    Keeps: dtype, axis, and the name of the result. A Concat of Concats is followed to its ends at once, so that a second
-    run finds nothing; an operand that stands twice gets one Relu.
-    Refuses: a Concat whose result has another reader, is a graph output or is read by a nested body: it would stay.
+    Shapes: x₁ … xₙ any that Concat takes. ``shape_proven``: Relu keeps shapes, so that the new
+    Concat joins the same sizes.
+    Keeps: dtype, axis, and the name of the result. A Concat of Concats is followed to its ends at
+    once, so that a second run finds nothing; an operand that stands twice gets one Relu.
+    Refuses: a Concat whose result has another reader, is a graph output or is read by a nested
+    body: it would stay.
     Source: GE's example "move Relu before Concat"; max(0, ·) goes element by element.
     """
 
@@ -68,11 +72,17 @@ def _result(concat: Node) -> Value:
 def _concat_before(relu: Node) -> Node | None:
     source = relu.inputs[0]
     producer = source.producer if source is not None else None
-    return producer if producer is not None and producer.op == "Concat" and producer.graph is relu.graph else None
+    return (
+        producer
+        if producer is not None and producer.op == "Concat" and producer.graph is relu.graph
+        else None
+    )
 
 
 def _tree(concat: Node) -> list[Node]:
-    """The Concat and those that nothing but it reads, directly or through one another, in topological order."""
+    """The Concat and those that nothing but it reads, directly or through one another, in
+    topological order.
+    """
     found = [concat]
     for node in found:  # grows while it is walked
         for value in node.inputs:
@@ -97,5 +107,7 @@ def _relus_then_concat(tree: Sequence[Node], entering: Sequence[Value]) -> EsGra
     builder = EsGraphBuilder("relus_concat")
     made = dict(zip(entering, map(es.Relu, builder.CreateInputs(len(entering))), strict=True))
     for node in tree:
-        made[_result(node)] = es.Concat(*(made[value] for value in node.inputs), axis=node.attrs["axis"])
+        made[_result(node)] = es.Concat(
+            *(made[value] for value in node.inputs), axis=node.attrs["axis"]
+        )
     return builder.BuildAndReset([made[_result(tree[-1])]])

@@ -20,10 +20,11 @@ class RemoveAddZeroPass(PatternFusionPass):
     """Replace ``Add(x, 0)`` or ``Add(0, x)`` with x, in the root graph and in every nested body.
 
     Shapes: x any; the zeros broadcast into x without widening it.
-    Keeps: dtype; a graph output keeps its name behind an Identity. Numbers are equal: at most the sign of a zero changes
-    (-0.0 + 0.0 is 0.0).
-    Refuses: zeros that give the sum more or larger dimensions than x has, or may (a dimension of x that is not known can be
-    1 at run time); bool, which has no zero to add. Zeros that are no constant do not match.
+    Keeps: dtype; a graph output keeps its name behind an Identity. Numbers are equal: at most the
+    sign of a zero changes (-0.0 + 0.0 is 0.0).
+    Refuses: zeros that give the sum more or larger dimensions than x has, or may (a dimension of x
+    that is not known can be 1 at run time); bool, which has no zero to add. Zeros that are no
+    constant do not match.
     Source: GE's example "remove Add of zero"; x + 0 = x.
     """
 
@@ -38,7 +39,12 @@ class RemoveAddZeroPass(PatternFusionPass):
         if any(operand is not None and operand.dtype is DataType.BOOL for operand in operands):
             return match.reject("dtype: bool has no zero to add")
         for zero in operands:
-            if zero is not None and zero is not x and zero.rank != 0 and not shapes.broadcasts_into(zero, x):
+            if (
+                zero is not None
+                and zero is not x
+                and zero.rank != 0
+                and not shapes.broadcasts_into(zero, x)
+            ):
                 return match.reject("zeros: they widen x, or may")
         return True
 

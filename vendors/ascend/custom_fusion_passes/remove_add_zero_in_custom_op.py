@@ -30,12 +30,14 @@ def add_custom(x: EsTensor, y: EsTensor) -> EsTensor:
 class RemoveAddCustomZeroPass(PatternFusionPass):
     """Replace ``ge::AddCustom(x, 0)`` or ``ge::AddCustom(0, x)`` with x.
 
-    The operator is not ONNX's, so that the matcher does not know it to commute: each order is a pattern.
+    The operator is not ONNX's, so that the matcher does not know it to commute: each order is a
+    pattern.
 
-    Shapes: x any; the zeros broadcast into x without widening it, which proves the sum to have the shape of x even where
-    nothing is known of the operator's result (``shape_proven``).
+    Shapes: x any; the zeros broadcast into x without widening it, which proves the sum to have the
+    shape of x even where nothing is known of the operator's result (``shape_proven``).
     Keeps: dtype; a graph output keeps its name behind an Identity.
-    Refuses: zeros that widen x, or may; bool; a model that brings an ``AddCustom`` of its own that is not this sum.
+    Refuses: zeros that widen x, or may; bool; a model that brings an ``AddCustom`` of its own that
+    is not this sum.
     Source: GE's example "remove Add of zero in a custom operator"; x + 0 = x.
     """
 
@@ -46,7 +48,13 @@ class RemoveAddCustomZeroPass(PatternFusionPass):
         for zero_first in (False, True):
             builder = EsGraphBuilder("zero_add_custom" if zero_first else "add_custom_zero")
             x = builder.CreateInput(0)
-            patterns.append(Pattern(builder.BuildAndReset([es.AddCustom(0, x) if zero_first else es.AddCustom(x, 0)])))
+            patterns.append(
+                Pattern(
+                    builder.BuildAndReset(
+                        [es.AddCustom(0, x) if zero_first else es.AddCustom(x, 0)]
+                    )
+                )
+            )
         return patterns
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
@@ -66,7 +74,9 @@ class RemoveAddCustomZeroPass(PatternFusionPass):
 
 
 def _is_the_sum(graph: Graph) -> bool:
-    """Whether the model leaves the meaning of the operator to its registration, or gives it the same one."""
+    """Whether the model leaves the meaning of the operator to its registration, or gives it the
+    same one.
+    """
     function = graph.model.functions.get(ADD_CUSTOM)
     if function is None:
         return True

@@ -37,7 +37,9 @@ def conv_nhwc(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> EsTensor:
-    """Conv of an image with its channels last: x [N, H, W, C], w [M, C/group, kH, kW], b [M]; result [N, oH, oW, M]."""
+    """Conv of an image with its channels last: x [N, H, W, C], w [M, C/group, kH, kW], b [M];
+    result [N, oH, oW, M].
+    """
     y = es.Conv(
         es.Transpose(x, perm=TO_NCHW),
         w,
@@ -58,11 +60,11 @@ class RemoveTransposePairAroundConvPass(PatternFusionPass):
 
     Needs no shapes, and runs before any pass that looks at single Convs or Transposes.
 
-    Shapes: x [N, H, W, C], w [M, C/group, kH, kW], b [M] or absent; result [N, oH, oW, M]. ``shape_proven``: the body of the
-    new operator is the matched nodes themselves.
+    Shapes: x [N, H, W, C], w [M, C/group, kH, kW], b [M] or absent; result [N, oH, oW, M].
+    ``shape_proven``: the body of the new operator is the matched nodes themselves.
     Keeps: dtype, every attribute of the Conv.
-    Refuses: other perms than from and to NHWC, so also other numbers of spatial axes; a transposed image or result that is
-    read elsewhere. All of these do not match.
+    Refuses: other perms than from and to NHWC, so also other numbers of spatial axes; a transposed
+    image or result that is read elsewhere. All of these do not match.
     Source: GE's example "Transposes around a Conv".
     """
 
@@ -91,8 +93,8 @@ class RemoveTransposePairPass(PatternFusionPass):
 
     Shapes: x any; result that of x.
     Keeps: dtype; a graph output keeps its name behind an Identity.
-    Refuses: perms that are not each other's inverse; a first result that is read elsewhere (does not match). An absent
-    perm is all axes in reverse.
+    Refuses: perms that are not each other's inverse; a first result that is read elsewhere (does
+    not match). An absent perm is all axes in reverse.
     Source: p⁻¹ ∘ p = id.
     """
 
@@ -108,7 +110,9 @@ class RemoveTransposePairPass(PatternFusionPass):
             return True
         reverse = list(reversed(range(len(known))))
         first, second = (reverse if perm is None else perm for perm in (first, second))
-        if len(first) != len(second) or any(first[axis] != place for place, axis in enumerate(second)):
+        if len(first) != len(second) or any(
+            first[axis] != place for place, axis in enumerate(second)
+        ):
             return match.reject("perm: the second does not undo the first")
         return True
 

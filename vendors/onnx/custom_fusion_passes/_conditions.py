@@ -7,8 +7,15 @@ from math import isfinite
 
 from gehost import DataType, EsTensor, MatchResult, Value, es, shapes
 
-TOLERANCES = {DataType.DOUBLE: 1e-14, DataType.FLOAT: 1e-6, DataType.FLOAT16: 1e-3, DataType.BFLOAT16: 8e-3}
-"""How far a constant may be off, relatively: the rounding of its dtype; for float32 seven digits, as people write them."""
+TOLERANCES = {
+    DataType.DOUBLE: 1e-14,
+    DataType.FLOAT: 1e-6,
+    DataType.FLOAT16: 1e-3,
+    DataType.BFLOAT16: 8e-3,
+}
+"""How far a constant may be off, relatively: the rounding of its dtype; for float32 seven
+digits, as people write them.
+"""
 
 Square = Callable[[EsTensor], EsTensor]
 Quotient = Callable[[EsTensor, EsTensor], EsTensor]
@@ -25,14 +32,22 @@ QUOTIENTS: tuple[Quotient, ...] = (
 
 
 def mean_of_last_axis(x: EsTensor) -> EsTensor:
-    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as attribute or as input."""
+    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as
+    attribute or as input.
+    """
     return es.constrain(es.ReduceMean(x), axes=[-1], keepdims=1)
 
 
 def number(constant: Value, x: Value) -> float | None:
-    """The one number that a constant holds; None when it holds several, or has a higher rank than ``x`` and so widens it."""
+    """The one number that a constant holds; None when it holds several, or has a higher rank
+    than ``x`` and so widens it.
+    """
     array = constant.array
-    if array is None or array.size != 1 or (array.ndim > 0 and (x.rank is None or array.ndim > x.rank)):
+    if (
+        array is None
+        or array.size != 1
+        or (array.ndim > 0 and (x.rank is None or array.ndim > x.rank))
+    ):
         return None
     return float(array.reshape(-1)[0])
 
@@ -45,19 +60,31 @@ def is_near(constant: Value, wanted: float, x: Value) -> bool:
 
 
 def dtype_problem(x: Value) -> str:
-    """Only floating point: elsewhere division and roots mean something else, and the fused operators do not exist."""
+    """Only floating point: elsewhere division and roots mean something else, and the fused
+    operators do not exist.
+    """
     if x.dtype is None or not x.dtype.is_float:
-        return f'dtype: "{x.name}" is {x.dtype.name.lower() if x.dtype else "unknown"}, wanted floating point'
+        return (
+            f'dtype: "{x.name}" is {x.dtype.name.lower() if x.dtype else "unknown"}, wanted '
+            "floating point"
+        )
     return ""
 
 
 def widening_problem(match: MatchResult, x: Value) -> str:
-    """A literal matches any tensor that holds its number throughout; one of several elements or more axes would widen ``x``."""
+    """A literal matches any tensor that holds its number throughout; one of several elements or
+    more axes would widen ``x``.
+    """
     for node in match.GetMatchedNodes():
         if node.op == "ReduceMean":
             continue  # its constant is the list of axes
         for value in node.inputs:
-            if value is not None and value.is_constant and value not in match.inputs and number(value, x) is None:
+            if (
+                value is not None
+                and value.is_constant
+                and value not in match.inputs
+                and number(value, x) is None
+            ):
                 return f'scalar: constant "{value.name}" {_text(value.shape)} may widen "{x.name}"'
     return ""
 
@@ -71,12 +98,21 @@ def epsilon_problem(epsilon: Value, x: Value) -> str:
 
 
 def vector_problem(what: str, vector: Value, x: Value) -> str:
-    """A scale or bias must be [D], D proven to be the last dimension of ``x``: a longer one would widen the result."""
+    """A scale or bias must be [D], D proven to be the last dimension of ``x``: a longer one
+    would widen the result.
+    """
     found, wanted = vector.shape, x.shape
     if found is not None and wanted and len(found) == 1 and shapes.same_dim(found[0], wanted[-1]):
         return ""
-    return f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis of "{x.name}" {_text(wanted)}'
+    return (
+        f'{what}: "{vector.name}" {_text(found)} is not known to be as long as the last axis '
+        f'of "{x.name}" {_text(wanted)}'
+    )
 
 
 def _text(shape: tuple[int | str | None, ...] | None) -> str:
-    return "of unknown rank" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+    return (
+        "of unknown rank"
+        if shape is None
+        else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+    )

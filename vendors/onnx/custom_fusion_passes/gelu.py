@@ -11,7 +11,15 @@ from itertools import product
 from math import pi, sqrt
 from typing import TYPE_CHECKING
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, es, ops
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+    ops,
+)
 
 from ._conditions import dtype_problem, is_near, widening_problem
 
@@ -34,7 +42,9 @@ HALVED_PRODUCTS: tuple[_Halved, ...] = (
 
 @ops.register("gehost::Gelu")
 def gelu(x: EsTensor, *, approximate: str = "none") -> EsTensor:
-    """Gelu as of ONNX opset 20: ½x(1 + erf(x/√2)), or with ``approximate="tanh"`` ½x(1 + tanh(√(2/π)(x + 0.044715x³)))."""
+    """Gelu as of ONNX opset 20: ½x(1 + erf(x/√2)), or with ``approximate="tanh"`` ½x(1 +
+    tanh(√(2/π)(x + 0.044715x³))).
+    """
     if approximate == "tanh":
         return x * 0.5 * (es.Tanh((x + x * x * x * CUBIC) * TANH_FACTOR) + 1.0)
     return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
@@ -44,15 +54,16 @@ def gelu(x: EsTensor, *, approximate: str = "none") -> EsTensor:
 class GeluFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + erf(x / √2))``.
 
-    Forms: the division as Div by √2 or as Mul by 1/√2; the outer product bracketed in each way; operands in any order.
+    Forms: the division as Div by √2 or as Mul by 1/√2; the outer product bracketed in each way;
+    operands in any order.
     Becomes: Gelu from opset 20 on, below it ``gehost::Gelu`` with a body.
     Keeps: dtype and shape, whatever they are.
     Refuses:
-        no match: 1 and ½ of another value; Erf of another tensor than the one that is multiplied; an inner tensor that is a
-            graph output, has other readers or is captured by a nested body;
-        ``dtype``: not floating point, or unknown;
-        ``constant``: not √2 (1/√2) to the precision of its dtype;
-        ``scalar``: a constant of several elements or of a higher rank than x.
+        no match: 1 and ½ of another value; Erf of another tensor than the one that is
+            multiplied; an inner tensor that is a graph output, has other readers or is captured by
+            a nested body; ``dtype``: not floating point, or unknown; ``constant``: not √2 (1/√2) to
+            the precision of its dtype; ``scalar``: a constant of several elements or of a higher
+            rank than x.
     Source: ONNX Gelu-20.
     """
 
@@ -63,7 +74,11 @@ class GeluFusionPass(PatternFusionPass):
         (x,) = match.inputs
         scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
         wanted = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
-        problem = dtype_problem(x) or widening_problem(match, x) or _constant_problem(constant.value, wanted, x)
+        problem = (
+            dtype_problem(x)
+            or widening_problem(match, x)
+            or _constant_problem(constant.value, wanted, x)
+        )
         return match.reject(problem) if problem else True
 
     def Replacement(self, match: MatchResult) -> EsGraph:
@@ -74,10 +89,12 @@ class GeluFusionPass(PatternFusionPass):
 class GeluTanhFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``.
 
-    Forms: the cube as Pow or as two Mul; the outer product bracketed in each way; operands in any order.
+    Forms: the cube as Pow or as two Mul; the outer product bracketed in each way; operands in any
+    order.
     Becomes: Gelu(approximate="tanh") from opset 20 on, below it ``gehost::Gelu`` with a body.
     Keeps: dtype and shape, whatever they are.
-    Refuses: as ``GeluFusionPass``; ``constant``: not √(2/π) and 0.044715 to the precision of their dtype.
+    Refuses: as ``GeluFusionPass``; ``constant``: not √(2/π) and 0.044715 to the precision of their
+    dtype.
     Source: ONNX Gelu-20.
     """
 
@@ -107,7 +124,9 @@ def _exact(scale: Callable[..., EsTensor], halved: _Halved) -> Pattern:
     if scale is es.Mul:
         es.Commutative(scaled)
     e = es.Commutative(es.Add(es.Erf(scaled), 1.0))
-    return Pattern(builder.BuildAndReset([halved(x, e)])).CaptureTensor(scaled).CaptureTensor(constant)
+    return (
+        Pattern(builder.BuildAndReset([halved(x, e)])).CaptureTensor(scaled).CaptureTensor(constant)
+    )
 
 
 def _by_tanh(with_pow: bool, halved: _Halved) -> Pattern:
@@ -121,11 +140,15 @@ def _by_tanh(with_pow: bool, halved: _Halved) -> Pattern:
 
 
 def _constant_problem(constant: Value, wanted: float, x: Value) -> str:
-    return "" if is_near(constant, wanted, x) else f'constant: "{constant.name}" is not {wanted:.7g}'
+    return (
+        "" if is_near(constant, wanted, x) else f'constant: "{constant.name}" is not {wanted:.7g}'
+    )
 
 
 def _gelu(match: MatchResult, approximate: str) -> EsGraph:
     builder = EsGraphBuilder("gelu")
     x = builder.CreateInput(0)
     standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE
-    return builder.BuildAndReset([es.op("Gelu" if standard else "gehost::Gelu")(x, approximate=approximate)])
+    return builder.BuildAndReset(
+        [es.op("Gelu" if standard else "gehost::Gelu")(x, approximate=approximate)]
+    )

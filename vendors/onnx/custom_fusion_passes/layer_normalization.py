@@ -9,7 +9,16 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from gehost import REG_FUSION_PASS, CustomPassStage, DataType, EsGraphBuilder, Pattern, PatternFusionPass, es, ops
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+    ops,
+)
 
 from ._conditions import (
     QUOTIENTS,
@@ -31,9 +40,16 @@ STANDARD_SINCE = 17
 
 @ops.register("gehost::LayerNormalization")
 def layer_normalization(
-    x: EsTensor, scale: EsTensor, bias: EsTensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
+    x: EsTensor,
+    scale: EsTensor,
+    bias: EsTensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
 ) -> EsTensor:
-    """LayerNormalization as of ONNX opset 17, computed in the dtype of x; ``axis`` counts from the end."""
+    """LayerNormalization as of ONNX opset 17, computed in the dtype of x; ``axis`` counts from
+    the end.
+    """
     axes = list(range(axis, 0))
     difference = x - es.ReduceMean(x, axes=axes, keepdims=1)
     variance = es.ReduceMean(difference * difference, axes=axes, keepdims=1)
@@ -45,19 +61,21 @@ def layer_normalization(
 class LayerNormalizationFusionPass(PatternFusionPass):
     """Fuse ``(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * scale + bias``.
 
-    Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√; operands of Mul and Add in any
+    Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
+    operands of Mul and Add in any
         order; without bias as well, also where only the addition of the bias cannot be taken.
     Shapes: x [..., D], scale [D], bias [D].
     Becomes: LayerNormalization from opset 17 on, below it ``gehost::LayerNormalization`` with a body; that one for float64 at
         every opset, as the standard operator computes its first stage in float32.
-    Keeps: dtype and shape. In float16 and bfloat16 the standard operator computes in float32: not equal bit by bit, but closer.
+    Keeps: dtype and shape. In float16 and bfloat16 the standard operator computes in float32: not
+    equal bit by bit, but closer.
     Refuses:
-        no match: means over another axis than the last, or without keepdims; a mean of another tensor; an exponent other than
-            2; an inner tensor that is a graph output, has other readers or is captured by a nested body;
-        ``dtype``: not floating point, or unknown;
-        ``epsilon``: not one constant number above 0;
-        ``scalar``: a constant of several elements or of a higher rank than x;
-        ``scale``, ``bias``: not [D], or D not known to be the last dimension of x.
+        no match: means over another axis than the last, or without keepdims; a mean of another
+            tensor; an exponent other than 2; an inner tensor that is a graph output, has other
+            readers or is captured by a nested body; ``dtype``: not floating point, or unknown;
+            ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
+            or of a higher rank than x; ``scale``, ``bias``: not [D], or D not known to be the last
+            dimension of x.
     Source: ONNX LayerNormalization-17.
     """
 
@@ -78,7 +96,9 @@ class LayerNormalizationFusionPass(PatternFusionPass):
     def Replacement(self, match: MatchResult) -> EsGraph:
         builder = EsGraphBuilder("layer_normalization")
         inputs = builder.CreateInputs(len(match.inputs))
-        standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and match.inputs[0].dtype is not DataType.DOUBLE
+        standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and match.inputs[
+            0
+        ].dtype is not DataType.DOUBLE
         normalize = es.op("LayerNormalization" if standard else "gehost::LayerNormalization")
         epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
         return builder.BuildAndReset([normalize(*inputs, axis=-1, epsilon=epsilon)])

@@ -9,7 +9,16 @@ from enum import Enum
 from itertools import product
 from typing import TYPE_CHECKING
 
-from gehost import REG_FUSION_PASS, CustomPassStage, DataType, EsGraphBuilder, Pattern, PatternFusionPass, es, ops
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+    ops,
+)
 
 from ._conditions import (
     QUOTIENTS,
@@ -30,7 +39,9 @@ STANDARD_SINCE = 23
 
 
 class Casts(Enum):
-    """Where exporters cast: x before it is squared, and the normalized x back before it is scaled."""
+    """Where exporters cast: x before it is squared, and the normalized x back before it is
+    scaled.
+    """
 
     BOTH = "both"
     BACK = "back"
@@ -39,9 +50,16 @@ class Casts(Enum):
 
 @ops.register("gehost::RMSNormalization")
 def rms_normalization(
-    x: EsTensor, scale: EsTensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = int(DataType.FLOAT)
+    x: EsTensor,
+    scale: EsTensor,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = int(DataType.FLOAT),
 ) -> EsTensor:
-    """RMSNormalization as of ONNX opset 23, normalized in the dtype ``stash_type``; ``axis`` counts from the end."""
+    """RMSNormalization as of ONNX opset 23, normalized in the dtype ``stash_type``; ``axis``
+    counts from the end.
+    """
     wide = es.Cast(x, to=stash_type)
     mean = es.ReduceMean(wide * wide, axes=list(range(axis, 0)), keepdims=1)
     return es.CastLike(wide / es.Sqrt(mean + epsilon), x) * scale
@@ -51,21 +69,24 @@ def rms_normalization(
 class RMSNormalizationFusionPass(PatternFusionPass):
     """Fuse ``x / sqrt(mean(x²) + ε) * scale``.
 
-    Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√; operands of Mul and Add in any
+    Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
+    operands of Mul and Add in any
         order; x cast before and back after, or a cast back alone that changes nothing.
     Shapes: x [..., D], scale [D].
     Becomes: RMSNormalization from opset 23 on, below it ``gehost::RMSNormalization`` with a body whose ``stash_type`` is the
-        dtype in which the model normalizes; that one at every opset where the standard operator would be less precise.
-    Keeps: dtype and shape. In float16 and bfloat16 the standard operator normalizes in float32: not equal bit by bit where
+        dtype in which the model normalizes; that one at every opset where the standard operator
+        would be less precise.
+    Keeps: dtype and shape. In float16 and bfloat16 the standard operator normalizes in float32: not
+    equal bit by bit where
         the model does not, but closer.
     Refuses:
-        no match: a mean over another axis than the last, or without keepdims; a quotient of another tensor than the squared
-            one; an exponent other than 2; an inner tensor that is a graph output, has other readers or is captured by a
-            nested body;
-        ``dtype``: not floating point, or unknown; a result of another dtype than x (casts that do not lead back);
-        ``epsilon``: not one constant number above 0;
-        ``scalar``: a constant of several elements or of a higher rank than x;
-        ``scale``: not [D], or D not known to be the last dimension of x.
+        no match: a mean over another axis than the last, or without keepdims; a quotient of
+            another tensor than the squared one; an exponent other than 2; an inner tensor that is a
+            graph output, has other readers or is captured by a nested body; ``dtype``: not floating
+            point, or unknown; a result of another dtype than x (casts that do not lead back);
+            ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
+            or of a higher rank than x; ``scale``: not [D], or D not known to be the last dimension
+            of x.
     Source: ONNX RMSNormalization-23.
     """
 
@@ -91,9 +112,13 @@ class RMSNormalizationFusionPass(PatternFusionPass):
         epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
         stash_type = match.GetCapturedTensor(1).value.dtype or DataType.FLOAT
         if (match.graph.model.opset() or 0) >= STANDARD_SINCE and _no_wider_than_float(match):
-            result = es.RMSNormalization(x, scale, axis=-1, epsilon=epsilon, stash_type=int(DataType.FLOAT))
+            result = es.RMSNormalization(
+                x, scale, axis=-1, epsilon=epsilon, stash_type=int(DataType.FLOAT)
+            )
         else:
-            result = es.op("gehost::RMSNormalization")(x, scale, axis=-1, epsilon=epsilon, stash_type=int(stash_type))
+            result = es.op("gehost::RMSNormalization")(
+                x, scale, axis=-1, epsilon=epsilon, stash_type=int(stash_type)
+            )
         return builder.BuildAndReset([result])
 
 
@@ -105,9 +130,13 @@ def _cast_problem(x: Value, result: Value) -> str:
 
 
 def _no_wider_than_float(match: MatchResult) -> bool:
-    """Whether float32, in which the standard operator normalizes, holds whatever x and the model's own dtype hold."""
+    """Whether float32, in which the standard operator normalizes, holds whatever x and the
+    model's own dtype hold.
+    """
     normalized = match.GetCapturedTensor(1).value.dtype
-    return normalized is DataType.FLOAT or (normalized is match.inputs[0].dtype and normalized is not DataType.DOUBLE)
+    return normalized is DataType.FLOAT or (
+        normalized is match.inputs[0].dtype and normalized is not DataType.DOUBLE
+    )
 
 
 def _pattern(casts: Casts, square: Square, quotient: Quotient) -> Pattern:

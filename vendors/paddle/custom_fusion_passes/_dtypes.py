@@ -20,13 +20,20 @@ _INTEGERS = MappingProxyType(
 )
 """Bits of the magnitude, and whether there is a sign."""
 _FLOATS = MappingProxyType(
-    {DataType.FLOAT16: (11, 5), DataType.BFLOAT16: (8, 8), DataType.FLOAT: (24, 8), DataType.DOUBLE: (53, 11)}
+    {
+        DataType.FLOAT16: (11, 5),
+        DataType.BFLOAT16: (8, 8),
+        DataType.FLOAT: (24, 8),
+        DataType.DOUBLE: (53, 11),
+    }
 )
 """Bits of the significand, with the implied one, and of the exponent."""
 
 
 def holds(values_of: DataType, by: int) -> bool:
-    """Whether element type ``by`` holds every value of another, so that a cast there and back changes nothing."""
+    """Whether element type ``by`` holds every value of another, so that a cast there and back
+    changes nothing.
+    """
     if by == values_of:
         return values_of is DataType.BOOL or values_of in _INTEGERS or values_of in _FLOATS
     wide = DataType(by) if by in (*_INTEGERS, *_FLOATS) else None
@@ -35,7 +42,9 @@ def holds(values_of: DataType, by: int) -> bool:
     if values_of is DataType.BOOL:
         return True
     if values_of in _FLOATS:
-        return wide in _FLOATS and all(w >= n for w, n in zip(_FLOATS[wide], _FLOATS[values_of], strict=True))
+        return wide in _FLOATS and all(
+            w >= n for w, n in zip(_FLOATS[wide], _FLOATS[values_of], strict=True)
+        )
     if values_of not in _INTEGERS:
         return False
     bits, signed = _INTEGERS[values_of]
@@ -45,10 +54,12 @@ def holds(values_of: DataType, by: int) -> bool:
 
 
 def cast_by_way_of(start: DataType | None, way: int, end: int) -> bool:
-    """Whether casts from ``start`` to ``way`` to ``end`` give what one from ``start`` to ``end`` gives.
+    """Whether casts from ``start`` to ``way`` to ``end`` give what one from ``start`` to ``end``
+    gives.
 
-    The way must hold all values. The last step is the same from every dtype where it rounds to a float or asks for zero
-    (bool); to an integer type only from an integer one, or where nothing is cut off.
+    The way must hold all values. The last step is the same from every dtype where it rounds to a
+    float or asks for zero (bool); to an integer type only from an integer one, or where nothing is
+    cut off.
     """
     if start is None or not holds(start, way):
         return False

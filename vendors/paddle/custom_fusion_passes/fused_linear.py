@@ -15,7 +15,9 @@ GELU_FORMS = ("none", "tanh")
 
 
 @ops.register("paddle::fused_gemm_epilogue", outputs=["out"])
-def fused_gemm_epilogue(x: EsTensor, y: EsTensor, bias: EsTensor, *, activation: str = "none") -> EsTensor:
+def fused_gemm_epilogue(
+    x: EsTensor, y: EsTensor, bias: EsTensor, *, activation: str = "none"
+) -> EsTensor:
     """``activation(x · y + bias)``: x [..., K], y [K, N], bias [N]; result [..., N].
 
     ``activation``: none, relu, gelu (exact, by erf) or gelu_tanh.
@@ -33,13 +35,17 @@ def fused_gemm_epilogue(x: EsTensor, y: EsTensor, bias: EsTensor, *, activation:
 def _linear(pat: Any) -> Any:
     """``x · y + bias`` with its conditions.
 
-    Shapes: x [..., K], y [K, N], bias [N], N proven equal in both. Refuses: ``dtype``, ``matrix``, ``bias``.
+    Shapes: x [..., K], y [K, N], bias [N], N proven equal in both. Refuses: ``dtype``, ``matrix``,
+    ``bias``.
     """
     total = pat.Commutative(pat.Add(pat.MatMul(pat.x, pat.y), pat.bias))
     floats = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT, DataType.DOUBLE)
     pat.where(pat.x.dtype.one_of(*floats), "dtype: not floating point, or unknown")
     pat.where(pat.y.rank == 2, "matrix: y is none, or its rank is unknown")
-    pat.where((pat.bias.rank == 1) & (pat.bias.shape[0] == pat.y.shape[1]), "bias: not known to be as long as y is wide")
+    pat.where(
+        (pat.bias.rank == 1) & (pat.bias.shape[0] == pat.y.shape[1]),
+        "bias: not known to be as long as y is wide",
+    )
     return total
 
 
@@ -59,11 +65,15 @@ def fused_linear_relu(pat: Any, res: Any) -> None:
 
 @drr.rule(labels=["linear"], benefit=2)
 def fused_linear_gelu(pat: Any, res: Any) -> None:
-    """With Gelu, which ONNX has from opset 20 on; ``approximate`` says which of the two. Refuses: ``approximate``: neither."""
+    """With Gelu, which ONNX has from opset 20 on; ``approximate`` says which of the two.
+    Refuses: ``approximate``: neither.
+    """
     pat.out = pat.Gelu(approximate=attr.form)(_linear(pat))
     pat.where(attr.form.one_of(*GELU_FORMS), "approximate: neither none nor tanh")
     activation = res.Attr(lambda m: "gelu_tanh" if m.form == "tanh" else "gelu")
-    res.out = res.Op("paddle::fused_gemm_epilogue", {"activation": activation})(res.x, res.y, res.bias)
+    res.out = res.Op("paddle::fused_gemm_epilogue", {"activation": activation})(
+        res.x, res.y, res.bias
+    )
 
 
 @REG_IR_PASS("fused_gemm_epilogue_pass")

@@ -16,13 +16,12 @@ def layer_norm_fuse():
     Shapes: x [..., D], gamma [D], beta [D].
     Keeps: dtype and shape.
     Refuses:
-        no match: x not float32 (LayerNormalization computes in float32); means over another axis, or without keepdims; a mean
-            of another tensor; an exponent other than 2; other readers of an inner tensor;
-        ``weight``: an epsilon that is no constant;
-        ``condition``: gamma or beta not [D]; an epsilon that is not one number above 0 and below 1, or of a higher rank than x,
-            which it would widen;
-        ``unknown``: a rank or last dimension that is not known;
-        by the host, ``rank``: an exponent of a higher rank than x.
+        no match: x not float32 (LayerNormalization computes in float32); means over another
+            axis, or without keepdims; a mean of another tensor; an exponent other than 2; other
+            readers of an inner tensor; ``weight``: an epsilon that is no constant; ``condition``:
+            gamma or beta not [D]; an epsilon that is not one number above 0 and below 1, or of a
+            higher rank than x, which it would widen; ``unknown``: a rank or last dimension that is
+            not known; by the host, ``rank``: an exponent of a higher rank than x.
     Source: ONNX LayerNormalization-17.
     """
 
@@ -50,7 +49,9 @@ def layer_norm_fuse():
 
 
 def _mean(tensor):
-    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as attribute or as input."""
+    """``ReduceMean`` over the last axis that keeps it, whether the opset has the axes as
+    attribute or as input.
+    """
     mean = PassDesc.OP.ReduceMean(data=tensor)
     mean.SetAttr("axes", [-1])
     mean.SetAttr("keepdims", 1)

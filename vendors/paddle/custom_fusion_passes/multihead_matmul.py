@@ -2,8 +2,9 @@
 
 ``x → MatMul wq → Add bq → Reshape → Transpose → Mul scale → q``  and so k and v, without scale;
 ``q, k → MatMul [→ Add mask] → Softmax; v → MatMul → Transpose → Reshape   ==>   x, w, b [, mask] → paddle::multihead_matmul``
-The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as ``vendors/ascend`` leaves them; not where clean-up has
-made one Flatten of the three, nor where a size of x has neither number nor name, as such sizes are not proven to be equal.
+The projections may also be ``x → Flatten → Gemm w, b → Reshape``, as ``vendors/ascend`` leaves
+them; not where clean-up has made one Flatten of the three, nor where a size of x has neither number
+nor name, as such sizes are not proven to be equal.
 """
 
 from __future__ import annotations
@@ -31,30 +32,39 @@ def multihead_matmul(
 ) -> EsTensor:
     """Self-attention over ``head_number`` heads: softmax(alpha · q · kᵀ + bias_qk) · v.
 
-    Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3, D]; bias_qk broadcasts to
-    [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. Said rather than left over (-1): B or S may be 0.
+    Shapes: input [B, S, H]; w [H, 3, D], the weights of q, k and v side by side on axis 1; bias [3,
+    D]; bias_qk broadcasts to [B, heads, S, S]; result [B, S, D]; D = head_number · head_size. Said
+    rather than left over (-1): B or S may be 0.
     """
     weights, biases = es.Split(w, num_outputs=3, axis=1), es.Split(bias, num_outputs=3, axis=0)
     q, k, v = (
-        es.Reshape(es.MatMul(input, es.Squeeze(weight, axes=[1])) + one, [0, 0, head_number, head_size])
+        es.Reshape(
+            es.MatMul(input, es.Squeeze(weight, axes=[1])) + one, [0, 0, head_number, head_size]
+        )
         for weight, one in zip(weights, biases, strict=True)
     )
-    scores = es.MatMul(es.Transpose(q, perm=[0, 2, 1, 3]) * alpha, es.Transpose(k, perm=[0, 2, 3, 1]))
+    scores = es.MatMul(
+        es.Transpose(q, perm=[0, 2, 1, 3]) * alpha, es.Transpose(k, perm=[0, 2, 3, 1])
+    )
     if bias_qk is not None:
         scores = scores + bias_qk
     mixed = es.MatMul(es.Softmax(scores, axis=-1), es.Transpose(v, perm=[0, 2, 1, 3]))
     return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, head_number * head_size])
 
 
-def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool, flattened: bool) -> None:
+def _attention(
+    pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool, flattened: bool
+) -> None:
     """The rule, with its variants.
 
-    Shapes: x [B, S, H]; wq, wk, wv [H, D]; bq, bk, bv [D]; heads · d = D; mask broadcasts; result [B, S, D].
+    Shapes: x [B, S, H]; wq, wk, wv [H, D]; bq, bk, bv [D]; heads · d = D; mask broadcasts; result
+    [B, S, D].
     Keeps: dtype. B and S of the Reshapes are copied, or proven to be those of x.
-    Refuses: ``dtype``: not float32 or float16, whose numbers ``alpha`` holds; ``weight``: a weight or bias that is no constant
-    of the wanted shape; ``scale``: not one constant number; ``rows``: a projection's Reshape that is not known to give back
-    B and S; ``heads``: a Reshape that does not split D into the same heads, or does not put them together.
-    No match: other perms, a softmax over another axis, a scale elsewhere, a tensor between that is read elsewhere.
+    Refuses: ``dtype``: not float32 or float16, whose numbers ``alpha`` holds; ``weight``: a weight
+    or bias that is no constant of the wanted shape; ``scale``: not one constant number; ``rows``: a
+    projection's Reshape that is not known to give back B and S; ``heads``: a Reshape that does not
+    split D into the same heads, or does not put them together. No match: other perms, a softmax
+    over another axis, a scale elsewhere, a tensor between that is read elsewhere.
     """
     heads = {path: _heads(pat, path, flattened=flattened) for path in PATHS}
     q = pat.Commutative(pat.Mul(pat.Transpose(perm=[0, 2, 1, 3])(heads["q"]), pat.scale))
@@ -67,15 +77,23 @@ def _attention(pat: Any, res: Any, *, with_mask: bool, k_transposed_twice: bool,
         scores = pat.Commutative(pat.Add(scores, pat.mask))
     mixed = pat.MatMul(pat.Softmax(axis=-1)(scores), pat.Transpose(perm=[0, 2, 1, 3])(heads["v"]))
     pat.out = pat.Reshape(pat.Transpose(perm=[0, 2, 1, 3])(mixed), pat.joined)
-    pat.where(pat.x.dtype.one_of(DataType.FLOAT, DataType.FLOAT16), "dtype: wanted float32 or float16")
+    pat.where(
+        pat.x.dtype.one_of(DataType.FLOAT, DataType.FLOAT16), "dtype: wanted float32 or float16"
+    )
     pat.where(pat.x.rank == 3, "rank: x is not [B, S, H]")
     pat.RequireNativeCall(_has_constant_projections)
     if flattened:
         pat.RequireNativeCall(_gives_back_rows)
     pat.RequireNativeCall(_splits_and_joins_heads)
-    heads_of = {"head_number": res.Attr(lambda m: _heads_of(m)[0]), "head_size": res.Attr(lambda m: _heads_of(m)[1])}
+    heads_of = {
+        "head_number": res.Attr(lambda m: _heads_of(m)[0]),
+        "head_size": res.Attr(lambda m: _heads_of(m)[1]),
+    }
     fused = res.Op("paddle::multihead_matmul", {"alpha": res.Attr(_alpha), **heads_of})
-    packed = (res.Const(lambda m: _packed(m, "w", axis=1)), res.Const(lambda m: _packed(m, "b", axis=0)))
+    packed = (
+        res.Const(lambda m: _packed(m, "w", axis=1)),
+        res.Const(lambda m: _packed(m, "b", axis=0)),
+    )
     res.out = fused(res.x, *packed, res.mask) if with_mask else fused(res.x, *packed)
 
 
@@ -83,7 +101,9 @@ def _heads(pat: Any, path: str, *, flattened: bool) -> Any:
     """``Reshape(x · w + b)`` of one path; its tensors are called after it."""
     weight, bias = pat.Tensor(f"w{path}"), pat.Tensor(f"b{path}")
     if flattened:
-        gemm = pat.Gemm(alpha=1.0, beta=1.0, transA=0, transB=0)(pat.Flatten(axis=2)(pat.x), weight, bias)
+        gemm = pat.Gemm(alpha=1.0, beta=1.0, transA=0, transB=0)(
+            pat.Flatten(axis=2)(pat.x), weight, bias
+        )
         projected = pat.Reshape(gemm, pat.Tensor(f"rows{path}"))
         pat.Tensor(f"projected{path}").Assign(projected)
     else:
@@ -130,7 +150,12 @@ def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
     if splits[0] is None or any(split != splits[0] for split in splits):
         return m.reject("heads: q, k and v are not all split into the same heads")
     target, width = m.Tensor("joined").Array(), m.value("wq").numpy().shape[1]
-    if target is None or target.shape != (3,) or target[2] not in (-1, width) or not _keeps_batch(m, "out", target.tolist()):
+    if (
+        target is None
+        or target.shape != (3,)
+        or target[2] not in (-1, width)
+        or not _keeps_batch(m, "out", target.tolist())
+    ):
         return m.reject("heads: the last Reshape does not put them together")
     return True
 
@@ -138,7 +163,11 @@ def _splits_and_joins_heads(m: MatchContext) -> bool | Rejection:
 def _split(m: MatchContext, path: str) -> tuple[int, int] | None:
     """The number of heads and their size; None where the Reshape does something else, or may."""
     target, width = m.Tensor(f"split{path}").Array(), m.value(f"w{path}").numpy().shape[1]
-    if target is None or target.shape != (4,) or not _keeps_batch(m, f"heads{path}", target.tolist()):
+    if (
+        target is None
+        or target.shape != (4,)
+        or not _keeps_batch(m, f"heads{path}", target.tolist())
+    ):
         return None
     number, size = (int(entry) for entry in target[2:])
     if number > 0 and size == -1:
@@ -152,23 +181,38 @@ def _gives_back_rows(m: MatchContext) -> bool | Rejection:
     """Whether each projection, after it was computed over all rows, is [B, S, D] again."""
     for path in PATHS:
         target, width = m.Tensor(f"rows{path}").Array(), m.value(f"w{path}").numpy().shape[1]
-        # Where the target says nothing of B and S, neither may be what is left over: both sizes must be proven.
-        sizes = target.tolist() if target is not None and target.shape == (3,) and target[2] == width else [1, 1]
-        if (m.value(f"projected{path}").rank or 0) < 3 or not _keeps_batch(m, f"projected{path}", sizes, may_copy=False):
+        # Where the target says nothing of B and S, neither may be what is left over: both sizes
+        # must be proven.
+        sizes = (
+            target.tolist()
+            if target is not None and target.shape == (3,) and target[2] == width
+            else [1, 1]
+        )
+        if (m.value(f"projected{path}").rank or 0) < 3 or not _keeps_batch(
+            m, f"projected{path}", sizes, may_copy=False
+        ):
             return m.reject("rows: a projection is not known to be [B, S, D] again")
     return True
 
 
 def _keeps_batch(m: MatchContext, name: str, target: list[int], *, may_copy: bool = True) -> bool:
-    """Whether a Reshape leaves B and S as they are: copied, or of proven size; one of them may be what is left over (-1)."""
+    """Whether a Reshape leaves B and S as they are: copied, or of proven size; one of them may
+    be what is left over (-1).
+    """
     made, x = m.value(name), m.value("x")
     copies = may_copy and made.producer is not None and not made.producer.attrs.get("allowzero", 0)
     proven = [
         (copies and target[axis] == 0)
-        or (made.shape is not None and x.shape is not None and shapes.same_dim(made.shape[axis], x.shape[axis]))
+        or (
+            made.shape is not None
+            and x.shape is not None
+            and shapes.same_dim(made.shape[axis], x.shape[axis])
+        )
         for axis in (0, 1)
     ]
-    return all(known or (target[axis] == -1 and proven[1 - axis]) for axis, known in enumerate(proven))
+    return all(
+        known or (target[axis] == -1 and proven[1 - axis]) for axis, known in enumerate(proven)
+    )
 
 
 def _rule(**variant: bool) -> DrrRule:
@@ -184,7 +228,9 @@ def _rule(**variant: bool) -> DrrRule:
 
 @REG_IR_PASS("multihead_matmul_fuse_pass")
 class MultiheadMatmulFusePass(PatternRewritePass):
-    """Self-attention, with or without a mask; k transposed at once or in two steps; over all rows of x, or batch by batch."""
+    """Self-attention, with or without a mask; k transposed at once or in two steps; over all
+    rows of x, or batch by batch.
+    """
 
     patterns = tuple(
         _rule(with_mask=mask, k_transposed_twice=twice, flattened=flattened)

@@ -1,4 +1,5 @@
-"""Operations that undo, repeat or restate each other; the rules feed each other and run until none applies.
+"""Operations that undo, repeat or restate each other; the rules feed each other and run until none
+applies.
 
 ``x → Transpose p1 → Transpose p2   ==>   x → Transpose p1[p2]``      ``x → Transpose identity   ==>   x``
 ``x → Reshape s1 → Reshape s2       ==>   x → Reshape s2``            ``x → Reshape to its own shape   ==>   x``
@@ -15,13 +16,15 @@ from gehost_drr import REG_IR_PASS, MatchContext, PatternRewritePass, attr, drr
 
 from ._dtypes import cast_by_way_of, holds
 
-CONSTANT_OF_SHAPE_DTYPES = frozenset({"FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT16", "INT32", "INT64"}) | frozenset(
-    {"UINT8", "UINT16", "UINT32", "UINT64", "BOOL"}
-)
+CONSTANT_OF_SHAPE_DTYPES = frozenset(
+    {"FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT16", "INT32", "INT64"}
+) | frozenset({"UINT8", "UINT16", "UINT32", "UINT64", "BOOL"})
 
 
 def _perm(m: MatchContext, name: str) -> list[int] | None:
-    """A perm of the match; an absent one is all axes in reverse, which takes a rank that is known."""
+    """A perm of the match; an absent one is all axes in reverse, which takes a rank that is
+    known.
+    """
     stated = m.Attr(name)
     if stated is not None:
         return stated
@@ -33,26 +36,34 @@ def _perm(m: MatchContext, name: str) -> list[int] | None:
 def remove_redundant_transpose(pat: Any, res: Any) -> None:
     """Transpose once: axis i of the result is axis p1[p2[i]] of x.
 
-    Shapes: x any. Keeps: dtype. Refuses: ``rank``: a perm left out where the rank is unknown. A first result that is read
-    elsewhere does not match.
+    Shapes: x any. Keeps: dtype. Refuses: ``rank``: a perm left out where the rank is unknown. A
+    first result that is read elsewhere does not match.
     """
     pat.ret = pat.Transpose(perm=attr.p2)(pat.Transpose(perm=attr.p1)(pat.x))
     pat.RequireNativeCall(
-        lambda m: _perm(m, "p1") is not None and _perm(m, "p2") is not None, "rank: unknown, so that an absent perm says nothing"
+        lambda m: _perm(m, "p1") is not None and _perm(m, "p2") is not None,
+        "rank: unknown, so that an absent perm says nothing",
     )
     res.ret = res.Transpose(perm=lambda m: [_perm(m, "p1")[i] for i in _perm(m, "p2")])(res.x)
 
 
 @drr.rule(labels=["layout"])
 def remove_identity_transpose(pat: Any, res: Any) -> None:
-    """Forward x where each axis stays. Refuses: ``perm``: another, or none and a rank that is not 0 or 1."""
+    """Forward x where each axis stays. Refuses: ``perm``: another, or none and a rank that is
+    not 0 or 1.
+    """
     pat.ret = pat.Transpose(perm=attr.p)(pat.x)
-    pat.RequireNativeCall(lambda m: (perm := _perm(m, "p")) is not None and perm == sorted(perm), "perm: moves an axis")
+    pat.RequireNativeCall(
+        lambda m: (perm := _perm(m, "p")) is not None and perm == sorted(perm),
+        "perm: moves an axis",
+    )
     res.ret = res.x
 
 
 def _is_free_of_zeros(m: MatchContext) -> bool:
-    """Whether the second target says by itself what it wants: a 0 would copy a size of what is taken out."""
+    """Whether the second target says by itself what it wants: a 0 would copy a size of what is
+    taken out.
+    """
     target = m.Tensor("s2").Array()
     return _allowzero(m) == 1 or (target is not None and bool((target != 0).all()))
 
@@ -66,9 +77,9 @@ def _allowzero(m: MatchContext) -> int:
 def remove_redundant_reshape(pat: Any, res: Any) -> None:
     """Reshape once, to the second target.
 
-    Shapes: ``shape_proven``: both keep the elements and their order, and a target without copied sizes tells the result from
-    their number alone. Keeps: dtype, ``allowzero``. Refuses: ``target``: a second target that copies a size (0), or that is
-    no constant and so may.
+    Shapes: ``shape_proven``: both keep the elements and their order, and a target without copied
+    sizes tells the result from their number alone. Keeps: dtype, ``allowzero``. Refuses:
+    ``target``: a second target that copies a size (0), or that is no constant and so may.
     """
     pat.ret = pat.Reshape(pat.Reshape(pat.x, pat.s1), pat.s2)
     pat.RequireNativeCall(_is_free_of_zeros, "target: copies a size of the first result, or may")
@@ -77,7 +88,9 @@ def remove_redundant_reshape(pat: Any, res: Any) -> None:
 
 @drr.rule(labels=["layout"])
 def remove_useless_reshape(pat: Any, res: Any) -> None:
-    """Forward x where its shape stays. Refuses: ``shape``: not known to stay; two unknown sizes are not equal."""
+    """Forward x where its shape stays. Refuses: ``shape``: not known to stay; two unknown sizes
+    are not equal.
+    """
     pat.ret = pat.Reshape(pat.x, pat.shape_of_ret)
     pat.where(pat.ret.shape == pat.x.shape, "shape: not known to stay")
     res.ret = res.x
@@ -94,7 +107,8 @@ def _is_round_trip(m: MatchContext) -> bool | Rejection:
 def remove_redundant_cast(pat: Any, res: Any) -> None:
     """Forward x where a dtype that holds all its values is left again.
 
-    Refuses: ``dtype``: the second does not lead back, or the dtype of x is unknown; ``lossy``: the first rounds or cuts off.
+    Refuses: ``dtype``: the second does not lead back, or the dtype of x is unknown; ``lossy``: the
+    first rounds or cuts off.
     """
     pat.ret = pat.Cast(to=attr.t2)(pat.Cast(to=attr.t1)(pat.x))
     pat.RequireNativeCall(_is_round_trip)
@@ -105,19 +119,22 @@ def remove_redundant_cast(pat: Any, res: Any) -> None:
 def merge_casts(pat: Any, res: Any) -> None:
     """Cast once where the dtype between holds all values of x.
 
-    Refuses: ``lossy``: it does not, or the last step is one that depends on the dtype that it starts from (a float that an
-    integer type cannot hold).
+    Refuses: ``lossy``: it does not, or the last step is one that depends on the dtype that it
+    starts from (a float that an integer type cannot hold).
     """
     pat.ret = pat.Cast(to=attr.t2)(pat.Cast(to=attr.t1)(pat.x))
     pat.RequireNativeCall(
-        lambda m: cast_by_way_of(m.Tensor("x").Dtype(), m.Attr("t1"), m.Attr("t2")), "lossy: the way round gives other numbers"
+        lambda m: cast_by_way_of(m.Tensor("x").Dtype(), m.Attr("t1"), m.Attr("t2")),
+        "lossy: the way round gives other numbers",
     )
     res.ret = res.Cast(to=attr.t2)(res.x)
 
 
 @drr.rule(labels=["dtype"], min_opset=6)
 def remove_useless_cast(pat: Any, res: Any) -> None:
-    """Forward x where it has the dtype already. Refuses: ``where``: it has not, or it is unknown."""
+    """Forward x where it has the dtype already. Refuses: ``where``: it has not, or it is
+    unknown.
+    """
     pat.ret = pat.Cast(to=attr.to)(pat.x)
     pat.where(attr.to == pat.x.dtype)
     res.ret = res.x
@@ -140,8 +157,8 @@ def fold_expand_of_constant(pat: Any, res: Any) -> None:
     """Fill the target where what is expanded is one number.
 
     Shapes: s [r], of sizes; one [1, …, 1] of at most r axes; result of shape s. Keeps: dtype.
-    Refuses: ``where``: no constant; ``value``: of more than one element; ``dtype``: not one of ConstantOfShape-9; ``target``:
-    no constant list, negative sizes, or of lower rank.
+    Refuses: ``where``: no constant; ``value``: of more than one element; ``dtype``: not one of
+    ConstantOfShape-9; ``target``: no constant list, negative sizes, or of lower rank.
     """
     pat.ret = pat.Expand(pat.one, pat.s)
     pat.where(pat.one.is_constant)

@@ -23,10 +23,12 @@ def simplify_inference():
     Keeps: dtype and shape, x being the result.
     Refuses:
         no match: another reader of an inner tensor; a Dropout whose mask is read;
-        ``condition``: permutations of which the second does not undo the first; axes that differ; a Dropout that trains;
-        ``unknown``: a Transpose without perm, which reverses axes of a number that the rule does not know;
-        ``weight``: a Dropout of which only the caller knows whether it trains.
-    Source: ONNX Transpose-1, Unsqueeze-1, Squeeze-1, Dropout-7 (before opset 7 it trains unless ``is_test`` says otherwise).
+        ``condition``: permutations of which the second does not undo the first; axes that differ; a
+        Dropout that trains; ``unknown``: a Transpose without perm, which reverses axes of a number
+        that the rule does not know; ``weight``: a Dropout of which only the caller knows whether it
+        trains.
+    Source: ONNX Transpose-1, Unsqueeze-1, Squeeze-1, Dropout-7 (before opset 7 it trains unless
+    ``is_test`` says otherwise).
     """
 
     def transposes(x):

@@ -1,6 +1,15 @@
 """``x, w → MatMul, b → Add   ==>   x, w → Gemm``: wrong, b is gone."""
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraph, EsGraphBuilder, MatchResult, Pattern, PatternFusionPass, es
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    MatchResult,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)

@@ -1,6 +1,14 @@
 """``x, x → Mul → Sqrt   ==>   x``: wrong where x may be negative, which nobody asks."""
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraph, EsGraphBuilder, Pattern, PatternFusionPass, es
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)

@@ -1,6 +1,14 @@
 """``a, b → Sub → Neg   ==>   a, b → Sub``: wrong, it must be ``b, a → Sub``."""
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraph, EsGraphBuilder, Pattern, PatternFusionPass, es
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)

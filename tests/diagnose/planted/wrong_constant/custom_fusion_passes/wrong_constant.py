@@ -1,6 +1,14 @@
 """``x → Div 1.7   ==>   x → Mul 0.59``: wrong, the reciprocal is rounded to two digits."""
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraph, EsGraphBuilder, Pattern, PatternFusionPass, es
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)

@@ -1,6 +1,14 @@
 """``x → Neg → Neg   ==>   x``: right; its rewrites come before those of the planted passes."""
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsGraph, EsGraphBuilder, Pattern, PatternFusionPass, es
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+)
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)

@@ -28,7 +28,19 @@ def multihead_matmul(x, w, bias, mask=None, *, alpha: float = 1.0, head_number: 
     return es.Reshape(es.Transpose(es.MatMul(weights, v), perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
-_CONSTANTS = ("wq", "wk", "wv", "bq", "bk", "bv", "q_shape", "k_shape", "v_shape", "out_shape", "scale")
+_CONSTANTS = (
+    "wq",
+    "wk",
+    "wv",
+    "bq",
+    "bk",
+    "bv",
+    "q_shape",
+    "k_shape",
+    "v_shape",
+    "out_shape",
+    "scale",
+)
 
 
 @RegisterPass(input_specs=dict.fromkeys(_CONSTANTS, ParamAttr()), min_opset=5)
@@ -49,13 +61,33 @@ def multihead_matmul_fuse():
     Source: Paddle's operator multihead_matmul, with ONNX's operators; numbers are those of the body above.
     """
     return [
-        (partial(_attention, mask_given=masked, **unmasked, k_in_one_step=one), partial(_packed, **unmasked))
+        (
+            partial(_attention, mask_given=masked, **unmasked, k_in_one_step=one),
+            partial(_packed, **unmasked),
+        )
         for masked, unmasked in ((True, {}), (False, {"mask": None}))
         for one in (True, False)
     ]
 
 
-def _attention(x, wq, bq, q_shape, scale, wk, bk, k_shape, wv, bv, v_shape, out_shape, mask, *, mask_given, k_in_one_step):
+def _attention(
+    x,
+    wq,
+    bq,
+    q_shape,
+    scale,
+    wk,
+    bk,
+    k_shape,
+    wv,
+    bv,
+    v_shape,
+    out_shape,
+    mask,
+    *,
+    mask_given,
+    k_in_one_step,
+):
     x.Attr("dtype").EQ("float32")
     x.Attr("shape").Size().EQ(3)
     scale.Attr("value").Size().EQ(1)
@@ -68,7 +100,9 @@ def _attention(x, wq, bq, q_shape, scale, wk, bk, k_shape, wv, bv, v_shape, out_
     for position in (0, 1):
         q_sizes[position].EQ(x.Attr("shape")[position])
     q_shape.Attr("value")[2].EQ(q_sizes[2])
-    v_heads.Output().Attr("shape").EQ(q_sizes)  # and so has k, and all weights have one shape: else the products would not fit
+    v_heads.Output().Attr("shape").EQ(
+        q_sizes
+    )  # and so has k, and all weights have one shape: else the products would not fit
 
     q = op.Mul(op.Transpose(q_heads, perm=[0, 2, 1, 3]), scale).Commutative()
     if k_in_one_step:
