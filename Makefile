@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 BENCH := build/bench-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend bench fuzz fuzz-files compiled interpreted clean
+.PHONY: demo test lint types tests backend bench gate fuzz fuzz-files compiled interpreted clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -28,6 +28,9 @@ tests: $(VENV)/installed
 
 backend: $(VENV)/installed
 	$(BIN)/python -m tests.backend
+
+gate: $(VENV)/installed
+	$(BIN)/python -m tests.gate $(BASE)
 
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)
