@@ -1,15 +1,16 @@
-# `make demo` and `make test` need Python ≥ 3.11 and make; everything else goes into .venv.
-# `make compiled` needs a C compiler, and makes machine code of what each rewrite runs through, as `pip install .` does (compiled.py);
-# `make interpreted` takes it back.
-# `make bench` measures machine code, which it takes back; the peers are in an environment of its own. BENCH_ARGS="--quick" and more:
+# `make demo` and `make test` need Python >= 3.11 and make; everything else goes into .venv.
+# `make compiled` compiles the hot modules in place (hatch_build.py; needs a C compiler); `make interpreted` undoes it.
+# `make test-wheel` runs the tests on a wheel with machine code, in an empty environment.
+# `make bench` measures machine code and undoes it; the peers have their own environment. BENCH_ARGS="--quick" and more:
 # tests/benchmarks/README.md.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench-venv
+WHEEL := build/wheel
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend bench gate fuzz fuzz-files compiled interpreted clean
+.PHONY: demo test lint types tests backend bench gate fuzz fuzz-files compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -54,7 +55,22 @@ $(BENCH)/installed: pyproject.toml
 
 compiled: interpreted $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling 'mypy[mypyc]>=1.18' 'setuptools>=77'
-	$(BIN)/python compiled.py
+	$(BIN)/python hatch_build.py
+
+wheel: $(VENV)/installed
+	rm -rf dist
+	HATCH_BUILD_HOOKS_ENABLE=true $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+# The sources stay out of reach: the tests run in a folder that has neither gehost/ nor plugins/.
+test-wheel: wheel
+	rm -rf $(WHEEL)
+	mkdir -p $(WHEEL)/clone
+	cp -r tests vendors README.md CHANGELOG.md pyproject.toml $(WHEEL)/clone
+	if [ -d ../shared ]; then ln -s "$$(cd ../shared && pwd)" $(WHEEL)/shared; fi
+	$(PYTHON) -m venv $(WHEEL)/venv
+	$(WHEEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
+	cd $(WHEEL)/clone && ../venv/bin/python -c "import gehost.ir.graph as g; assert g.__file__.endswith('.so'), g.__file__"
+	cd $(WHEEL)/clone && ../venv/bin/python -m pytest -n auto
 
 interpreted:
 	find gehost . -maxdepth 1 -name '*__mypyc.*' -delete

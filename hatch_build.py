@@ -1,0 +1,136 @@
+"""Build hook: compile the hot modules with mypyc and a C compiler.
+
+Off by default. ``HATCH_BUILD_HOOKS_ENABLE=true pip install .`` turns it on, and so does ``make
+wheel``; pyproject.toml lists the modules. ``make compiled`` runs this file and puts the machine
+code beside the sources. ``gehost --version`` shows which form runs.
+
+Machine code gives the same outputs in less time (tests/benchmarks/README.md). It differs in these
+points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from
+(``EsGraphBuilder``, ``Node``) cannot be subclassed, nor their methods replaced; very deep patterns
+end in no RecursionError; some errors have no ``__cause__``. After editing a compiled module, run
+``make compiled`` or ``make interpreted``: the tests refuse machine code older than its source.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).parent
+
+
+class MachineCode(BuildHookInterface):  # type: ignore[type-arg]
+    """Add the compiled modules to the wheel, beside their sources."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile into a temporary directory; an editable install keeps the sources alone."""
+        if version == "editable":
+            return
+        self._made = TemporaryDirectory()
+        built = Path(self._made.name, "lib")
+        compile_into(self._made.name)
+        files = [file for file in built.rglob("*") if file.is_file()]
+        build_data["force_include"].update(
+            {str(file): str(file.relative_to(built)) for file in files}
+        )
+        build_data["pure_python"], build_data["infer_tag"] = False, True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary directory."""
+        del version, build_data, artifact_path
+        if hasattr(self, "_made"):
+            self._made.cleanup()
+
+
+def hot_modules() -> list[str]:
+    """Return the files that the hook's ``include`` and ``exclude`` patterns select."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    excluded = {path for pattern in hook["exclude"] for path in ROOT.glob(pattern)}
+    included = {path for pattern in hook["include"] for path in ROOT.glob(pattern)}
+    return sorted(str(path.relative_to(ROOT)) for path in included - excluded)
+
+
+def compile_into(directory: str | None) -> None:
+    """Compile the hot modules into a directory, or beside the sources (None)."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    where, options = ["--inplace"], ["--ignore-missing-imports", "--follow-imports=silent"]
+    if directory is not None:
+        where = ["--build-lib", f"{directory}/lib", "--build-temp", f"{directory}/temp"]
+        options.append(f"--cache-dir={directory}/cache")
+    sources = hot_modules()
+    extensions = mypycify([*options, *sources], target_dir=directory or "build")
+    add_docstrings(sources, {Path(file) for extension in extensions for file in extension.sources})
+    setup(
+        name="gehost",
+        packages=[],
+        ext_modules=extensions,
+        script_args=["--quiet", "build_ext", *where, "--force"],
+    )
+
+
+_ENTRIES = (
+    r"\(PyCFunction\)CPyPy_(?P<name>\w+),[^\"{}]*PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
+    r"CPyType_(?P<name>\w+)_template_ = \{[^{}]*?\.tp_doc = PyDoc_STR\(\"[^\"]*(?P<end>\"\))",
+    r"\(getter\)(?P<owner>\w+?)_get_(?P<name>\w+),\s*(?:\(setter\)\w+|NULL),\s*(?P<end>NULL), NULL\}",
+)
+"""mypyc's C for a function, a class and a property, up to where the docstring belongs."""
+
+
+def add_docstrings(sources: Iterable[str], c_files: Iterable[Path]) -> None:
+    """Write the docstrings into the generated C, where mypyc leaves only the signatures."""
+    known = dict(_docstrings_by_symbol(sources))
+
+    def documented(match: re.Match[str]) -> str:
+        found = match.groupdict()
+        owner = found.get("owner")
+        text = known.get(f"{owner}___{found['name']}" if owner else found["name"])
+        if text is None:
+            return match[0]
+        literal = "".join(
+            chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == 32) else f"\\{byte:03o}"
+            for byte in text.encode()
+        )
+        head = match[0][: match.start("end") - match.start()]
+        tail = match[0][match.end("end") - match.start() :]
+        end = f'PyDoc_STR("{literal}")' if found["end"] == "NULL" else f"{literal}{found['end']}"
+        return head + end + tail
+
+    for file in c_files:
+        text = file.read_text(encoding="utf-8")
+        for entry in _ENTRIES:
+            text = re.sub(entry, documented, text)
+        file.write_text(text, encoding="utf-8")
+
+
+def _docstrings_by_symbol(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield docstrings by symbol; mypyc shortens a module's name to any of its suffixes."""
+    for source in sources:
+        path = Path(source)
+        parts = path.with_suffix("").parts
+        for name, text in _docstrings(ast.parse(path.read_text(encoding="utf-8")).body):
+            for start in range(len(parts)):
+                yield "___".join((*parts[start:], *name)), text
+
+
+def _docstrings(body: list[ast.stmt]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            if text := ast.get_docstring(node):
+                yield (node.name,), text
+            if isinstance(node, ast.ClassDef):
+                yield from (((node.name, *name), text) for name, text in _docstrings(node.body))
+
+
+if __name__ == "__main__":
+    compile_into(sys.argv[1] if sys.argv[1:] else None)
