@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
     from gehost.pattern.match import MatchResult, Pattern, PatternMatcher, Rejection
+    from gehost.settings import PassOption
     from gehost.stages import CustomPassStage
 
 __version__ = "0.1.0"
@@ -90,6 +91,7 @@ _MODULES = {
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
     "pattern.match": ("MatchResult", "Pattern", "PatternMatcher", "Rejection"),
+    "settings": ("PassOption",),
     "stages": ("CustomPassStage",),
 }
 _HOMES = {
@@ -130,6 +132,7 @@ __all__ = [
     "NumbersDifferError",
     "OutputError",
     "PassError",
+    "PassOption",
     "PassRecord",
     "PassRegistry",
     "PassSpec",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -35,6 +35,8 @@ class HostOptions:
     """One more dump after each pass that changed something."""
     enable: Sequence[str] = ()
     disable: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of passes and importers: values, or texts of them, by ``PASS.option``."""
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
@@ -60,6 +62,8 @@ class HostOptions:
         for name in ("vendors", "enable", "disable"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
+        if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"settings={self.settings!r}: wanted a dict of values by PASS.option")
         if self.feeds is not None and not self.verify:
             raise UsageError(
                 f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
@@ -75,6 +79,8 @@ class HostOptions:
 def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fsdecode(cast("os.PathLike[str]", value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in cast("Sequence[Any]", value)]
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,6 +17,7 @@ from gehost.errors import one_line
 from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
+from gehost.settings import PassOption
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -144,10 +145,26 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
             if spec.min_opset or spec.max_opset
             else ""
         )
-        told = (spec.name, spec.vendor, spec.kind, opsets, spec.origin)
+        default = "on" if spec.default else "off"
+        told = (spec.name, spec.vendor, spec.kind, opsets, default, spec.origin)
         rows.append((spec.stage.name, *map(one_line, told)))
-    columns = ("stage", "pass", "vendor", "kind", "opsets", "registered at")
+    columns = ("stage", "pass", "vendor", "kind", "opsets", "default", "registered at")
     click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
+
+
+def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
+    """Print the options of passes and importers, one a line."""
+    rows = [
+        tuple(map(one_line, (f"{owner}.{o.name}", o.type.__name__, _shown(o.default), o.help)))
+        for owner, options in declared.items()
+        for o in options
+    ]
+    columns = ("option", "type", "default", "meaning")
+    click.echo(f"\n{_drawn(dict.fromkeys(columns, 'left'), rows)}" if rows else "\nno options")
+
+
+def _shown(default: Any) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _drawn(

@@ -27,6 +27,7 @@ from gehost.options import HostOptions
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
 from gehost.passes.mark import PassMark, mark_of
+from gehost.settings import NO_OPTIONS, check_settings
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def run_pass(
     *,
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
+    settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
     """Compile a model with one pass alone; returns the result and what the pass did.
@@ -72,10 +74,12 @@ def run_pass(
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
         plugins: what collects passes of other styles from it.
+        settings: options of the pass, by ``PASS.option``.
         cleanup: run the built-in clean-up as well.
     """
     proto = parse(model) if isinstance(model, str) else model
-    result, report = _host(pass_, vendors, plugins, cleanup=cleanup).run(proto)
+    host = _host(pass_, vendors, plugins, settings, cleanup=cleanup)
+    result, report = host.run(proto)
     name = pass_ if isinstance(pass_, str) else _spec(pass_).name
     return result, next(record for record in report.passes if record.name == name)
 
@@ -88,16 +92,17 @@ def assert_rewrites(
     *,
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
+    settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
     """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors)
     by ``count`` rewrites.
     """
-    result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
+    result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
     difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"
-    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -109,11 +114,12 @@ def assert_refuses(
     *,
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
+    settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> PassRecord:
     """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None)
     there is none.
     """
-    _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
+    _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
     if reason is None:
         assert record.matched == 0, f"wanted no match, got {record.matched} and {_done(record)}"
@@ -146,15 +152,16 @@ def assert_fuses(
     *,
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
+    settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
     """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes
     nothing; returns the result.
     """
     proto = parse(model) if isinstance(model, str) else model
-    result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins)
+    result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
     assert_equal_numbers(proto, result)
-    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins)
+    _, again = run_pass(result, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert again.replaced == 0, f"a second run rewrites again, {again.replaced} times"
     return result
 
@@ -164,6 +171,7 @@ def check_pass(
     *,
     vendors: str | os.PathLike[str] | None = None,
     plugins: PluginList = (),
+    settings: Mapping[str, Any] = NO_OPTIONS,
     seed: int = 0,
     instances: int = 4,
     mutations: int = 20,
@@ -177,6 +185,7 @@ def check_pass(
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
         plugins: what collects passes of other styles from it.
+        settings: options of the pass, by ``PASS.option``.
         seed: of all that is drawn.
         instances: how many are wanted; at least one for each pattern.
         mutations: how often each is changed, at most.
@@ -188,7 +197,7 @@ def check_pass(
     from gehost.diagnose.trial import Refusals, Trial
 
     refusals = Refusals()
-    host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], cleanup=False)
+    host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], settings, cleanup=False)
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
     result = checks.check_pass(
@@ -231,6 +240,7 @@ def _host(
     pass_: PassClass | str,
     vendors: str | os.PathLike[str] | None,
     plugins: PluginList,
+    settings: Mapping[str, Any],
     *,
     cleanup: bool,
 ) -> Host:
@@ -240,9 +250,14 @@ def _host(
     names = Host(options, plugins).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
-        return Host(replace(options, disable=[name for name in names if name != pass_]), plugins)
+        others = [name for name in names if name != pass_]
+        chosen = replace(options, enable=[pass_], disable=others, settings=settings)
+        return Host(chosen, plugins)
     host = Host(replace(options, disable=names), plugins)
-    host.passes.add(_spec(pass_))
+    spec = _spec(pass_)
+    check_settings(settings, {spec.name: spec.options})
+    host.options = replace(host.options, settings=settings)
+    host.passes.add(spec)
     host.ops.add_marked(vars(sys.modules[pass_.__module__]))
     return host
 

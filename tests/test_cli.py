@@ -103,9 +103,20 @@ def test_passes_as_json_are_clean_when_a_vendor_prints(
     code, out, err = outcome(capsys, "passes", "--json")
     assert (code, err) == (0, "a vendor prints\n")
     (row,) = json.loads(out)
-    assert list(row) == ["name", "stage", "vendor", "kind", "origin", "min_opset", "max_opset"]
+    assert list(row) == [
+        "name",
+        "stage",
+        "vendor",
+        "kind",
+        "origin",
+        "min_opset",
+        "max_opset",
+        "default",
+        "options",
+    ]
     origin = f"{vendors.root}/acme/custom_fusion_passes/a.py:4"
-    assert list(row.values()) == ["Turn", "kAfterInferShape", "acme", "pattern", origin, None, None]
+    shown = ["Turn", "kAfterInferShape", "acme", "pattern", origin, None, None, True, []]
+    assert list(row.values()) == shown
 
 
 def test_passes_are_listed_in_the_order_in_which_they_run(
@@ -331,6 +342,60 @@ def test_a_traceback_of_an_error_is_shown_when_asked_for(
     assert code == 5
     assert "ZeroDivisionError" in err
     assert "return 1 / 0" in err
+
+
+# -- options of passes ----------------------------------------------------------------------------------------------
+
+COUNTING = """
+OPTIONS = [PassOption("most", int, 4, "how many"), PassOption("deep", bool, False)]
+
+@REG_FUSION_PASS(default=False, options=OPTIONS)
+class Counting(FusionBasePass):
+    def Run(self, graph, context):
+        context.record.message = f"most {context.options['most']}"
+"""
+
+
+def test_passes_lists_what_is_off_by_default_and_the_options(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    vendors.write("acme/a.py", COUNTING)
+    code, out, _ = outcome(capsys, "passes")
+    assert code == 0
+    assert re.search(r"Counting +acme +fusion +off ", out)
+    assert "most" not in out
+    _, out, _ = outcome(capsys, "passes", "-v")
+    assert re.search(r"Counting\.most +int +4 +how many", out)
+    assert re.search(r"Counting\.deep +bool +false", out)
+    (row,) = json.loads(outcome(capsys, "passes", "--json")[1])
+    assert row["default"] is False
+    assert row["options"][0] == {"name": "most", "type": "int", "default": 4, "help": "how many"}
+
+
+def test_set_gives_an_option_its_value(capsys: pytest.CaptureFixture[str], vendors: Any) -> None:
+    vendors.write("acme/a.py", COUNTING)
+    given = ("--enable", "Counting", "--set", "Counting.most=9")
+    code, out, _ = outcome(capsys, *COMPILE, *given)
+    assert code == 0
+    assert "most 9" in out
+    _, out, _ = outcome(capsys, "explain", "m.onnx", "--pass", "Counting", *given)
+    assert "most 9" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["Counting.most=x"], "setting Counting.most='x': wanted a whole number"),
+        (["Counting.mots=1"], "Counting has no option mots; did you mean most?"),
+        (["Counting.most"], '"Counting.most": wanted PASS.OPTION=VALUE'),
+        (["Counting.most=1", "Counting.most=2"], "Counting.most is given twice, 1 and 2; give one"),
+    ],
+)
+def test_a_wrong_setting_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], vendors: Any, given: list[str], told: str
+) -> None:
+    vendors.write("acme/a.py", COUNTING)
+    assert told in fails(capsys, 2, *COMPILE, *(word for text in given for word in ("--set", text)))
 
 
 # -- plugins --------------------------------------------------------------------------------------------------------

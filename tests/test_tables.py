@@ -122,7 +122,7 @@ def test_passes_are_listed_with_their_opsets(
     stage = CustomPassStage.kAfterInferShape
     print_passes([PassSpec("P", stage, "p.py:1", "pattern", lambda: None, "acme", least, most)])  # type: ignore[arg-type, return-value]
     assert rows(capsys.readouterr().out) == [
-        ["kAfterInferShape", "P", "acme", "pattern", told, "p.py:1"]
+        ["kAfterInferShape", "P", "acme", "pattern", told, "on", "p.py:1"]
     ]
 
 

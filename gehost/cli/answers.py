@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from gehost.cli.base import cli, compare_options, compile_options, options_of, telling
+from gehost.cli.base import (
+    cli,
+    compare_options,
+    compile_options,
+    options_of,
+    settings_option,
+    telling,
+)
 from gehost.errors import NumbersDifferError, PassError, one_line
 
 
@@ -81,6 +88,7 @@ def blame(model: str, node: str, *, as_json: bool) -> None:
     help="Vendors to load; else those FILE is among.",
 )
 @click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
+@settings_option
 @click.option(
     "--seed",
     type=click.IntRange(0),
@@ -112,6 +120,7 @@ def check_pass(
     file: str,
     vendors: tuple[str, ...],
     name: str | None,
+    settings: dict[str, str],
     seed: int,
     instances: int,
     mutations: int,
@@ -130,7 +139,7 @@ def check_pass(
     from gehost.host.containment import output_on_stderr
 
     with output_on_stderr():
-        trials = trials_of(file, vendors, name)
+        trials = trials_of(file, vendors, name, settings)
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []
     while True:

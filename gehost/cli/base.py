@@ -87,6 +87,30 @@ def tolerance(
     return value
 
 
+def _settings(
+    _context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    """Read ``KEY=VALUE`` texts; each key once."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f'"{text}": wanted {option.metavar}')
+        if found.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key} is given twice, {found[key]} and {value}; give one")
+    return found
+
+
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PASS.OPTION=VALUE",
+    callback=_settings,
+    help="Set an option of a pass or importer; `gehost passes -v` lists them; repeatable.",
+)
+
+
 def options_of(given: dict[str, Any]) -> HostOptions:
     from gehost.options import from_environment
 
@@ -105,9 +129,10 @@ _COMPILE_OPTIONS = (
         "--enable",
         multiple=True,
         metavar="PASS",
-        help="Run a pass that the switch file turns off; repeatable.",
+        help="Run a pass that is off by default or by the switch file; repeatable.",
     ),
     click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
+    settings_option,
     click.option(
         "--fusion-switch-file",
         type=click.Path(),

@@ -113,8 +113,9 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
 @cli.command()
 @vendors_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
-    """List the passes that the vendors bring, in the order in which they run."""
+@click.option("-v", "--verbose", is_flag=True, help="Also list the options that --set takes.")
+def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
+    """List the passes of vendors and plugins, in the order in which they run."""
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.stages import RUN_STAGES
@@ -123,10 +124,12 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
         host = Host(options_of({"vendors": vendors}))
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
-        from gehost.tables import print_passes
+        from gehost.tables import print_options, print_passes
 
         with telling():
             print_passes(listed)
+            if verbose:
+                print_options({spec.name: spec.options for spec in listed})
         return
     import json
 
@@ -139,6 +142,16 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
             "origin": spec.origin,
             "min_opset": spec.min_opset,
             "max_opset": spec.max_opset,
+            "default": spec.default,
+            "options": [
+                {
+                    "name": option.name,
+                    "type": option.type.__name__,
+                    "default": option.default,
+                    "help": option.help,
+                }
+                for option in spec.options
+            ],
         }
         for spec in listed
     ]

@@ -225,7 +225,8 @@ class _Watch:
 def _state_of(record: PassRecord) -> list[str]:
     """What is to be said of a pass that did not run as a whole."""
     if record.status == "disabled":
-        return ["disabled by a switch (--disable, or the fusion-switch file); --enable turns it on"]
+        by_switch = "by a switch (--disable, or the fusion-switch file); --enable turns it on"
+        return [f"disabled: {record.message}" if record.message else f"disabled {by_switch}"]
     if record.status == "not applicable":
         return [f"not applicable: {record.message}"]
     if record.status == "failed":

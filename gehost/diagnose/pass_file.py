@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gehost.diagnose.trial import Trial
 from gehost.errors import UsageError
@@ -13,10 +14,14 @@ from gehost.host.host import REGISTERS_NOTHING, Host
 from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR
 from gehost.options import HostOptions
+from gehost.settings import NO_OPTIONS
 
 
 def trials_of(
-    file: str | os.PathLike[str], vendors: Sequence[str] = (), name: str | None = None
+    file: str | os.PathLike[str],
+    vendors: Sequence[str] = (),
+    name: str | None = None,
+    settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[Trial]:
     """Each pass that a vendor file registers.
 
@@ -24,6 +29,7 @@ def trials_of(
         file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, or a package there.
         vendors: directories of vendors to load; the one that ``file`` is in unless given.
         name: of the only pass that is wanted.
+        settings: options of the passes, by ``PASS.option``.
 
     Raises:
         UsageError: there is no such file or pass, or the host does not load the file.
@@ -33,7 +39,7 @@ def trials_of(
     if not path.exists():
         beside = os.listdir(path.parent) if path.parent.is_dir() else []
         raise UsageError(f"{file}: no such file{_meant(path.name, beside)}")
-    options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)])
+    options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
     host = Host(options)
     found = [spec for spec in host.passes if _is_in(spec, path)]
     if not found:

@@ -11,9 +11,10 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from gehost.diagnose.directory import fresh_directory
 from gehost.errors import GehostError, PassError, one_line
@@ -26,6 +27,7 @@ from gehost.ir.external import external_tensors, nbytes
 from gehost.ir.graph import Graph
 from gehost.ir.save import save_model
 from gehost.options import HostOptions
+from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
 
 _LARGEST = 1 << 24
@@ -85,13 +87,19 @@ class FailureKeeper:
                 for t in hooks
             ]
             (home / "README.md").write_text(
-                _readme(str(error), replay_command(roots), notes), encoding="utf-8"
+                _readme(str(error), replay_command(roots, self._settings_of(spec)), notes),
+                encoding="utf-8",
             )
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
         self.told = (
             f"{self._directory} holds the model before it{weights}, the vendors' files and the "
             "command that replays it"
         )
+
+    def _settings_of(self, spec: PassSpec | None) -> dict[str, Any]:
+        """The settings of the pass that failed; those of others and of importers do not count."""
+        keys = [f"{spec.name}.{option.name}" for option in spec.options] if spec is not None else []
+        return {key: self._options.settings[key] for key in keys if key in self._options.settings}
 
     def _unloaded(self) -> set[str]:
         """The vendor files, or directories that are packages, that this compile goes on without."""
@@ -103,11 +111,13 @@ class FailureKeeper:
         }
 
 
-def replay_command(roots: Sequence[str]) -> str:
+def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTIONS) -> str:
     """The command line that sees a pass fail again, inside the directory of the reproducer."""
     vendors = [word for root in roots for word in ("--vendors", root)]
     switches = ["--fusion-switch-file", "fusion_switch.json", "--no-cleanup"]
-    return shlex.join(["gehost", "compile", "model.onnx", "-o", "out.onnx", *vendors, *switches])
+    chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    words = ["gehost", "compile", "model.onnx", "-o", "out.onnx", *vendors, *switches, *chosen]
+    return shlex.join(words)
 
 
 def _copy_vendors(

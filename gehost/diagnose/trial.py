@@ -74,7 +74,8 @@ class Trial:
         known.
         """
         refusals = Refusals()
-        alone = replace(options, cleanup=False, disable=[other for other in names if other != name])
+        others = [other for other in names if other != name]
+        alone = replace(options, cleanup=False, enable=[name], disable=others)
         host = Host(alone, plugins=[("check-pass", refusals)])
         spec = host.passes.get(name)
         assert spec is not None

@@ -15,7 +15,7 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
-from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS
+from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS, FusionBasePass
 from gehost.passes.context import (
     CustomPassContext,
     LimitReached,
@@ -28,6 +28,7 @@ from gehost.passes.engine import AuthorCode
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.history import PASS
 from gehost.rewrite.provenance import Author
+from gehost.settings import option_values
 from gehost.stages import CustomPassStage
 
 _STAGE_HOOKS = {
@@ -133,7 +134,8 @@ class Executor:
         """The status of a pass that is not to run, and why; "done" for one that is."""
         opset = self._model.opset() or 0
         if spec.name in self._disabled:
-            return "disabled", ""
+            by_default = "" if spec.default else f"off by default; --enable {spec.name} runs it"
+            return "disabled", by_default
         if spec.min_opset is not None and opset < spec.min_opset:
             return "not applicable", f"needs opset {spec.min_opset} or newer, the model has {opset}"
         if spec.max_opset is not None and opset > spec.max_opset:
@@ -152,11 +154,14 @@ class Executor:
             limit=self._limit,
             node_support=self._node_support,
             observer=self._observer,
+            options=option_values(spec.name, spec.options, self._context.options.settings),
         )
         with running(context):
             with AuthorCode(context, "__init__"):
                 instance = spec.factory()
                 context.rewriter.shape_proven = bool(getattr(instance, "shape_proven", False))
+                if spec.options and isinstance(instance, FusionBasePass):
+                    instance.options = context.options
             for graph in list(self._model.graphs):
                 if graph.owner is not None and not graph.owner.in_graph:
                     continue

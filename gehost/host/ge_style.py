@@ -41,4 +41,6 @@ def pass_spec(cls: type[FusionBasePass], mark: PassMark) -> PassSpec:
         max_opset=mark.max_opset,
         trusted=issubclass(cls, PatternFusionPass | DecomposePass)
         and cls.Run in (PatternFusionPass.Run, DecomposePass.Run),
+        default=mark.default,
+        options=mark.options,
     )

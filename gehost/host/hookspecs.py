@@ -37,6 +37,13 @@ def gehost_register_ops(registry: OpRegistry) -> None:
 
 
 @hookspec
+def gehost_register_passes(registry: PassRegistry) -> None:
+    """Called once for each host, after vendor modules were loaded: add passes to ``registry``.
+    They run after the vendors' passes of their stage.
+    """
+
+
+@hookspec
 def gehost_register_importers(registry: ImporterRegistry) -> None:
     """Called once for each host: add readers for further input formats, by file suffix."""
 

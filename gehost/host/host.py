@@ -32,6 +32,7 @@ from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
+from gehost.settings import check_settings
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class Host:
                 than once else: a tenth of the time of a small compile.
 
         Raises:
-            UsageError: a directory of vendors that does not exist, a switch for a pass that
-                does not exist, feeds that cannot be read.
+            UsageError: a directory of vendors that does not exist, a switch for a pass or a
+                setting for an option that does not exist, feeds that cannot be read.
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
@@ -92,8 +93,12 @@ class Host:
             hooked = self._load_vendors(collectors)
             self._plugins = Plugins([*own, *hooked]) if hooked else collectors
             self._register("gehost_register_ops", self.ops)
+            self._register_passes()
             self._register("gehost_register_importers", self.importers)
-        self._disabled = disabled_passes(self.options, self.passes.names())
+        self._disabled = disabled_passes(
+            self.options, {spec.name: spec.default for spec in self.passes}
+        )
+        check_settings(self.options.settings, {spec.name: spec.options for spec in self.passes})
         self._feeds = self._load_feeds()
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
@@ -121,6 +126,19 @@ class Host:
             try:
                 with contained(), hook.blamed():
                     hook(registry=registry)
+            except VendorError as error:
+                self._go_on_or_raise(error)
+
+    def _register_passes(self) -> None:
+        """Let each plugin add its passes, under its name as their vendor."""
+        for hook in self._plugins.each("gehost_register_passes"):
+            try:
+                with (
+                    contained(),
+                    hook.blamed(),
+                    self.passes.loading(hook.plugin.partition("/")[0]),
+                ):
+                    hook(registry=self.passes)
             except VendorError as error:
                 self._go_on_or_raise(error)
 

@@ -12,6 +12,7 @@ from gehost.errors import VendorError
 from gehost.ir.graph import Graph
 from gehost.passes.context import CustomPassContext
 from gehost.passes.mark import check_stage
+from gehost.settings import PassOption, check_options
 from gehost.stages import CustomPassStage
 
 
@@ -39,6 +40,12 @@ class PassSpec:
     labels: frozenset[str] = field(default_factory=frozenset[str])
     trusted: bool = False
     """Changes the graph through rule transactions alone, which prove themselves."""
+    default: bool = True
+    """Whether the pass runs without a switch; else ``--enable``, or its name in a switch file,
+    turns it on.
+    """
+    options: Sequence[PassOption] = ()
+    """What ``--set NAME.option=value`` may set; ``context.options`` has the values."""
 
 
 class PassRegistry:
@@ -65,10 +72,11 @@ class PassRegistry:
         """Register a pass; one that names no vendor is that of the file being loaded.
 
         Raises:
-            VendorError: its name is taken (both files are named), or its stage is one at which
-                graphs are fixed.
+            VendorError: its name is taken (both files are named), its stage is one at which
+                graphs are fixed, or two of its options have one name.
         """
         check_stage(spec.stage, spec.origin, spec.name)
+        check_options(spec.options, f"{spec.origin}: {spec.name}")
         known = self._specs.get(spec.name)
         if known is not None:
             raise VendorError(

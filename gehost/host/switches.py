@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,21 @@ from gehost.options import HostOptions
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
 
 
-def disabled_passes(options: HostOptions, known: Sequence[str]) -> set[str]:
-    """The names of the passes that must not run.
+def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:
+    """Return the names of the passes that must not run.
 
     ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``,
-    which beats "on".
+    which beats "on". ``ALL`` does not turn on a pass that is off by default.
+
+    Args:
+        options: of the host.
+        defaults: whether each pass is on by default.
 
     Raises:
         UsageError: a switch names no known pass, a pass is both enabled and disabled, or the
             file cannot be read.
     """
+    known = list(defaults)
     check_names([*options.enable, *options.disable], known, "--enable/--disable")
     both = sorted(set(options.enable) & set(options.disable))
     if both:
@@ -35,7 +40,7 @@ def disabled_passes(options: HostOptions, known: Sequence[str]) -> set[str]:
             (name for name in switches if name != "ALL"), known, str(options.fusion_switch_file)
         )
     everything = switches.get("ALL", True)
-    chosen = {name: switches.get(name, everything) for name in known}
+    chosen = {name: switches.get(name, everything and on) for name, on in defaults.items()}
     chosen.update(dict.fromkeys(options.enable, True))
     chosen.update(dict.fromkeys(options.disable, False))
     return {name for name, on in chosen.items() if not on}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
@@ -15,6 +15,7 @@ from gehost.passes.context import CustomPassContext
 from gehost.passes.mark import check_stage, mark_of
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import MatchResult, Pattern, Rejection
+from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
 
 
@@ -41,6 +42,8 @@ class FusionBasePass:
     """The construction proves output sizes that the host cannot compare; rewrites are not
     refused for these.
     """
+    options: Mapping[str, Any] = NO_OPTIONS
+    """The pass's options, as ``context.options`` has them; set by the host before ``Run``."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Called for the root graph and then for every nested body."""

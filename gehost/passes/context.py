@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
@@ -19,6 +19,7 @@ from gehost.ops import OpRegistry
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
+from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class CustomPassContext:
         limit: RewriteLimit | None = None,
         node_support: Callable[[Node], tuple[bool, str]] | None = None,
         observer: RewriteObserver | None = None,
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
         self.model = model
         self.registry = registry
@@ -132,6 +134,8 @@ class CustomPassContext:
         self.rewriter = Rewriter(model, registry, Author(record.name, record.vendor), inferrer)
         self.node_support = node_support or _nobody_objects
         self.observer = observer
+        self.options = options
+        """The pass's options by name, each of its declared type."""
         self._made: list[Node] = []
         self._error = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gehost.errors import VendorError
+from gehost.settings import PassOption
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 MARK = "__gehost_pass__"
@@ -22,6 +23,8 @@ class PassMark:
     min_opset: int | None = None
     max_opset: int | None = None
     op_types: tuple[str, ...] = ()
+    default: bool = True
+    options: tuple[PassOption, ...] = ()
 
     @property
     def origin(self) -> str:

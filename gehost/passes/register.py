@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 from gehost.errors import VendorError
 from gehost.passes.base import DecomposePass, FusionBasePass
 from gehost.passes.mark import MARK, PassMark, check_stage
+from gehost.settings import PassOption
 from gehost.stages import CustomPassStage
 
 _Pass = TypeVar("_Pass", bound=type[FusionBasePass])
@@ -27,6 +28,8 @@ def REG_FUSION_PASS(
     name: str | None = ...,
     min_opset: int | None = ...,
     max_opset: int | None = ...,
+    default: bool = ...,
+    options: Sequence[PassOption] = ...,
 ) -> Callable[[_Pass], _Pass]: ...
 def REG_FUSION_PASS(
     cls: Any = None,
@@ -35,6 +38,8 @@ def REG_FUSION_PASS(
     name: str | None = None,
     min_opset: int | None = None,
     max_opset: int | None = None,
+    default: bool = True,
+    options: Sequence[PassOption] = (),
 ) -> Any:
     """Mark a pass for registration: ``@REG_FUSION_PASS``, ``@REG_FUSION_PASS(stage=…)`` or
     ``REG_FUSION_PASS(Cls).Stage(…)``.
@@ -45,11 +50,21 @@ def REG_FUSION_PASS(
         name: the class's name unless said otherwise.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
+        default: False for a pass that runs only where ``--enable`` or a switch file names it.
+        options: what ``--set NAME.option=value`` may set.
 
     Raises:
         VendorError: the class is no pass, or fusion passes cannot run at the stage.
     """
-    mark = PassMark(name or "", stage, *_caller(), min_opset, max_opset)
+    mark = PassMark(
+        name or "",
+        stage,
+        *_caller(),
+        min_opset,
+        max_opset,
+        default=default,
+        options=tuple(options),
+    )
     return _marker(mark, FusionBasePass) if cls is None else _marker(mark, FusionBasePass)(cls)
 
 
@@ -63,6 +78,8 @@ def REG_DECOMPOSE_PASS(
     name: str | None = ...,
     min_opset: int | None = ...,
     max_opset: int | None = ...,
+    default: bool = ...,
+    options: Sequence[PassOption] = ...,
 ) -> Callable[[_Decompose], _Decompose]: ...
 @overload
 def REG_DECOMPOSE_PASS(
@@ -72,6 +89,8 @@ def REG_DECOMPOSE_PASS(
     name: str | None = ...,
     min_opset: int | None = ...,
     max_opset: int | None = ...,
+    default: bool = ...,
+    options: Sequence[PassOption] = ...,
 ) -> Callable[[_Decompose], _Decompose]: ...
 def REG_DECOMPOSE_PASS(
     cls: Any = None,
@@ -81,6 +100,8 @@ def REG_DECOMPOSE_PASS(
     name: str | None = None,
     min_opset: int | None = None,
     max_opset: int | None = None,
+    default: bool = True,
+    options: Sequence[PassOption] = (),
 ) -> Any:
     """Mark a decompose pass: ``@REG_DECOMPOSE_PASS(["Conv"], stage=…)`` or
     ``REG_DECOMPOSE_PASS(Cls, ["Conv"]).Stage(…)``.
@@ -92,6 +113,8 @@ def REG_DECOMPOSE_PASS(
         name: the class's name unless said otherwise.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
+        default: False for a pass that runs only where ``--enable`` or a switch file names it.
+        options: what ``--set NAME.option=value`` may set.
 
     Raises:
         VendorError: the class is no ``DecomposePass``, or passes cannot run at the stage.
@@ -99,7 +122,16 @@ def REG_DECOMPOSE_PASS(
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
     operators = (op_types,) if isinstance(op_types, str) else tuple(op_types)
-    mark = PassMark(name or "", stage, *_caller(), min_opset, max_opset, operators)
+    mark = PassMark(
+        name or "",
+        stage,
+        *_caller(),
+        min_opset,
+        max_opset,
+        operators,
+        default=default,
+        options=tuple(options),
+    )
     return _marker(mark, DecomposePass) if cls is None else _marker(mark, DecomposePass)(cls)
 
 

@@ -62,6 +62,7 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
             "True or False",
             isinstance(options["shape_proven"], bool),
         ),
+        "default": (options["default"], "True or False", isinstance(options["default"], bool)),
     }
     for option, (given, wanted, right) in said.items():
         if not right:

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from gehost import GehostError, PassRegistry, PatternError
 from gehost_drr.drr import DEFINED
-from gehost_drr.passes import Pass, PatternRewritePass, registered_name, spec_of
+from gehost_drr.passes import Pass, PatternRewritePass, registration, spec_of
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
 
@@ -34,7 +34,7 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
         for each in found
         if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)
     ]
-    registered = [(each, name) for each in passes if (name := registered_name(each)) is not None]
+    registered = [(each, how) for each in passes if (how := registration(each)) is not None]
     patterns = [
         rule
         for each, _ in registered
@@ -56,8 +56,8 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             rules.append(_defined(each))
     for rule in sorted(rules, key=lambda rule: -rule.benefit):
         registry.add(rule.spec())
-    for each, name in registered:
-        registry.add(spec_of(each, name))
+    for each, how in registered:
+        registry.add(spec_of(each, how))
 
 
 def _defined(cls: type[DrrPatternBase]) -> DrrRule:

@@ -26,6 +26,7 @@ def rule(
     min_opset: int | None = None,
     max_opset: int | None = None,
     shape_proven: bool = False,
+    default: bool = True,
 ) -> Callable[[Callable[..., Any]], DrrRule]:
     """Define a rule by a function of source and result pattern, which is called at once.
 
@@ -37,6 +38,7 @@ def rule(
         min_opset: below it the rule does not apply.
         max_opset: above it the rule does not apply.
         shape_proven: the rule proves output sizes that the host cannot compare.
+        default: False for a rule that runs only where ``--enable`` or a switch file names it.
 
     Raises:
         PatternError: the rule is not well-formed; names the file and line at fault.
@@ -58,6 +60,7 @@ def rule(
             min_opset=min_opset,
             max_opset=max_opset,
             shape_proven=shape_proven,
+            default=default,
         )
         if function.__qualname__ == function.__name__:
             function.__globals__.setdefault(DEFINED, []).append((function.__name__, made))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from gehost import (
     CustomPassContext,
     CustomPassStage,
     Graph,
     PassError,
+    PassOption,
     PassSpec,
     Pattern,
     PatternError,
@@ -31,6 +32,14 @@ from gehost_drr.greedy import (
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
 _MARK = "__gehost_drr_pass__"
+
+
+class Registration(NamedTuple):
+    """How ``REG_IR_PASS`` registers a class."""
+
+    name: str
+    default: bool
+    options: tuple[PassOption, ...]
 
 
 class Pass:
@@ -83,7 +92,7 @@ class Pass:
         """The name given to its constructor, else that of its registration, else its class's."""
         return (
             vars(self).get("name")
-            or registered_name(type(self))
+            or getattr(registration(type(self)), "name", "")
             or self.name
             or type(self).__name__
         )
@@ -177,9 +186,16 @@ class RunningRules(RunningPass, PatternFusionPass):
 _Pass = TypeVar("_Pass", bound=type[Pass])
 
 
-def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
+def REG_IR_PASS(
+    name: str = "", *, default: bool = True, options: Sequence[PassOption] = ()
+) -> Callable[[_Pass], _Pass]:
     """Register a pass of a vendor file: ``@REG_IR_PASS("fused_linear_pass")`` on a subclass of
     ``Pass``.
+
+    Args:
+        name: the class's name unless given.
+        default: False for a pass that runs only where ``--enable`` or a switch file names it.
+        options: what ``--set NAME.option=value`` may set; ``self.context.options`` has the values.
 
     Raises:
         VendorError: the class is none, or does not define ``Run``.
@@ -193,18 +209,19 @@ def REG_IR_PASS(name: str = "") -> Callable[[_Pass], _Pass]:
             )
         if cls.Run is Pass.Run:
             raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, graph)")
-        setattr(cls, _MARK, name or cls.name or cls.__name__)
+        registered = Registration(name or cls.name or cls.__name__, default, tuple(options))
+        setattr(cls, _MARK, registered)
         return cls
 
     return mark
 
 
-def registered_name(cls: type[Pass]) -> str | None:
-    """The name under which a class itself was registered."""
+def registration(cls: type[Pass]) -> Registration | None:
+    """How a class itself was registered; None where it was not."""
     return cls.__dict__.get(_MARK)
 
 
-def spec_of(cls: type[Pass], name: str) -> PassSpec:
+def spec_of(cls: type[Pass], registered: Registration) -> PassSpec:
     """The registration of a pass class."""
 
     def factory() -> RunningPass:
@@ -219,11 +236,13 @@ def spec_of(cls: type[Pass], name: str) -> PassSpec:
         getattr(cls, hook) is getattr(PatternRewritePass, hook) for hook in _HOOKS
     )
     return PassSpec(
-        name,
+        registered.name,
         cls.stage,
         str(cls.origin),
         "drr",
         factory,
         labels=frozenset(cls.labels),
         trusted=trusted,
+        default=registered.default,
+        options=registered.options,
     )

@@ -53,6 +53,7 @@ class DrrRule:
     min_opset: int | None = None
     max_opset: int | None = None
     shape_proven: bool = False
+    default: bool = True
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
@@ -157,6 +158,7 @@ class DrrRule:
             benefit=self.benefit,
             labels=self.labels,
             trusted=True,
+            default=self.default,
         )
 
     def refusal(self, matched: MatchContext) -> Rejection | None:
@@ -253,6 +255,8 @@ class DrrPatternBase:
     max_opset: ClassVar[int | None] = None
     shape_proven: ClassVar[bool] = False
     """The rule proves output sizes that the host cannot compare."""
+    default: ClassVar[bool] = True
+    """False for a rule that runs only where ``--enable`` or a switch file names it."""
     origin: ClassVar[es.Origin]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -280,6 +284,7 @@ class DrrPatternBase:
             min_opset=self.min_opset,
             max_opset=self.max_opset,
             shape_proven=self.shape_proven,
+            default=self.default,
         )
 
 

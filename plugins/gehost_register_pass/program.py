@@ -176,6 +176,8 @@ class Rule(Struct, frozen=True):
     max_opset: int | None = None
     shape_proven: bool = False
     """The construction proves output sizes that the host cannot compare."""
+    default: bool = True
+    """Whether the pass runs without a switch."""
 
     @property
     def is_native(self) -> bool:

@@ -102,6 +102,8 @@ def _registration(rule: Rule, function: str) -> Iterator[str]:
             yield f"{what}={opset}"
     if rule.shape_proven:
         yield "shape_proven=True"
+    if not rule.default:
+        yield "default=False"
 
 
 def _spec(given: Input) -> str:

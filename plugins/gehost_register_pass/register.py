@@ -63,6 +63,7 @@ class RegisteredPass:
             min_opset=rule.min_opset,
             max_opset=rule.max_opset,
             trusted=True,
+            default=rule.default,
         )
 
 
@@ -77,6 +78,7 @@ def RegisterPass(
     min_opset: int | None = ...,
     max_opset: int | None = ...,
     shape_proven: bool = ...,
+    default: bool = ...,
 ) -> Callable[[Callable[[], Any]], RegisteredPass]: ...
 def RegisterPass(
     function: Any = None,
@@ -88,6 +90,7 @@ def RegisterPass(
     min_opset: int | None = None,
     max_opset: int | None = None,
     shape_proven: bool = False,
+    default: bool = True,
 ) -> Any:
     """Register what a function without parameters returns: a pattern and a replace function, or a
     list of such pairs.
@@ -101,6 +104,7 @@ def RegisterPass(
         max_opset: above it the pass does not apply.
         shape_proven: the construction, or what the pattern asks, proves output sizes that the
             host cannot compare.
+        default: False for a pass that runs only where ``--enable`` or a switch file names it.
 
     Raises:
         PatternError: it is no function, or takes parameters; or what is said of it is of the
@@ -113,6 +117,7 @@ def RegisterPass(
         ("min_opset", min_opset, (int, NoneType)),
         ("max_opset", max_opset, (int, NoneType)),
         ("shape_proven", shape_proven, (bool,)),
+        ("default", default, (bool,)),
     ):
         if type(given) not in kinds:
             raise mistake(
@@ -166,6 +171,7 @@ def RegisterPass(
                 min_opset,
                 max_opset,
                 shape_proven,
+                default,
             )
 
         return RegisteredPass(called, module, at, trace)

@@ -438,3 +438,19 @@ def test_a_place_where_nothing_can_be_saved(check, vendors, tmp_path):
     code, _, err = check(file, "--save", "found")
     assert code == 2
     assert err == "gehost: found: cannot make the directory: File exists\n"
+
+
+def test_a_pass_that_is_off_by_default_is_checked_with_its_settings(
+    vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = (
+        '@REG_FUSION_PASS(stage={stage}, default=False, options=[PassOption("on", bool, False)])'
+    )
+    meet = 'return self.options["on"]'
+    code = vendors.swap("Quiet", "Relu", "Abs", registration=quiet, meet=meet)
+    file = vendors.write("acme/a.py", code)
+    assert run(["check-pass", str(file), "--set", "Quiet.on=yes"]) == 6
+    assert "Quiet" in capsys.readouterr().out
+    assert run(["check-pass", str(file)]) == 5
+    with pytest.raises(AssertionError, match="numbers differ"):
+        check_pass("Quiet", vendors=vendors.root, settings={"Quiet.on": True})

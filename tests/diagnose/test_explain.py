@@ -436,6 +436,11 @@ def test_passes_after_it_do_not_run_and_a_pass_that_is_off_says_so(vendors: Any)
     assert told(vendors, Pass("es.Relu(x)").code() + broken, body).counts() == {"rewritten": 1}
     found = told(vendors, Pass("es.Relu(x)").code() + broken, body, disable=["P", "Zzz"])
     assert (found.status, found.notes[0].partition(" (")[0]) == ("disabled", "disabled by a switch")
+    quiet = (
+        Pass("es.Relu(x)").code().replace("@REG_FUSION_PASS(", "@REG_FUSION_PASS(default=False, ")
+    )
+    found = told(vendors, quiet, body)
+    assert found.notes == ["disabled: off by default; --enable P runs it"]
 
 
 def test_a_pass_that_fails_says_that_it_was_undone(vendors: Any) -> None:

@@ -263,3 +263,24 @@ def test_large_files_beside_a_pass_are_left_out_and_named(
         "_helper.py",
     }
     assert "table.bin" in Path("again/README.md").read_text()
+
+
+def test_the_replay_has_the_settings_and_switch_of_the_pass(
+    vendors: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendors.write(
+        "bcme/b.py",
+        """
+        @REG_FUSION_PASS(name="Failing", default=False, options=[PassOption("why", str, "")])
+        class Failing(FusionBasePass):
+            def Run(self, graph, context):
+                raise ValueError(context.options["why"])
+        """,
+    )
+    given = ("--enable", "Failing", "--set", "Failing.why=as told", "--reproducer", "found")
+    code, told = compiled(capsys, *given)
+    assert code == 5
+    again, retold = replayed(capsys, monkeypatch, Path("found"))
+    assert again == 5
+    assert "ValueError: as told" in told
+    assert "ValueError: as told" in retold

@@ -13,11 +13,16 @@ import onnx
 import pytest
 
 from gehost import (
+    NOT_CHANGED,
+    CustomPassStage,
+    FusionBasePass,
     Host,
     HostOptions,
     ModelError,
     OutputError,
     PassError,
+    PassOption,
+    PassSpec,
     UsageError,
     VendorError,
     hookimpl,
@@ -347,3 +352,69 @@ def test_compiles_leave_no_objects_behind(monkeypatch: pytest.MonkeyPatch, large
         host.run(parse(CHAIN))
         counts.append(len(gc.get_objects()))
     assert max(counts) < counts[0] + 200_000
+
+
+# -- passes of plugins ------------------------------------------------------------------------------------------------
+
+
+class Brings:
+    """A plugin that registers passes of its own."""
+
+    def __init__(self, *names: str, **more: Any) -> None:
+        self._names, self._more = names, more
+
+    @hookimpl
+    def gehost_register_passes(self, registry: Any) -> None:
+        class Counting(FusionBasePass):
+            def Run(self, graph: Any, context: Any) -> Any:
+                context.record.message = f"{len(graph)} nodes"
+                return NOT_CHANGED
+
+        stage = CustomPassStage.kAfterInferShape
+        for name in self._names:
+            registry.add(PassSpec(name, stage, "plugin.py:1", "fusion", Counting, **self._more))
+
+
+def test_a_plugin_registers_its_own_passes_which_run_after_the_vendors(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Z", "Relu", "Abs"))
+    host = vendors.host(plugins=[("brings", Brings("A", "B"))], disable=["B"])
+    _, report = host.run(parse(CHAIN))
+    assert [(r.name, r.vendor, r.status, r.message) for r in report.passes] == [
+        ("Z", "acme", "done", ""),
+        ("A", "brings", "not changed", "3 nodes"),
+        ("B", "brings", "disabled", ""),
+    ]
+
+
+def test_a_plugins_pass_of_a_name_that_is_taken_is_refused_whole(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("Z", "Relu", "Abs"))
+    brings = [("brings", Brings("New", "Z"))]
+    with pytest.raises(VendorError, match=r"^plugin.py:1: a pass called Z is registered already"):
+        vendors.host(plugins=brings)
+    host = vendors.host(plugins=brings, keep_going=True)
+    assert host.passes.names() == ["Z"]
+    assert "a pass called Z" in host.problems[0]
+
+
+def test_a_plugins_pass_may_be_off_by_default_and_have_options(vendors: Any) -> None:
+    brings = [("brings", Brings("A", default=False, options=(PassOption("o", int, 1),)))]
+    assert vendors.host(plugins=brings).run(parse(CHAIN))[1].passes[0].status == "disabled"
+    enabled = vendors.host(plugins=brings, enable=["A"], settings={"A.o": 2})
+    assert enabled.run(parse(CHAIN))[1].passes[0].status == "not changed"
+
+
+def test_a_vendor_file_registers_passes_by_the_hook_too(vendors: Any) -> None:
+    vendors.write(
+        "acme/a.py",
+        """
+        class Idle(FusionBasePass):
+            def Run(self, graph, context): return NOT_CHANGED
+
+        @hookimpl
+        def gehost_register_passes(registry):
+            stage = CustomPassStage.kAfterInferShape
+            registry.add(PassSpec("Idle", stage, __file__ + ":2", "fusion", Idle))
+        """,
+    )
+    (spec,) = vendors.host().passes
+    assert (spec.name, spec.vendor) == ("Idle", "acme")

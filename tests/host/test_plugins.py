@@ -173,7 +173,9 @@ def test_a_style_that_fails_on_a_vendor_file_is_named_with_the_file(vendors: Any
     assert re.match(told, host.problems[0])
 
 
-@pytest.mark.parametrize("hook", ["gehost_register_ops", "gehost_register_importers"])
+@pytest.mark.parametrize(
+    "hook", ["gehost_register_ops", "gehost_register_passes", "gehost_register_importers"]
+)
 def test_a_vendor_file_that_fails_to_register_is_named_or_reported(vendors: Any, hook: str) -> None:
     file = vendors.write("acme/a.py", f"@hookimpl\ndef {hook}(registry):\n    1 / 0\n")
     with pytest.raises(

@@ -13,6 +13,7 @@ from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.testing import parse
 
 KNOWN = ["FuseMatMulAdd", "FuseGelu", "RemoveIdentity"]
+DEFAULTS = dict.fromkeys(KNOWN, True)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_an_option_beats_an_entry_beats_all_beats_on(
     switch_file: Any, entries: Any, options: Any, off: set[str]
 ) -> None:
     path = None if entries is None else switch_file(entries)
-    assert disabled_passes(HostOptions(fusion_switch_file=path, **options), KNOWN) == off
+    assert disabled_passes(HostOptions(fusion_switch_file=path, **options), DEFAULTS) == off
 
 
 @pytest.mark.parametrize("option", ["enable", "disable"])
@@ -65,9 +66,9 @@ def test_a_name_that_no_pass_has_is_an_error_with_the_nearest(option: str) -> No
         UsageError,
         match=r"^--enable/--disable: there is no pass FuseMatmulAdd; did you mean FuseMatMulAdd\?$",
     ):
-        disabled_passes(HostOptions(**{option: ["FuseMatmulAdd"]}), KNOWN)
+        disabled_passes(HostOptions(**{option: ["FuseMatmulAdd"]}), DEFAULTS)
     with pytest.raises(UsageError, match=r"there is no pass Zzz; `gehost passes` lists them$"):
-        disabled_passes(HostOptions(**{option: ["Zzz"]}), KNOWN)
+        disabled_passes(HostOptions(**{option: ["Zzz"]}), DEFAULTS)
 
 
 def test_a_name_in_the_file_that_no_pass_has_names_the_file(switch_file: Any) -> None:
@@ -75,12 +76,12 @@ def test_a_name_in_the_file_that_no_pass_has_names_the_file(switch_file: Any) ->
     with pytest.raises(
         UsageError, match=f"^{path}: there is no pass FuseGello; did you mean FuseGelu"
     ):
-        disabled_passes(HostOptions(fusion_switch_file=path), KNOWN)
+        disabled_passes(HostOptions(fusion_switch_file=path), DEFAULTS)
 
 
 def test_enabled_and_disabled_at_once_is_an_error() -> None:
     with pytest.raises(UsageError, match="pass FuseGelu is both enabled and disabled; give one"):
-        disabled_passes(HostOptions(enable=["FuseGelu"], disable=["FuseGelu"]), KNOWN)
+        disabled_passes(HostOptions(enable=["FuseGelu"], disable=["FuseGelu"]), DEFAULTS)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,34 @@ def test_a_pass_that_is_off_is_reported_and_does_not_run(vendors: Any, switch_fi
         ("A", "disabled", 0),
         ("B", "done", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "runs"),
+    [
+        (None, {}, False),
+        ({"ALL": "on"}, {}, False),
+        ({"Quiet": "on"}, {}, True),
+        ({"Quiet": "on", "ALL": "off"}, {}, True),
+        (None, {"enable": ["Quiet"]}, True),
+        ({"Quiet": "on"}, {"disable": ["Quiet"]}, False),
+    ],
+)
+def test_a_pass_that_is_off_by_default_runs_where_it_is_named(
+    vendors: Any, switch_file: Any, entries: Any, options: Any, runs: bool
+) -> None:
+    quiet = "@REG_FUSION_PASS(stage={stage}, default=False)"
+    vendors.write("acme/a.py", vendors.swap("Quiet", "Relu", "Abs", registration=quiet))
+    path = None if entries is None else switch_file(entries)
+    host = vendors.host(fusion_switch_file=path, **options)
+    _, report = host.run(
+        parse(
+            """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+        )
+    )
+    (record,) = report.passes
+    assert (record.replaced, record.status) == ((1, "done") if runs else (0, "disabled"))
+    assert record.message == ("" if runs else "off by default; --enable Quiet runs it")
 
 
 def test_a_wrong_switch_stops_before_a_model_is_touched(vendors: Any) -> None:

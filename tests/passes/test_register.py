@@ -13,9 +13,11 @@ from gehost import (
     CustomPassStage,
     DecomposePass,
     FusionBasePass,
+    PassOption,
     PatternFusionPass,
     VendorError,
 )
+from gehost.host.ge_style import pass_spec
 from gehost.passes.mark import mark_of
 
 LAST = CustomPassStage.kAfterOriginGraphOptimize
@@ -56,6 +58,26 @@ def test_a_decorator_with_arguments_keeps_them_and_returns_the_class_itself() ->
     mark = mark_of(Plain)
     assert mark is not None
     assert (mark.name, mark.stage, mark.min_opset, mark.max_opset) == ("Other", LAST, 11, 17)
+
+
+def test_a_decorator_keeps_whether_the_pass_runs_by_default_and_its_options() -> None:
+    option = PassOption("control", str, "one-use", "help")
+
+    @REG_FUSION_PASS(default=False, options=[option])
+    class Fusion(PatternFusionPass):
+        pass
+
+    @REG_DECOMPOSE_PASS(["Gelu"], default=False, options=[option])
+    class Decompose(DecomposePass):
+        def Replacement(self, node: Any) -> Any: ...
+
+    for cls in (Fusion, Decompose):
+        mark = mark_of(cls)
+        assert mark is not None
+        assert (mark.default, mark.options) == (False, (option,))
+    assert mark is not None
+    spec = pass_spec(Decompose, mark)
+    assert (spec.default, spec.options) == (False, (option,))
 
 
 def test_one_decorator_used_twice_names_each_class_by_itself() -> None:

@@ -248,6 +248,47 @@ def test_switches_take_the_name(vendors: Any, host: Any) -> None:
     assert (ops_of(result), report.passes[0].status) == ({"Relu": 1}, "disabled")
 
 
+CLASS = """
+class Off(DrrPatternBase):
+    default = False
+
+    def __call__(self, ctx):
+        pat = ctx.SourcePattern()
+        pat.y = pat.Relu(pat.x)
+        res = pat.ResultPattern()
+        res.y = res.Abs(res.x)
+"""
+REGISTERED = """
+@REG_IR_PASS("Off", default=False, options=[PassOption("new", str, "Abs")])
+class Greedy(Pass):
+    def Run(self, graph):
+        (node,) = graph.nodes_of("Relu")
+        made = graph.add_node(self.context.options["new"], node.inputs, ["made"], after=node)
+        graph.redirect(node.outputs[0], made.outputs[0])
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [rule("Off", options="default=False"), CLASS, "from gehost import PassOption\n" + REGISTERED],
+)
+def test_a_rule_or_pass_may_be_off_by_default(vendors: Any, host: Any, code: str) -> None:
+    (spec,) = host(code).passes
+    assert (spec.name, spec.default) == ("Off", False)
+    chosen = {"vendors": [vendors.root], "plugins": False}
+    off = Host(HostOptions(**chosen), PLUGINS).run(model_of(MODEL))[1].passes[0]
+    assert (off.status, off.replaced) == ("disabled", 0)
+    on = Host(HostOptions(**chosen, enable=["Off"]), PLUGINS).run(model_of(MODEL))[1].passes[0]
+    assert on.status == "done"
+
+
+def test_a_registered_pass_reads_its_options(vendors: Any, host: Any) -> None:
+    host("from gehost import PassOption\n" + REGISTERED)
+    chosen = {"vendors": [vendors.root], "plugins": False, "enable": ["Off"], "cleanup": False}
+    options = HostOptions(**chosen, settings={"Off.new": "Neg"})
+    assert "Neg" in ops_of(Host(options, PLUGINS).run(model_of(MODEL))[0])
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [

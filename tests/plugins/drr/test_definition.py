@@ -425,6 +425,7 @@ def test_the_published_spelling_is_refused_at_its_line_too(refused: Any) -> None
         ({"max_opset": 13.5}, "max_opset must be a number or None, got 13.5"),
         ({"min_opset": 18, "max_opset": 13}, "no opset is 18 or newer and 13 or older"),
         ({"shape_proven": "no"}, "shape_proven must be True or False, got 'no'"),
+        ({"default": 0}, "default must be True or False, got 0"),
     ],
 )
 def test_what_a_rule_says_of_itself_is_checked_at_its_line(

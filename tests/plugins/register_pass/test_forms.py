@@ -49,6 +49,7 @@ def deletes():
     min_opset=13,
     max_opset=20,
     shape_proven=True,
+    default=False,
 )
 def computes():
     def fused(x, w, b):
@@ -165,6 +166,11 @@ def _module() -> Any:
     from types import SimpleNamespace
 
     return SimpleNamespace(undoes=undoes)
+
+
+def test_a_rule_that_is_off_by_default_stays_so_in_every_form() -> None:
+    again = from_json(to_json(computes), allow_native=True)
+    assert [each.spec().default for each in (computes, again, deletes)] == [False, False, True]
 
 
 def test_only_rules_that_call_python_are_native() -> None:

@@ -1,0 +1,145 @@
+"""Options that passes and importers declare, and the settings that give them values."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from gehost.errors import UsageError, VendorError
+
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+_SWITCH = MappingProxyType(
+    {
+        **dict.fromkeys(("true", "on", "yes", "1"), True),
+        **dict.fromkeys(("false", "off", "no", "0"), False),
+    }
+)
+_WANTED = MappingProxyType(
+    {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+)
+
+
+@dataclass(frozen=True)
+class PassOption:
+    """An option of a pass or an importer, set by ``--set OWNER.name=value``.
+
+    Attributes:
+        name: a Python identifier.
+        type: ``str``, ``int``, ``float`` or ``bool``; values are converted to it.
+        default: the value where nothing sets the option; of ``type``, or None.
+        help: one line for ``gehost passes -v``.
+
+    Raises:
+        VendorError: the name, the type or the default is none of these.
+    """
+
+    name: str
+    type: type[Any]
+    default: Any
+    help: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise VendorError(f"option {self.name!r}: its name must be a Python identifier")
+        if self.type not in _WANTED:
+            raise VendorError(
+                f"option {self.name}: its type must be str, int, float or bool, got {self.type!r}"
+            )
+        if self.default is not None:
+            try:
+                object.__setattr__(self, "default", self.convert(self.default))
+            except ValueError as error:
+                raise VendorError(
+                    f"option {self.name}: its default is {self.default!r}, {error}"
+                ) from error
+
+    def convert(self, given: Any) -> Any:
+        """Return a value, or the text of one, as ``type``.
+
+        Raises:
+            ValueError: it is none; the message names what is wanted.
+        """
+        try:
+            if isinstance(given, str):
+                if self.type is bool:
+                    return _SWITCH[given.strip().lower()]
+                converted = self.type(given)
+                if self.type is not float or math.isfinite(converted):
+                    return converted
+            elif type(given) is self.type:
+                return given
+            elif self.type is float and type(given) is int:
+                return float(given)
+        except (KeyError, ValueError, OverflowError):
+            pass
+        raise ValueError(f"wanted {_WANTED[self.type]}")
+
+
+def check_options(options: Sequence[PassOption], owner: str) -> None:
+    """Check what a pass or an importer declares.
+
+    Raises:
+        VendorError: something else than a ``PassOption``, or two of one name; starts with
+            ``owner``.
+    """
+    names: set[str] = set()
+    for option in options:
+        if not isinstance(option, PassOption):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise VendorError(f"{owner}: options must be PassOption objects, got {option!r}")
+        if option.name in names:
+            raise VendorError(f"{owner}: two options are called {option.name}; rename one")
+        names.add(option.name)
+
+
+def check_settings(
+    settings: Mapping[str, Any], declared: Mapping[str, Sequence[PassOption]]
+) -> None:
+    """Check that every setting names a declared option and has a value of its type.
+
+    Args:
+        settings: values by ``OWNER.option``.
+        declared: the options of each pass and importer.
+
+    Raises:
+        UsageError: a setting does not; names the nearest ones.
+    """
+    for key in settings:
+        owner, dot, name = key.rpartition(".")
+        if not dot:
+            raise UsageError(f"setting {key}: wanted PASS.option or IMPORTER.option")
+        if owner not in declared:
+            near = difflib.get_close_matches(owner, list(declared), 3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes` lists them"
+            raise UsageError(f"setting {key}: there is no pass or importer {owner}; {hint}")
+        names = [option.name for option in declared[owner]]
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 3)
+            listed = f"its options are {', '.join(names)}" if names else "it has none"
+            hint = f"did you mean {' or '.join(near)}?" if near else listed
+            raise UsageError(f"setting {key}: {owner} has no option {name}; {hint}")
+        option_values(owner, declared[owner], settings)
+
+
+def option_values(
+    owner: str, options: Sequence[PassOption], settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the options of one pass or importer by name: what is set, else the defaults.
+
+    Raises:
+        UsageError: a value is not of the option's type.
+    """
+    values: dict[str, Any] = {}
+    for option in options:
+        key = f"{owner}.{option.name}"
+        try:
+            values[option.name] = (
+                option.convert(settings[key]) if key in settings else option.default
+            )
+        except ValueError as error:
+            raise UsageError(f"setting {key}={settings[key]!r}: {error}") from error
+    return MappingProxyType(values) if values else NO_OPTIONS

@@ -1,0 +1,165 @@
+"""Options that passes declare, and the settings that give them values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gehost import HostOptions, PassOption, UsageError, VendorError
+from gehost.settings import check_options, check_settings, option_values
+from gehost.testing import parse
+
+MODEL = parse(
+    """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
+)
+OPTIONS = (
+    PassOption("control", str, "one-use", "what to fuse"),
+    PassOption("most", int, 4),
+    PassOption("ratio", float, 0.5),
+    PassOption("deep", bool, False),
+    PassOption("unset", int, None),
+)
+DECLARED = {"Fuse": OPTIONS, "Plain": ()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        (str, "a=b", "a=b"),
+        (int, "12", 12),
+        (int, 12, 12),
+        (float, "1e-3", 1e-3),
+        (float, 2, 2.0),
+        (bool, "On", True),
+        (bool, "0", False),
+        (bool, True, True),
+    ],
+)
+def test_a_value_or_its_text_is_converted(kind: Any, given: Any, value: Any) -> None:
+    found = PassOption("o", kind, None).convert(given)
+    assert (type(found), found) == (kind, value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (int, "1.5"),
+        (int, 1.5),
+        (int, True),
+        (float, "x"),
+        (float, "nan"),
+        (float, "inf"),
+        (float, True),
+        (bool, "maybe"),
+        (bool, 1),
+        (str, 1),
+        (str, None),
+    ],
+)
+def test_what_is_no_value_of_the_type_is_refused(kind: Any, given: Any) -> None:
+    with pytest.raises(ValueError, match="^wanted (a|true)"):
+        PassOption("o", kind, None).convert(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "default", "told"),
+    [
+        ("a-b", str, "", "its name must be a Python identifier"),
+        (3, str, "", "its name must be a Python identifier"),
+        ("a", list, [], "its type must be str, int, float or bool"),
+        ("a", int, "x", "its default is 'x', wanted a whole number"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(name: Any, kind: Any, default: Any, told: str) -> None:
+    with pytest.raises(VendorError, match=told):
+        PassOption(name, kind, default)
+
+
+def test_what_is_declared_is_checked_with_its_owner() -> None:
+    with pytest.raises(VendorError, match=r"^a.py:1: P: two options are called most; rename one$"):
+        check_options([OPTIONS[1], OPTIONS[1]], "a.py:1: P")
+    with pytest.raises(VendorError, match=r"^a.py:1: P: options must be PassOption objects, got"):
+        check_options(["most"], "a.py:1: P")  # type: ignore[list-item]
+
+
+def test_values_are_what_is_set_else_the_defaults() -> None:
+    values = option_values("Fuse", OPTIONS, {"Fuse.most": "9", "Fuse.deep": True, "Other.most": 1})
+    assert values == {"control": "one-use", "most": 9, "ratio": 0.5, "deep": True, "unset": None}
+    with pytest.raises(TypeError):
+        values["most"] = 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (
+            "Fuze.most",
+            1,
+            "setting Fuze.most: there is no pass or importer Fuze; did you mean Fuse?",
+        ),
+        ("Zzz.most", 1, "there is no pass or importer Zzz; `gehost passes` lists them"),
+        ("Fuse.mots", 1, "setting Fuse.mots: Fuse has no option mots; did you mean most?"),
+        ("Fuse.zzzz", 1, "its options are control, most, ratio, deep, unset"),
+        ("Plain.most", 1, "Plain has no option most; it has none"),
+        ("most", 1, "setting most: wanted PASS.option or IMPORTER.option"),
+        ("Fuse.most", "x", "setting Fuse.most='x': wanted a whole number"),
+    ],
+)
+def test_a_setting_that_names_nothing_is_refused_with_the_nearest(
+    key: str, value: Any, told: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_settings({key: value}, DECLARED)
+    assert told in str(caught.value)
+
+
+SETTABLE = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[PassOption("most", int, 1, "how many")])
+class Counting(FusionBasePass):
+    def Run(self, graph, context):
+        context.SetErrorMessage(f"{context.options['most']} {dict(self.options)}")
+        return FAILED
+"""
+MATCHING = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[PassOption("on", bool, False)])
+class Matching(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("p")
+        return [Pattern(builder.BuildAndReset([es.Relu(builder.CreateInput(0))]))]
+
+    def MeetRequirements(self, match):
+        return self.options["on"] or match.reject("off: the option")
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("r")
+        return builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
+"""
+
+
+def test_a_run_reads_its_options(vendors: Any) -> None:
+    vendors.write("acme/a.py", SETTABLE)
+    for settings, told in (({}, "1 {'most': 1}"), ({"Counting.most": "3"}, "3 {'most': 3}")):
+        _, report = vendors.host(keep_going=True, settings=settings).run(MODEL)
+        assert report.passes[0].message.endswith(told)
+
+
+def test_the_hooks_of_a_pattern_pass_read_its_options(vendors: Any) -> None:
+    vendors.write("acme/a.py", MATCHING)
+    (off,) = vendors.host().run(MODEL)[1].passes
+    assert (off.replaced, dict(off.rejected)) == (0, {"off": 1})
+    (on,) = vendors.host(settings={"Matching.on": True}).run(MODEL)[1].passes
+    assert on.replaced == 1
+
+
+def test_a_wrong_setting_stops_before_a_model_is_touched(vendors: Any) -> None:
+    vendors.write("acme/a.py", SETTABLE)
+    with pytest.raises(UsageError, match="Counting has no option mots; did you mean most"):
+        vendors.host(settings={"Counting.mots": 3})
+
+
+def test_settings_are_in_the_report(vendors: Any) -> None:
+    vendors.write("acme/a.py", MATCHING)
+    _, report = vendors.host(settings={"Matching.on": True}).run(MODEL)
+    assert report.as_dict()["options"]["settings"] == {"Matching.on": True}
+    assert HostOptions(settings={"a.b": 1}).settings == {"a.b": 1}
