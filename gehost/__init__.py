@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph, Node, Value
     from gehost.ir.graph import Node as GNode
     from gehost.ir.model import Model
-    from gehost.ir.region import SubgraphBoundary, SubgraphInput, SubgraphOutput
+    from gehost.ir.region import (
+        Region,
+        Rejection,
+        SubgraphBoundary,
+        SubgraphInput,
+        SubgraphOutput,
+    )
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions
     from gehost.passes.base import (
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
-    from gehost.pattern.match import MatchResult, Pattern, PatternMatcher, Rejection
+    from gehost.pattern.match import MatchResult, Pattern, PatternMatcher
     from gehost.settings import PassOption
     from gehost.stages import CustomPassStage
 
@@ -74,7 +80,7 @@ _MODULES = {
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
     "ir.graph": ("Graph", "Node", "Value"),
     "ir.model": ("Model",),
-    "ir.region": ("SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
+    "ir.region": ("Region", "Rejection", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions",),
     "passes.base": (
@@ -90,7 +96,7 @@ _MODULES = {
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
-    "pattern.match": ("MatchResult", "Pattern", "PatternMatcher", "Rejection"),
+    "pattern.match": ("MatchResult", "Pattern", "PatternMatcher"),
     "settings": ("PassOption",),
     "stages": ("CustomPassStage",),
 }
@@ -142,6 +148,7 @@ __all__ = [
     "PatternMatcher",
     "PatternMatcherConfig",
     "PatternMatcherConfigBuilder",
+    "Region",
     "Rejection",
     "Report",
     "Rewrite",

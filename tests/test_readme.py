@@ -3,12 +3,14 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.parser
 import pytest
 
 from gehost.cli import run
+from gehost.testing import parse
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(
@@ -90,3 +92,13 @@ def test_the_demo_model_is_in_the_repository():
     assert model is not None
     assert (ROOT / model[1]).is_file()
     assert shutil.which("make")
+
+
+def test_the_pass_of_the_contract_with_a_run_of_its_own_runs(vendors: Any) -> None:
+    text = (ROOT / "vendors" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    vendors.write_raw("acme/custom_fusion_passes/a.py", code)
+    model = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }"""
+    result, report = vendors.host().run(parse(model))
+    assert [node.op_type for node in result.graph.node] == ["Max"]
+    assert report.passes[0].replaced == 1

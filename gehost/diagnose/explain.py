@@ -90,6 +90,8 @@ class _Watch:
         self._targets: list[Node] | None = None if node is None else []
         """The nodes that were asked for, in the graph as the pass meets it; None for all."""
         self._near = ""
+        self._has_own_run = False
+        """Whether the pass is one whose ``Run`` may refuse for reasons of its own."""
         self._pending: tuple[Rewrite, Node | None] | None = None
         """A rewrite that has begun, and the node that makes its output 0."""
         self._record: PassRecord | None = None
@@ -132,6 +134,7 @@ class _Watch:
     def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
         self._whereabouts.check("the clean-up")
         if spec.name == self._name:
+            self._has_own_run = not spec.trusted
             self._arrive(graph.model)
 
     @hookimpl
@@ -195,6 +198,8 @@ class _Watch:
             return
         if pending is not None:
             reason = f"at commit: {reason}"
+        elif self._has_own_run and not self.account.saw_rules:
+            pass
         elif reason == "MeetRequirements":
             reason = "MeetRequirements: it returned False"
         elif not reason.startswith("MeetRequirements"):
@@ -206,8 +211,8 @@ class _Watch:
         made = spec.factory()
         if not isinstance(made, DecomposePass) or not spec.trusted:
             self._notes.append(
-                "its Run looks at the graph in its own way: what it replaced can be told, "
-                "what it passed over cannot"
+                "it has a Run of its own: what it replaced and refused is listed, what it "
+                "passed over without a word is not"
             )
             return
         mark = mark_of(type(made))

@@ -4,7 +4,8 @@ out by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from gehost.errors import PassError
@@ -12,6 +13,18 @@ from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
 
 _Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a match or region is refused, as ``key: text``; false, so that it can be returned in
+    place of ``False``.
+    """
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class Region:
@@ -38,6 +51,62 @@ class Region:
         """Whether it is known that nobody outside reads a tensor that is made here, except for
         the outputs.
         """
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[Node]) -> Region | Rejection:
+        """Return the region that consists of ``nodes``, or the reason why they are none.
+
+        Inputs are all values from outside, constants and values that nested bodies capture among
+        them, in the order of their first reader. Outputs are all values that nodes outside read,
+        or the graph's caller, in the order of their producers.
+
+        Returns:
+            A ``Rejection`` where there is no node, one was removed, they are of several graphs
+            (``graphs: …``), nothing outside reads what they make (``dead: …``), or a path leaves
+            the nodes and comes back (``not convex: through …``).
+        """
+        inside = dict.fromkeys(nodes)
+        if not inside:
+            return Rejection("empty: a region needs a node")
+        removed = next((node for node in inside if not node.in_graph), None)
+        if removed is not None:
+            return Rejection(f"removed: {_named(removed)} is not in the graph any more")
+        ordered = list(inside)
+        graph = ordered[0].graph
+        if any(node.graph is not graph for node in ordered):
+            return Rejection("graphs: the nodes are of more than one graph")
+        ordered.sort(key=by_order)
+        inputs = dict.fromkeys(
+            value for node in ordered for value in _read_by(node) if value.producer not in inside
+        )
+        made = [value for node in ordered for value in node.outputs if value is not None]
+        outputs = [value for value in made if _is_read_outside(value, graph, inside)]
+        if not outputs:
+            return Rejection("dead: nothing outside reads what the nodes make")
+        between = _way_back(graph, inside, outputs, ordered[-1].order)
+        if between is not None:
+            return Rejection(f"not convex: through {_named(between)}")
+        return cls(graph, list(inputs), outputs, ordered)
+
+    @property
+    def results(self) -> list[Value]:
+        """The outputs that no node of the region reads."""
+        read = {value for node in self.nodes for value in _read_by(node)}
+        return [value for value in self.outputs if value not in read]
+
+    def stale(self) -> str:
+        """What has changed since the region was made, so that it cannot be replaced; else ""."""
+        inside, inputs = set(self.nodes), set(self.inputs)
+        for node in self.nodes:
+            if not node.in_graph:
+                return f"{_named(node)} is not in the graph any more"
+            for value in _read_by(node):
+                if value.producer not in inside and value not in inputs and not value.is_constant:
+                    return f'{_named(node)} reads "{value.name}", which is no input of the region'
+        for value in self.outputs:
+            if value.producer not in inside:
+                return f'no node of the region makes "{value.name}" any more'
+        return ""
 
     @property
     def last(self) -> Node:
@@ -77,6 +146,45 @@ class Region:
         if any(value in self.outputs for value in self.inputs):
             return True
         return any(node in self.nodes for node in self.readers_before(self.last.order + 1))
+
+
+def _named(node: Node) -> str:
+    return f'{node.op} "{node.label}"'
+
+
+def _read_by(node: Node) -> Iterator[Value]:
+    """The values that a node reads itself, then those that its bodies capture."""
+    for value in node.inputs:
+        if value is not None:
+            yield value
+    for body in node.bodies:
+        for _, _, value in body.captured():
+            yield value
+
+
+def _is_read_outside(value: Value, graph: Graph, inside: Collection[Node]) -> bool:
+    return any(graph.reading_node(reader) not in inside for reader in value.readers)
+
+
+def _way_back(
+    graph: Graph, inside: Collection[Node], outputs: Sequence[Value], last: int
+) -> Node | None:
+    """A node outside that depends on an output and is read inside, at or before ``last``."""
+    seen: set[Node] = set()
+    values = list(outputs)
+    while values:
+        value = values.pop()
+        for found in value.readers:
+            reader = graph.reading_node(found)
+            if reader is None:
+                continue
+            if reader in inside:
+                if value.producer not in inside:
+                    return value.producer
+            elif reader not in seen and reader.order < last:
+                seen.add(reader)
+                values.extend([made for made in reader.outputs if made is not None])
+    return None
 
 
 class SubgraphInput:

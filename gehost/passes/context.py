@@ -14,9 +14,10 @@ from gehost.es.graph import EsGraph
 from gehost.infer import Inferrer
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
-from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.pattern.rule import SourcePattern
+from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 from gehost.settings import NO_OPTIONS
@@ -146,7 +147,57 @@ class CustomPassContext:
     def GetPassName(self) -> str:
         return self.record.name
 
-    def replace(self, region: Region, replacement: EsGraph) -> list[Node]:
+    def replace(
+        self, region: Region, graph: EsGraph, *, keep_shared: bool = False
+    ) -> list[Node] | Rejection:
+        """Replace a region, as a ``Run`` does it; a refusal is counted and the graph left as is.
+
+        Args:
+            region: what goes, as ``Region.of_nodes`` gives it.
+            graph: what comes; its inputs are the region's by index (it may use fewer), its
+                outputs the region's.
+            keep_shared: keep the nodes whose tensors others read besides the region. The graph
+                then gives ``region.results`` alone: the outputs that no node of the region reads.
+
+        Returns:
+            The new nodes (none where inputs are forwarded), or why the rewrite is refused: types
+            that disagree or cannot be proven, an operator that the opset lacks, ….
+
+        Raises:
+            PassError: the region is out of date, or the graph has other numbers of inputs or
+                outputs; nothing was changed.
+            LimitReached: the compile has done as many rewrites as it may; a pass must not catch
+                it.
+        """
+        if self.limit.reached:
+            raise LimitReached
+        problem = region.stale()
+        if problem:
+            raise PassError(f"context.replace: {problem}; make the region just before")
+        if keep_shared:
+            region = Region(region.graph, region.inputs, region.results, region.nodes)
+        if len(graph.outputs) != len(region.outputs):
+            raise PassError(
+                f"context.replace: the graph has {len(graph.outputs)} outputs, wanted "
+                f"{len(region.outputs)}, {'region.results' if keep_shared else 'region.outputs'}"
+            )
+        if len(graph.inputs) > len(region.inputs):
+            raise PassError(
+                f"context.replace: the graph has {len(graph.inputs)} inputs, the region has "
+                f"{len(region.inputs)}"
+            )
+        self.record.matched += 1
+        anchor = region.outputs[0].producer
+        assert anchor is not None
+        try:
+            if region.closes_cycle():
+                raise Refused("cycle: the replacement would make one")
+            return self.rewrite(region, graph)
+        except Refused as refused:
+            self.refuse(anchor, str(refused))
+            return Rejection(str(refused))
+
+    def rewrite(self, region: Region, replacement: EsGraph) -> list[Node]:
         """Replace a region and note it; raises as ``Rewriter.replace`` does."""
         observer, number = self.observer, self.limit.done + 1
         if observer is not None:
@@ -160,7 +211,7 @@ class CustomPassContext:
         return made
 
     def refuse(self, node: Node, reason: str) -> None:
-        """Note that the match at ``node`` is not replaced."""
+        """Count and report that nothing replaces ``node``, for a reason like ``key: text``."""
         self.record.reject(reason)
         if self.observer is not None:
             self.observer.match_refused(self.record, node, reason)
@@ -220,6 +271,6 @@ class SubgraphRewriter:
             )
         if context.limit.reached:
             raise LimitReached
-        made = context.rewriter.replace_boundary(boundary, replacement, context.replace)
+        made = context.rewriter.replace_boundary(boundary, replacement, context.rewrite)
         context.record.matched += 1
         return made

@@ -277,7 +277,7 @@ def _rewrite(
             raise _edited()
         region, made = place(matched, made)
         try:
-            return context.replace(region, made)
+            return context.rewrite(region, made)
         except Refused as refused:
             context.refuse(node, str(refused))
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gehost.errors import PatternError
@@ -13,7 +12,7 @@ from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
-from gehost.ir.region import Region, SubgraphBoundary
+from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.pattern.bind import Binding
 from gehost.pattern.build import build_source, check_pattern
@@ -82,18 +81,6 @@ def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
     raise PatternError(
         f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why ``MeetRequirements`` refused a match; false, so that it can be returned in place of
-    ``False``.
-    """
-
-    reason: str
-
-    def __bool__(self) -> bool:
-        return False
 
 
 class MatchResult:

@@ -427,7 +427,35 @@ def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
     found = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
     assert found.findings == []
-    assert found.notes[0].startswith("its Run looks at the graph in its own way")
+    assert found.notes[0].startswith("it has a Run of its own: what it replaced and refused")
+
+
+OWN_RUN = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class P(FusionBasePass):
+    def Run(self, graph, context):
+        for node in graph.nodes_of("Relu"):
+            if node.name == "small":
+                context.refuse(node, f"size: {node.name} is too small")
+                continue
+            builder = EsGraphBuilder("r")
+            made = es.Cast(builder.CreateInput(0), to=6 if node.name == "wrong" else 1)
+            context.replace(Region.of_nodes([node]), builder.BuildAndReset([made]))
+"""
+
+
+def test_the_refusals_of_a_run_are_told_as_the_passs_own(vendors: Any) -> None:
+    body = f"{UNARY} {{ [small] a = Relu(x) [wrong] b = Relu(a) [right] y = Relu(b) }}"
+    found = outcomes(told(vendors, OWN_RUN, body))
+    assert found["small"] == ("refused", "size: small is too small")
+    wrong = 'at commit: dtype: "b" was float[2], would be int32[2]'
+    assert found["wrong"] == ("refused", wrong)
+    assert found["right"] == ("rewritten", 'became Cast "P_Cast_0"')
+    assert outcomes(told(vendors, OWN_RUN, body, "small")) == {"small": found["small"]}
+    model = parse(f'<ir_version: 8, opset_import: ["": 17]> g {body}')
+    (record,) = vendors.host().run(model)[1].passes
+    assert (record.matched, record.replaced) == (2, 1)
+    assert dict(record.rejected) == {"size": 1, "dtype": 1}
 
 
 def test_passes_after_it_do_not_run_and_a_pass_that_is_off_says_so(vendors: Any) -> None:

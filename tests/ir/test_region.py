@@ -9,7 +9,7 @@ from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOutput
+from gehost.ir.region import Region, Rejection, SubgraphBoundary, SubgraphInput, SubgraphOutput
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]>'
 CHAIN = """g (float[2] x, float[2] v) => (float[2] y, float[2] m) <float[2] w = {1, 2}> {
@@ -271,3 +271,93 @@ def test_a_body_that_hands_a_tensor_on_reads_it():
         "Neg",
     ]
     assert found.closes_cycle()
+
+
+# -- regions of nodes -------------------------------------------------------------------------------------------------
+
+
+def of_nodes(graph: Graph, *names: str) -> tuple[list[str], list[str], list[str]] | str:
+    """Inputs, outputs and results by name, or the reason why there is no region."""
+    found = Region.of_nodes([node(graph, name) for name in names])
+    if isinstance(found, Rejection):
+        assert not found
+        return found.reason
+    assert all(value is not None for value in found.inputs)
+    named = [value.name for value in found.inputs if value is not None]
+    return named, [v.name for v in found.outputs], [v.name for v in found.results]
+
+
+def test_inputs_and_outputs_are_ordered_whatever_the_order_of_the_nodes() -> None:
+    graph = load(CHAIN)
+    assert of_nodes(graph, "c", "a", "b") == (["x", "w", "v"], ["c"], ["c"])
+    assert of_nodes(graph, "m", "c", "n") == (["b", "v", "w"], ["c", "m"], ["c", "m"])
+    assert of_nodes(graph, "y") == (["c"], ["y"], ["y"])
+    found = Region.of_nodes([node(graph, name) for name in ("b", "a", "b")])
+    assert isinstance(found, Region)
+    assert [each.label for each in found.nodes] == ["a", "b"]
+
+
+def test_a_tensor_that_others_read_too_is_an_output_and_no_result() -> None:
+    graph = load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Neg(a) z = Abs(a) }")
+    assert of_nodes(graph, "a", "y") == (["x"], ["a", "y"], ["y"])
+    graph = load("g (float[2] x) => (float[2] a, float[2] y) { a = Relu(x) y = Neg(a) }")
+    assert of_nodes(graph, "a", "y") == (["x"], ["a", "y"], ["y"])
+
+
+def test_what_bodies_capture_counts_as_read() -> None:
+    graph = load(BRANCH)
+    assert of_nodes(graph, "a", "b") == (["x", "c"], ["b"], ["b"])
+    assert of_nodes(graph, "b") == (["c", "a"], ["b"], ["b"])
+    assert of_nodes(graph, "a") == (["x"], ["a"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "reason"),
+    [
+        (CHAIN, ["a", "c"], 'not convex: through Add "b"'),
+        (CHAIN, ["a", "y"], 'not convex: through Mul "c"'),
+        (BRANCH, ["a", "y"], 'not convex: through If "b"'),
+        (
+            "g (float[2] x) => (float[2] y) { a, b = Split<axis=0>(x) c = Relu(a) y = Concat<axis=0>(c, b) }",
+            ["a", "y"],
+            'not convex: through Relu "c"',
+        ),
+        (CHAIN, [], "empty: a region needs a node"),
+        (
+            "g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(a) y = Abs(x) }",
+            ["a", "b"],
+            "dead: nothing outside reads what the nodes make",
+        ),
+    ],
+)
+def test_what_is_no_region_has_a_reason(text: str, names: list[str], reason: str) -> None:
+    assert of_nodes(load(text), *names) == reason
+
+
+def test_nodes_of_two_graphs_or_none_are_no_region() -> None:
+    graph = load(BRANCH)
+    inner = next(node(graph, "b").bodies[0].nodes)
+    found = Region.of_nodes([node(graph, "a"), inner])
+    assert isinstance(found, Rejection)
+    assert found.reason.startswith("graphs: ")
+    graph = load("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(x) }")
+    gone = node(graph, "a")
+    graph.remove_node(gone)
+    found = Region.of_nodes([gone])
+    assert isinstance(found, Rejection)
+    assert found.reason == 'removed: Relu "a" is not in the graph any more'
+
+
+def test_a_region_knows_that_it_is_out_of_date() -> None:
+    graph = load(CHAIN)
+    found = Region.of_nodes([node(graph, "a"), node(graph, "b")])
+    assert isinstance(found, Region)
+    assert found.stale() == ""
+    mark = graph.model.mark()
+    graph.set_input(node(graph, "b"), 1, graph.values["v"])
+    assert found.stale() == 'Add "b" reads "v", which is no input of the region'
+    graph.model.undo(mark)
+    graph.add_node("Abs", [graph.values["x"]], [graph.values["b"]])
+    assert found.stale() == 'no node of the region makes "b" any more'
+    graph.model.undo(mark)
+    assert found.stale() == ""

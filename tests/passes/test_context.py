@@ -16,6 +16,8 @@ from gehost import (
     NodeIo,
     PassError,
     PassRecord,
+    Region,
+    Rejection,
     SubgraphBoundary,
     SubgraphInput,
     SubgraphOutput,
@@ -114,6 +116,115 @@ def test_run_is_given_the_pass_and_says_why_it_failed() -> None:
     assert context.GetErrorMessage() == "the tiles do not fit"
     assert context.stage is CustomPassStage.kAfterInferShape
     assert current_context() is None
+
+
+SHARED = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y, float[2] z) {
+    a = Relu(x)
+    b = Neg(a)
+    y = Exp(b)
+    z = Abs(a)
+}"""
+
+
+def fusing(*ops: str, outputs: int = 1, **given: Any) -> tuple[type[FusionBasePass], list[Any]]:
+    """A pass that replaces the nodes of some operators by one Sin for each output, and what it got."""
+    answers: list[Any] = []
+
+    class Fusing(FusionBasePass):
+        def Run(self, graph: Any, context: Any) -> Any:
+            region = Region.of_nodes(graph.nodes_of(*ops))
+            if not region:
+                return
+            builder = EsGraphBuilder("r")
+            x = builder.CreateInput(0)
+            made = builder.BuildAndReset([es.Sin(x) for _ in range(outputs)])
+            answers.append(context.replace(region, made, **given))
+
+    return Fusing, answers
+
+
+def ops_of(model: Any) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_a_run_replaces_a_region() -> None:
+    pass_, answers = fusing("Relu", "Neg", "Exp", outputs=2)
+    result, record = run_pass(SHARED, pass_)
+    assert ops_of(result) == ["Sin", "Sin", "Abs"]
+    assert (record.matched, record.replaced, record.status) == (1, 1, "done")
+    assert [node.op for node in answers[0]] == ["Sin", "Sin"]
+    assert [node.output[0] for node in result.graph.node] == ["a", "y", "z"]
+
+
+def test_nodes_that_others_read_are_kept_where_the_run_asks_for_it() -> None:
+    pass_, _ = fusing("Relu", "Neg", "Exp", keep_shared=True)
+    result, _ = run_pass(SHARED, pass_)
+    assert [(node.op_type, *node.input, *node.output) for node in result.graph.node] == [
+        ("Relu", "x", "a"),
+        ("Sin", "x", "y"),
+        ("Abs", "a", "z"),
+    ]
+
+
+def test_a_refusal_is_returned_and_counted_and_changes_nothing() -> None:
+    answers: list[Any] = []
+
+    class Casting(FusionBasePass):
+        def Run(self, graph: Any, context: Any) -> Any:
+            (node,) = graph.nodes_of("Neg")
+            builder = EsGraphBuilder("r")
+            cast = builder.BuildAndReset([es.Cast(builder.CreateInput(0), to=6)])
+            answers.append(context.replace(Region.of_nodes([node]), cast))
+            context.refuse(node, "own: reason")
+
+    result, record = run_pass(CHAIN, Casting)
+    assert ops_of(result) == ["Relu", "Relu", "Neg"]
+    (answer,) = answers
+    assert isinstance(answer, Rejection)
+    assert answer.reason == 'dtype: "y" was float[2], would be int32[2]'
+    assert (record.matched, record.replaced, record.status) == (1, 0, "not changed")
+    assert dict(record.rejected) == {"dtype": 1, "own": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "the graph has 1 outputs, wanted 2, region.outputs"),
+        (
+            {"outputs": 2, "keep_shared": True},
+            "the graph has 2 outputs, wanted 1, region.results",
+        ),
+    ],
+)
+def test_a_graph_with_other_outputs_than_the_region_fails_the_pass(
+    given: dict[str, Any], told: str
+) -> None:
+    pass_, _ = fusing("Relu", "Neg", "Exp", **given)
+    with pytest.raises(PassError, match=f"Fusing .*: context.replace: {told}$"):
+        run_pass(SHARED, pass_)
+
+
+def test_a_region_that_is_out_of_date_fails_the_pass() -> None:
+    class Stale(FusionBasePass):
+        def Run(self, graph: Any, context: Any) -> Any:
+            region = Region.of_nodes(graph.nodes_of("Relu"))
+            for _ in range(2):
+                builder = EsGraphBuilder("r")
+                made = builder.BuildAndReset([es.Abs(builder.CreateInput(0))])
+                context.replace(region, made)
+
+    with pytest.raises(PassError, match=r'context.replace: Relu "a" is not in the graph any more'):
+        run_pass(CHAIN, Stale)
+
+
+def test_runs_stop_at_the_limit(vendors: Any) -> None:
+    host = vendors.host(rewrite_limit=0)
+    pass_, answers = fusing("Relu", "Neg", "Exp", outputs=2)
+    _add(host, pass_, "Fusing")
+    _, report = host.run(parse(SHARED))
+    assert answers == []
+    assert (report.passes[0].replaced, report.problems) == (0, [])
 
 
 def test_a_limit_of_none_is_never_reached() -> None:
