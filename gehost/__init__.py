@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gehost.host.context import CompileContext
     from gehost.host.hookspecs import hookimpl
     from gehost.host.host import Host
+    from gehost.host.importers import ImporterRegistry, read_model
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
     from gehost.ir import shapes
@@ -75,6 +76,7 @@ _MODULES = {
     "host.context": ("CompileContext",),
     "host.hookspecs": ("hookimpl",),
     "host.host": ("Host",),
+    "host.importers": ("ImporterRegistry", "read_model"),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
@@ -130,6 +132,7 @@ __all__ = [
     "Graph",
     "Host",
     "HostOptions",
+    "ImporterRegistry",
     "MatchResult",
     "Model",
     "ModelError",
@@ -166,6 +169,7 @@ __all__ = [
     "es",
     "hookimpl",
     "ops",
+    "read_model",
     "shapes",
 ]
 

@@ -97,13 +97,16 @@ def check_options(options: Sequence[PassOption], owner: str) -> None:
 
 
 def check_settings(
-    settings: Mapping[str, Any], declared: Mapping[str, Sequence[PassOption]]
+    settings: Mapping[str, Any],
+    declared: Mapping[str, Sequence[PassOption]],
+    owners: str = "pass or importer",
 ) -> None:
     """Check that every setting names a declared option and has a value of its type.
 
     Args:
         settings: values by ``OWNER.option``.
-        declared: the options of each pass and importer.
+        declared: the options of each owner.
+        owners: what messages call an owner.
 
     Raises:
         UsageError: a setting does not; names the nearest ones.
@@ -111,11 +114,11 @@ def check_settings(
     for key in settings:
         owner, dot, name = key.rpartition(".")
         if not dot:
-            raise UsageError(f"setting {key}: wanted PASS.option or IMPORTER.option")
+            raise UsageError(f"setting {key}: wanted NAME.option=value, the name of a {owners}")
         if owner not in declared:
             near = difflib.get_close_matches(owner, list(declared), 3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes` lists them"
-            raise UsageError(f"setting {key}: there is no pass or importer {owner}; {hint}")
+            hint = f"did you mean {' or '.join(near)}?" if near else "`gehost passes -v` lists them"
+            raise UsageError(f"setting {key}: there is no {owners} {owner}; {hint}")
         names = [option.name for option in declared[owner]]
         if name not in names:
             near = difflib.get_close_matches(name, names, 3)

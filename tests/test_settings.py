@@ -98,11 +98,11 @@ def test_values_are_what_is_set_else_the_defaults() -> None:
             1,
             "setting Fuze.most: there is no pass or importer Fuze; did you mean Fuse?",
         ),
-        ("Zzz.most", 1, "there is no pass or importer Zzz; `gehost passes` lists them"),
+        ("Zzz.most", 1, "there is no pass or importer Zzz; `gehost passes -v` lists them"),
         ("Fuse.mots", 1, "setting Fuse.mots: Fuse has no option mots; did you mean most?"),
         ("Fuse.zzzz", 1, "its options are control, most, ratio, deep, unset"),
         ("Plain.most", 1, "Plain has no option most; it has none"),
-        ("most", 1, "setting most: wanted PASS.option or IMPORTER.option"),
+        ("most", 1, "setting most: wanted NAME.option=value, the name of a pass or importer"),
         ("Fuse.most", "x", "setting Fuse.most='x': wanted a whole number"),
     ],
 )

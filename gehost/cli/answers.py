@@ -13,6 +13,7 @@ from gehost.cli.base import (
     cli,
     compare_options,
     compile_options,
+    importer_option,
     options_of,
     settings_option,
     telling,
@@ -59,14 +60,17 @@ def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **gi
 @cli.command()
 @click.argument("model", type=click.Path())
 @click.argument("node")
+@importer_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def blame(model: str, node: str, *, as_json: bool) -> None:
+def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
     """Tell what NODE of MODEL was before: which passes made it, step by step, from which
     original nodes.
     """
     from gehost.diagnose.blame import blame as history_of
+    from gehost.host.containment import output_on_stderr
 
-    found = history_of(model, node)
+    with output_on_stderr():
+        found = history_of(model, node, settings)
     with telling():
         if as_json:
             import json

@@ -109,6 +109,14 @@ settings_option = click.option(
     callback=_settings,
     help="Set an option of a pass or importer; `gehost passes -v` lists them; repeatable.",
 )
+importer_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="IMPORTER.OPTION=VALUE",
+    callback=_settings,
+    help="Set an option of an importer; `gehost passes -v` lists them; repeatable.",
+)
 
 
 def options_of(given: dict[str, Any]) -> HostOptions:

@@ -10,6 +10,7 @@ from gehost.cli.base import (
     cli,
     compare_options,
     compile_options,
+    importer_option,
     options_of,
     telling,
     vendors_option,
@@ -129,7 +130,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
         with telling():
             print_passes(listed)
             if verbose:
-                print_options({spec.name: spec.options for spec in listed})
+                print_options(host.declared_options())
         return
     import json
 
@@ -162,17 +163,29 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
 @cli.command()
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
+@importer_option
 @compare_options
 def verify(
-    a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None
+    a: str,
+    b: str,
+    settings: dict[str, str],
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    feeds: str | None,
 ) -> None:
     """Compare the numbers of models A and B on the same inputs."""
-    from gehost.ir.model import Model
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.importers import installed_importers
     from gehost.verify import compare, load_feeds
 
-    Model.load(b).close()  # a file that is no model is not a model with other numbers
     given = None if feeds is None else [load_feeds(feeds)]
-    result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
+    with output_on_stderr():
+        importers = installed_importers(settings)
+        # a file that is no model is not a model with other numbers
+        importers.load(b, settings).close()
+        models = [importers.original(path, settings) for path in (a, b)]
+    result = compare(*models, given, rtol=rtol, atol=atol, seed=seed)
     if not result.equal:
         raise NumbersDifferError(result.summary())
     with telling():

@@ -8,12 +8,13 @@ none.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from gehost.diagnose.nodes import check_name, near_names, nodes_named
 from gehost.errors import UsageError
+from gehost.host.importers import read_model
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.rewrite.history import Source, steps_of
@@ -63,19 +64,22 @@ class Ancestry:
         return {**asdict(self), "origins": self.origins}
 
 
-def blame(model: str | os.PathLike[str], name: str) -> list[Ancestry]:
+def blame(
+    model: str | os.PathLike[str], name: str, settings: Mapping[str, Any] | None = None
+) -> list[Ancestry]:
     """The histories of the nodes of a name, which several graphs may have.
 
     Args:
         model: a file.
         name: of a node, or of a tensor that it makes.
+        settings: options of importers, by ``NAME.option``.
 
     Raises:
-        UsageError: there is no such node, or the name is empty.
+        UsageError: there is no such node or setting, or the name is empty.
         ModelError: the model cannot be read.
     """
     check_name(name)
-    loaded = Model.load(model)
+    loaded = read_model(model, settings)
     try:
         found = nodes_named(loaded, name)
         if not found:

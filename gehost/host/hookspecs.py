@@ -45,7 +45,9 @@ def gehost_register_passes(registry: PassRegistry) -> None:
 
 @hookspec
 def gehost_register_importers(registry: ImporterRegistry) -> None:
-    """Called once for each host: add readers for further input formats, by file suffix."""
+    """Called once for each host, and by commands that read a model without one: add readers for
+    further input formats, by file suffix.
+    """
 
 
 @hookspec

@@ -32,7 +32,7 @@ from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
-from gehost.settings import check_settings
+from gehost.settings import PassOption, check_settings
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
@@ -98,8 +98,23 @@ class Host:
         self._disabled = disabled_passes(
             self.options, {spec.name: spec.default for spec in self.passes}
         )
-        check_settings(self.options.settings, {spec.name: spec.options for spec in self.passes})
+        check_settings(self.options.settings, self.declared_options())
         self._feeds = self._load_feeds()
+
+    def declared_options(self) -> dict[str, Sequence[PassOption]]:
+        """Return the options of each pass and importer, by its name.
+
+        Raises:
+            VendorError: a pass and an importer have one name.
+        """
+        found = {spec.name: spec.options for spec in self.passes}
+        for name, options in self.importers.options.items():
+            if name in found:
+                raise VendorError(
+                    f"importer {name}: a pass of this name is registered; rename the importer"
+                )
+            found[name] = options
+        return found
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
         if self.options.feeds is None:
@@ -225,7 +240,11 @@ class Host:
         """A model file after all stages, not saved; it can be used until the block ends. Raises
         as ``compile`` does.
         """
-        with self._compiled(lambda: self.importers.load(path), report) as model:
+
+        def load() -> Model:
+            return self.importers.load(path, self.options.settings)
+
+        with self._compiled(load, report) as model:
             yield model
 
     def original(self, path: str) -> onnx.ModelProto | str:
@@ -234,7 +253,7 @@ class Host:
         Raises:
             ModelError: the importer cannot read it.
         """
-        return path if self.importers.find(path) is None else self.importers.load(path).flush()
+        return self.importers.original(path, self.options.settings)
 
     def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         """Compile a model in memory; ``model`` itself is left as it is.

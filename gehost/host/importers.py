@@ -2,63 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import Any, NamedTuple, TypeAlias
 
 import onnx
 
 from gehost.errors import GehostError, ModelError, VendorError, deepest_line, described
+from gehost.host.containment import contained
+from gehost.host.plugins import Plugins, installed_plugins
 from gehost.ir.model import Model
+from gehost.settings import (
+    NO_OPTIONS,
+    PassOption,
+    check_options,
+    check_settings,
+    option_values,
+)
 
-Importer: TypeAlias = Callable[[str], onnx.ModelProto]
+Importer: TypeAlias = Callable[[str, Mapping[str, Any]], onnx.ModelProto]
+"""Takes a path and the importer's options by name; returns the model."""
+
+
+class _Entry(NamedTuple):
+    importer: Importer
+    name: str
+    options: Sequence[PassOption]
+    command: str
 
 
 class ImporterRegistry:
     """Importers of one host."""
 
     def __init__(self) -> None:
-        self._importers: dict[str, Importer] = {}
+        self._entries: dict[str, _Entry] = {}
 
-    def add(self, suffix: str, importer: Importer) -> None:
-        """Read files that end in ``suffix`` (with its dot) by ``importer``, which takes the path
-        and gives a model.
+    def add(
+        self,
+        suffix: str,
+        importer: Importer,
+        *,
+        options: Sequence[PassOption] = (),
+        name: str = "",
+        command: str = "",
+    ) -> None:
+        """Read files that end in ``suffix`` (with its dot) by ``importer``.
+
+        Args:
+            suffix: as in ``.hlo``; of several that fit, the longest counts.
+            importer: called with the path and the values of ``options``; returns a ModelProto.
+            options: what ``--set NAME.option=value`` may set.
+            name: of the importer in settings; the suffix without its dot unless given.
+            command: a command that reads the same files, as in ``gehost hlo import``; errors of
+                the importer name it.
 
         Raises:
-            VendorError: this is no suffix, or it has an importer already.
+            VendorError: this is no suffix, or it has an importer already; the options are not
+                those of another suffix of this name.
         """
-        if not suffix.startswith(".") or suffix == ".onnx":
+        if not suffix.startswith(".") or suffix.endswith(".onnx"):
             raise VendorError(
                 f'importer {_named(importer)}: "{suffix}" is no suffix that can be given '
                 'to an importer, as in ".hlo"'
             )
-        known = self._importers.get(suffix)
+        known = self._entries.get(suffix)
         if known is not None:
             raise VendorError(
-                f'two importers for "{suffix}" files, {_named(known)} and '
+                f'two importers for "{suffix}" files, {_named(known.importer)} and '
                 f"{_named(importer)}; take one away"
             )
-        self._importers[suffix] = importer
+        entry = _Entry(importer, name or suffix.lstrip("."), tuple(options), command)
+        check_options(entry.options, f"importer {_named(importer)}")
+        for other in self._entries.values():
+            if other.name == entry.name and other.options != entry.options:
+                raise VendorError(
+                    f"two importers are called {entry.name} and have other options, "
+                    f"{_named(other.importer)} and {_named(importer)}; rename one"
+                )
+        self._entries[suffix] = entry
+
+    @property
+    def options(self) -> dict[str, Sequence[PassOption]]:
+        """The declared options of each importer, by its name."""
+        return {entry.name: entry.options for entry in self._entries.values()}
 
     def find(self, path: str) -> Importer | None:
-        """The importer of the longest suffix that fits; None where the file is ONNX."""
-        fitting = [suffix for suffix in self._importers if path.endswith(suffix)]
-        return self._importers[max(fitting, key=len)] if fitting else None
+        """Return the importer of the longest suffix that fits; None where the file is ONNX."""
+        entry = self._find(path)
+        return None if entry is None else entry.importer
 
-    def load(self, path: str) -> Model:
+    def _find(self, path: str) -> _Entry | None:
+        fitting = [suffix for suffix in self._entries if path.endswith(suffix)]
+        return self._entries[max(fitting, key=len)] if fitting else None
+
+    def load(self, path: str, settings: Mapping[str, Any] = NO_OPTIONS) -> Model:
         """Read a model file with the importer of its suffix, as ONNX where there is none.
+
+        Args:
+            path: the file.
+            settings: options of importers, by ``NAME.option``; others are ignored.
 
         Raises:
             ModelError: the file cannot be read or is no valid model.
+            UsageError: a setting has another type than its option.
             VendorError: an importer failed in a way of its own.
         """
-        importer = self.find(path)
-        if importer is None:
+        entry = self._find(path)
+        if entry is None:
             return Model.load(path)
+        importer = entry.importer
+        hint = f"; see `{entry.command} --help`" if entry.command else ""
+        values = option_values(entry.name, entry.options, settings)
         try:
-            proto: Any = importer(path)
+            proto: Any = importer(path, values)
             if not isinstance(proto, onnx.ModelProto):
                 raise TypeError(f"it must return a ModelProto, got {proto!r}")
-        except (GehostError, KeyboardInterrupt):
+        except KeyboardInterrupt:
+            raise
+        except GehostError as error:
+            if entry.command not in str(error):
+                error.args = (f"{error}{hint}",)
             raise
         except OSError as error:
             raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
@@ -70,9 +135,59 @@ class ImporterRegistry:
             )
             raise VendorError(
                 f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: "
-                f"{described(error)}"
+                f"{described(error)}{hint}"
             ) from error
         return Model(proto, path=path)
+
+    def original(
+        self, path: str, settings: Mapping[str, Any] = NO_OPTIONS
+    ) -> onnx.ModelProto | str:
+        """Return what an importer makes of a file; the path itself where the file is ONNX.
+
+        Raises:
+            GehostError: as ``load`` does.
+        """
+        return path if self._find(path) is None else self.load(path, settings).flush()
+
+
+def installed_importers(settings: Mapping[str, Any] = NO_OPTIONS) -> ImporterRegistry:
+    """Return the importers of the installed plugins.
+
+    Args:
+        settings: options of importers, by ``NAME.option``.
+
+    Raises:
+        UsageError: a setting names no option of an importer.
+        VendorError: a plugin cannot be loaded or fails.
+    """
+    registry = ImporterRegistry()
+    with contained(), redirect_stdout(sys.stderr):
+        Plugins(installed_plugins()).call("gehost_register_importers", registry=registry)
+    check_settings(settings, registry.options, owners="importer")
+    return registry
+
+
+def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Model:
+    """Read any model file: through the installed importers, as ONNX where none fits.
+
+    The model is indexed, not validated as ``Host.compile`` does it. Vendor files are not loaded.
+
+    Args:
+        path: the file.
+        settings: options of importers, by ``NAME.option``, as in ``{"hlo.constants": "c.npz"}``.
+
+    Raises:
+        ModelError: the file cannot be read or is no valid model.
+        UsageError: a setting names no option of an importer, or has another type.
+        VendorError: a plugin cannot be loaded, or an importer failed in a way of its own.
+    """
+    name = os.fspath(path)
+    if name.endswith(".onnx") and not settings:
+        return Model.load(name)
+    chosen = settings or NO_OPTIONS
+    registry = installed_importers(chosen)
+    with contained(), redirect_stdout(sys.stderr):
+        return registry.load(name, chosen)
 
 
 def _named(importer: Importer) -> str:
