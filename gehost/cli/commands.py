@@ -177,15 +177,16 @@ def verify(
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.host.containment import output_on_stderr
     from gehost.host.importers import installed_importers
+    from gehost.ir.model import Model
     from gehost.verify import compare, load_feeds
 
     given = None if feeds is None else [load_feeds(feeds)]
     with output_on_stderr():
         importers = installed_importers(settings)
-        # a file that is no model is not a model with other numbers
-        importers.load(b, settings).close()
-        models = [importers.original(path, settings) for path in (a, b)]
-    result = compare(*models, given, rtol=rtol, atol=atol, seed=seed)
+        first, second = importers.original(a, settings), importers.original(b, settings)
+    if isinstance(second, str):
+        Model.load(second).close()  # a file that is no model is not a model with other numbers
+    result = compare(first, second, given, rtol=rtol, atol=atol, seed=seed)
     if not result.equal:
         raise NumbersDifferError(result.summary())
     with telling():

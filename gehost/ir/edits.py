@@ -92,6 +92,14 @@ def put_metadata(node: Node, key: str, text: str | None) -> None:
         entries[present].value = text
 
 
+def put_device_configurations(
+    node: Node, configurations: Sequence[onnx.NodeDeviceConfigurationProto]
+) -> None:
+    entries = node.proto.device_configurations
+    del entries[:]
+    entries.extend(configurations)
+
+
 def put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
     value.stated = known
 

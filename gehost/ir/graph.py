@@ -28,6 +28,7 @@ from gehost.ir.edits import (
     find_entry,
     forget_value,
     put_attribute,
+    put_device_configurations,
     put_input,
     put_metadata,
     put_output,
@@ -394,6 +395,20 @@ class Graph:
         self._journal(put_metadata, node, key, node.metadata.get(key))
         node.is_traced = True
         put_metadata(node, key, text)
+
+    def set_device_configurations(
+        self, node: Node, configurations: Sequence[onnx.NodeDeviceConfigurationProto]
+    ) -> None:
+        """Set the device configurations of a node; they are copied.
+
+        Raises:
+            TypeError: an entry is no ``NodeDeviceConfigurationProto``.
+        """
+        # a node of its own, as a list of another kind must not leave the old one half replaced
+        new = onnx.NodeProto(device_configurations=configurations)
+        self._journal(put_device_configurations, node, node.device_configurations)
+        self.model.note_device_configurations()
+        put_device_configurations(node, new.device_configurations)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
         """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,6 +86,7 @@ class Model:
             self.graph = index_model(self, proto.graph)
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
         """The operators that the model had when it was loaded."""
+        self._has_device_configurations: bool | None = None
         self._interface = _interface(proto.graph)
 
     def __str__(self) -> str:
@@ -139,6 +140,39 @@ class Model:
     def _forget_import(self, domain: str, count: int) -> None:
         self.opsets.pop(domain, None)
         del self.proto.opset_import[count:]
+
+    # -- devices
+    # ----------------------------------------------------------------------------------------------------
+
+    @property
+    def configurations(self) -> tuple[onnx.DeviceConfigurationProto, ...]:
+        """The sets of devices that nodes refer to by name: copies; assign to change them."""
+        found = onnx.ModelProto()
+        found.configuration.extend(self.proto.configuration)
+        return tuple(found.configuration)
+
+    @configurations.setter
+    def configurations(self, configurations: tuple[onnx.DeviceConfigurationProto, ...]) -> None:
+        new = onnx.ModelProto(configuration=configurations)
+        self.journal.record(self._put_configurations, self.configurations)
+        self._put_configurations(new.configuration)
+
+    def _put_configurations(self, configurations: Iterable[onnx.DeviceConfigurationProto]) -> None:
+        del self.proto.configuration[:]
+        self.proto.configuration.extend(configurations)
+
+    @property
+    def has_device_configurations(self) -> bool:
+        """Whether a node has device configurations, or had some; found out when asked for."""
+        if self._has_device_configurations is None:
+            self._has_device_configurations = any(
+                proto.device_configurations for graph in self.graphs for proto in graph.proto.node
+            )
+        return self._has_device_configurations
+
+    def note_device_configurations(self) -> None:
+        """Note that a node gets device configurations."""
+        self._has_device_configurations = True
 
     def fresh_name(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested

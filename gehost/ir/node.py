@@ -328,6 +328,19 @@ class Node(GNodeAccessors):
         return {entry.key: entry.value for entry in self.proto.metadata_props[:]}
 
     @property
+    def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
+        """Where the node runs and how its tensors are split: copies; assign to change them."""
+        found = onnx.NodeProto()
+        found.device_configurations.extend(self.proto.device_configurations)
+        return tuple(found.device_configurations)
+
+    @device_configurations.setter
+    def device_configurations(
+        self, configurations: tuple[onnx.NodeDeviceConfigurationProto, ...]
+    ) -> None:
+        self.graph.set_device_configurations(self, configurations)
+
+    @property
     def in_graph(self) -> bool:
         """False once the node, or one that holds it in a body, has been removed."""
         owner = self.graph.owner

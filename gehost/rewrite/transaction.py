@@ -17,6 +17,7 @@ from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
 from gehost.rewrite.comparison import Comparison
+from gehost.rewrite.devices import check_not_specified, inherit_devices
 from gehost.rewrite.history import HISTORY
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
 from gehost.rewrite.plan import Plan, PlannedNode, Read, as_plan, key_of
@@ -83,9 +84,10 @@ class Transaction:
                 plans[key] = as_plan([planned for _, planned in self.planned.values()])
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
-        self.graph.remove_nodes(
-            [node for node in nodes if node not in self.kept] if self.kept else nodes
-        )
+        removed = [node for node in nodes if node not in self.kept] if self.kept else nodes
+        if self.model.has_device_configurations:
+            inherit_devices(self.region, removed, self.made)
+        self.graph.remove_nodes(removed)
         return self.made
 
     def _make_out(self) -> None:
@@ -159,6 +161,7 @@ class Transaction:
             if self.graph.reading_node(reader) in self.kept
         ]
         self.rewriter.rewired = True
+        self._check_devices(value)
         spare = self.graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
@@ -392,6 +395,7 @@ class Transaction:
         """
         self.rewriter.rewired = True
         if not value.is_graph_output:
+            self._check_devices(value)
             for reader, slot in value.uses:
                 if isinstance(reader, Node) and self.graph.level_of(reader) not in self.kept:
                     if reader.graph.find(source.name) is not source:
@@ -410,6 +414,17 @@ class Transaction:
         )
         node.generation = self.generation
         self.made.append(node)
+
+    def _check_devices(self, value: Value) -> None:
+        """Refuse to take a tensor from nodes that have a sharding spec of it."""
+        if self.model.has_device_configurations:
+            nodes = [found for found in value.readers if isinstance(found, Node)]
+            if value.producer in self.kept:
+                nodes.append(value.producer)
+            check_not_specified(value, [node for node in nodes if self._stays(node)])
+
+    def _stays(self, node: Node) -> bool:
+        return node in self.kept or node not in self.region.nodes
 
     def _drop_unread_constants(self) -> None:
         """Take back constants that stand for a tensor which nobody read."""

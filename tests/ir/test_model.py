@@ -447,3 +447,60 @@ def test_the_collector_is_as_it_was_after_a_load(enabled):
         assert gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+# -- devices --------------------------------------------------------------------------------------------------------
+
+
+def configuration(name: str, *devices: int) -> onnx.NodeDeviceConfigurationProto:
+    made = onnx.NodeDeviceConfigurationProto(configuration_id=name)
+    made.sharding_spec.add(tensor_name="x", device=devices)
+    return made
+
+
+def test_device_configurations_are_set_and_taken_back():
+    model = load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    (node,) = model.graph.nodes
+    assert (node.device_configurations, model.configurations) == ((), ())
+    assert not model.has_device_configurations
+    before = model.flush().SerializeToString(deterministic=True)
+    mark = model.mark()
+    node.device_configurations = (configuration("a", 0), configuration("b", 1))
+    model.configurations = (onnx.DeviceConfigurationProto(name="a", num_devices=2),)
+    assert model.has_device_configurations
+    between = model.mark()
+    node.device_configurations = (configuration("c"),)
+    model.configurations = ()
+    model.undo(between)
+    assert [each.configuration_id for each in node.device_configurations] == ["a", "b"]
+    assert [each.name for each in model.configurations] == ["a"]
+    assert model.proto.graph.node[0].device_configurations[1].sharding_spec[0].device == [1]
+    model.undo(mark)
+    assert model.flush().SerializeToString(deterministic=True) == before
+
+
+def test_what_is_read_is_a_copy_and_what_is_assigned_is_checked():
+    model = load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    (node,) = model.graph.nodes
+    node.device_configurations = (configuration("a"),)
+    model.configurations = (onnx.DeviceConfigurationProto(name="a"),)
+    mark = model.mark()
+    node.device_configurations[0].configuration_id = "changed"
+    model.configurations[0].name = "changed"
+    with pytest.raises(TypeError):
+        node.device_configurations = (configuration("b"), "c")
+    with pytest.raises(TypeError):
+        model.configurations = ("c",)
+    assert node.device_configurations == (configuration("a"),)
+    assert model.configurations == (onnx.DeviceConfigurationProto(name="a"),)
+    assert model.mark() == mark
+
+
+def test_a_node_keeps_its_device_configurations_when_the_graph_is_written():
+    model = load("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }")
+    first, second = model.graph.nodes
+    second.device_configurations = (configuration("a"),)
+    new = model.graph.add_node("Abs", [model.graph.values["x"]], ["b"], after=first)
+    model.graph.set_input(second, 0, new.outputs[0])
+    model.graph.remove_node(first)
+    assert [len(node.device_configurations) for node in model.flush().graph.node] == [0, 1]

@@ -46,7 +46,7 @@ class Purity:
         self._nodes: dict[str, Trust] = {}
         self._signatures: dict[str, tuple[dict[str, int], int, int]] = {}
         self._owners: dict[Node, Trust] = {}
-        self._placed = bool(model.proto.configuration)
+        self._placed = model.has_device_configurations
 
     def of(self, node: Node) -> Trust:
         op = node.op

@@ -182,7 +182,7 @@ def _names_elsewhere(model: Model) -> Iterator[str]:
             yield annotation.tensor_name
             for entry in annotation.quant_parameter_tensor_names:
                 yield entry.value
-        if model.proto.configuration:
+        if model.has_device_configurations:
             for node in graph.nodes:
                 for configuration in node.proto.device_configurations:
                     for spec in configuration.sharding_spec:

@@ -1,0 +1,78 @@
+"""Device configurations of matched nodes: the one node that replaces them takes them over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from gehost.ir.graph import Node, Value
+from gehost.ir.region import Region
+from gehost.rewrite.lower import Refused
+
+
+def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node]) -> None:
+    """Give the new node the device configurations of the nodes that it replaces.
+
+    It takes over their specs of the tensors that it reads and makes, and their pipeline stage.
+    Specs of tensors inside the region go with the tensors.
+
+    Args:
+        region: what is replaced.
+        removed: the nodes of it that go.
+        made: the new nodes.
+
+    Raises:
+        Refused: ``sharding: …``: there are device configurations and not one new node; two specs
+            of a tensor or two pipeline stages differ; a spec that splits a tensor at the boundary
+            is of one that the new node does not have.
+    """
+    placed = [node for node in removed if node.proto.device_configurations]
+    if not placed:
+        return
+    if len(made) != 1:
+        raise Refused(
+            f"sharding: {placed[0].op} has device configurations, which one new node can take "
+            f"over, not {len(made)}"
+        )
+    new = made[0]
+    boundary = {value.name for value in (*new.inputs, *new.outputs) if value is not None}
+    inside = {
+        value.name
+        for node in removed
+        for value in node.outputs
+        if value is not None and value not in region.outputs
+    }
+    found: dict[str, onnx.NodeDeviceConfigurationProto] = {}
+    specs: dict[tuple[str, str], onnx.ShardingSpecProto] = {}
+    for node in placed:
+        for old in node.proto.device_configurations:
+            name = old.configuration_id
+            kept = found.setdefault(name, onnx.NodeDeviceConfigurationProto(configuration_id=name))
+            if old.HasField("pipeline_stage"):
+                if kept.HasField("pipeline_stage") and kept.pipeline_stage != old.pipeline_stage:
+                    stages = f"{kept.pipeline_stage} and {old.pipeline_stage}"
+                    raise Refused(f"sharding: the matched nodes are of pipeline stages {stages}")
+                kept.pipeline_stage = old.pipeline_stage
+            for spec in old.sharding_spec:
+                tensor = spec.tensor_name
+                if tensor in boundary:
+                    if specs.setdefault((name, tensor), spec) != spec:
+                        raise Refused(f'sharding: the matched nodes split "{tensor}" in two ways')
+                elif tensor not in inside and spec.sharded_dim:
+                    raise Refused(f'sharding: {new.op} does not have "{tensor}", which is split')
+    for (name, _), spec in specs.items():
+        found[name].sharding_spec.append(spec)
+    new.device_configurations = tuple(found.values())
+
+
+def check_not_specified(value: Value, readers: Sequence[Node]) -> None:
+    """Check that no node has a spec of a tensor that it is going to read or make no more.
+
+    Raises:
+        Refused: ``sharding: …``, one has.
+    """
+    for node in readers:
+        for configuration in node.proto.device_configurations:
+            if any(spec.tensor_name == value.name for spec in configuration.sharding_spec):
+                raise Refused(f'sharding: {node.op} "{node.label}" has a spec of "{value.name}"')
