@@ -37,6 +37,8 @@ class HostOptions:
     disable: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of passes and importers: values, or texts of them, by ``PASS.option``."""
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes for open dimensions of the inputs, by symbol or ``INPUT:AXIS``."""
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
@@ -64,6 +66,11 @@ class HostOptions:
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"settings={self.settings!r}: wanted a dict of values by PASS.option")
+        if not isinstance(self.dims, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"dims={self.dims!r}: wanted a dict of sizes by name")
+        for name, size in self.dims.items():
+            if type(size) is not int or size < 0:
+                raise UsageError(f"dim {name}={size!r}: wanted a whole number from 0")
         if self.feeds is not None and not self.verify:
             raise UsageError(
                 f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"

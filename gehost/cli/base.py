@@ -101,6 +101,20 @@ def _settings(
     return found
 
 
+def _dims(
+    _context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, int]:
+    """Read ``NAME=SIZE`` texts; a name may hold a ``=``."""
+    found: dict[str, int] = {}
+    for text in given:
+        name, separator, size = text.rpartition("=")
+        if not separator or not name or not size.strip().isdecimal():
+            raise click.BadParameter(f'"{text}": wanted {option.metavar}, a whole number from 0')
+        if found.setdefault(name, int(size)) != int(size):
+            raise click.BadParameter(f"{name} is given twice, {found[name]} and {size}; give one")
+    return found
+
+
 settings_option = click.option(
     "--set",
     "settings",
@@ -146,6 +160,14 @@ _COMPILE_OPTIONS = (
         type=click.Path(),
         metavar="FILE",
         help="GE's JSON file of switches.",
+    ),
+    click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=SIZE",
+        callback=_dims,
+        help="Fix an open dimension, also as INPUT:AXIS=SIZE, before the compile; repeatable.",
     ),
     click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up."),
     click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import ModuleType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx.inliner
 
-from gehost.errors import ModelError, PassError, VendorError, described
+from gehost.errors import ModelError, PassError, UsageError, VendorError, described
 from gehost.host import ge_style
 from gehost.host.containment import contained
 from gehost.host.context import CompileContext
@@ -28,6 +28,7 @@ from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
 from gehost.ir.admit import admit, checker_finding
+from gehost.ir.dims import fix_dims
 from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
@@ -36,7 +37,7 @@ from gehost.settings import PassOption, check_settings
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
-    from gehost.verify import Baseline
+    from gehost.verify import Baseline, Runner
 
 
 REGISTERS_NOTHING = (
@@ -247,13 +248,21 @@ class Host:
         with self._compiled(load, report) as model:
             yield model
 
-    def original(self, path: str) -> onnx.ModelProto | str:
-        """What a compiled model is to be compared with: the file, or what an importer makes of it.
+    def original(self, path: str) -> Runner:
+        """What a compiled model is to be compared with: the file, or what an importer makes of it,
+        with its dimensions fixed as for the compile.
 
         Raises:
-            ModelError: the importer cannot read it.
+            ModelError: it cannot be read or loaded.
+            UsageError: a dimension cannot be fixed.
         """
-        return self.importers.original(path, self.options.settings)
+        from gehost.verify import Runner
+
+        settings, dims = self.options.settings, self.options.dims
+        if not dims:
+            return Runner(self.importers.original(path, settings))
+        model = self.importers.load(path, settings)
+        return Runner(_with_dims(model, dims).flush(), base_dir=model.base_dir)
 
     def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         """Compile a model in memory; ``model`` itself is left as it is.
@@ -269,7 +278,15 @@ class Host:
         copy.CopyFrom(model)
         with self._compiled(lambda: Model(copy), report) as compiled:
             result = compiled.flush()
-        baseline = self._baseline(lambda: model, report)
+
+        def original() -> onnx.ModelProto:
+            if not self.options.dims:
+                return model
+            fixed = onnx.ModelProto()
+            fixed.CopyFrom(model)
+            return _with_dims(Model(fixed), self.options.dims).flush()
+
+        baseline = self._baseline(original, report)
         if baseline is not None:
             self._verify(baseline, result, report)
         return result, report
@@ -291,12 +308,16 @@ class Host:
                     with self._timed(report, "inline"):
                         model = _inlined(model, report)
                     spare(model)
+                if self.options.dims:
+                    with self._timed(report, "dims"):
+                        model = _with_dims(model, self.options.dims)
+                    spare(model)
                 stack.callback(model.close)
                 self._compile(model, report)
             yield model
 
     def _baseline(
-        self, original: Callable[[], onnx.ModelProto | str], report: Report
+        self, original: Callable[[], onnx.ModelProto | Runner], report: Report
     ) -> Baseline | None:
         """What the model gives as it was, where it is to be verified."""
         if not self.options.verify:
@@ -359,6 +380,20 @@ class Host:
             yield
         finally:
             report.seconds[what] = report.seconds.get(what, 0.0) + time.perf_counter() - start
+
+
+def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
+    """The model with sizes for some of its open dimensions.
+
+    Raises:
+        UsageError: a name or size does not fit the model.
+    """
+    model.close()
+    try:
+        fix_dims(model.proto, dims)
+    except UsageError as error:
+        raise UsageError(f"{model}: {error}") from error
+    return Model(model.proto, path=model.path)
 
 
 def _inlined(model: Model, report: Report) -> Model:
