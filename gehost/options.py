@@ -44,6 +44,10 @@ class HostOptions:
     verify: bool = False
     feeds: str | os.PathLike[str] | None = None
     """An ``.npz`` file of inputs to verify with, instead of seeded ones."""
+    special_values: bool = False
+    """Verify also on inputs with NaN, infinities, denormals and the like."""
+    ort_libraries: Sequence[str | os.PathLike[str]] = ()
+    """Shared libraries of custom operators that ONNX Runtime needs to verify."""
     keep_going: bool = False
     """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are
     reported.
@@ -61,7 +65,7 @@ class HostOptions:
             )
         if self.dump_format not in ("pbtxt", "onnx"):
             raise UsageError(f'dump format "{self.dump_format}": wanted pbtxt or onnx')
-        for name in ("vendors", "enable", "disable"):
+        for name in ("vendors", "enable", "disable", "ort_libraries"):
             if isinstance(getattr(self, name), str | os.PathLike):
                 raise UsageError(f"{name}={getattr(self, name)!r}: wanted a list")
         if not isinstance(self.settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -75,6 +79,9 @@ class HostOptions:
             raise UsageError(
                 f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
             )
+        if not self.verify and (self.special_values or self.ort_libraries):
+            name = "special values" if self.special_values else "libraries of operators"
+            raise UsageError(f"{name} are there to verify with; verify too")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
 

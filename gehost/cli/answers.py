@@ -200,6 +200,9 @@ def bisect(
     atol: float | None,
     seed: int,
     feeds: str | None,
+    ort_libraries: tuple[str, ...],
+    *,
+    special_values: bool,
     **given: Any,
 ) -> None:
     """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
@@ -218,7 +221,15 @@ def bisect(
     read = None if feeds is None else [load_feeds(feeds)]
     with output_on_stderr(), match_files.shown_on_terminals() as tell:
         found = search.bisect(
-            model, options, feeds=read, rtol=rtol, atol=atol, seed=seed, tell=tell
+            model,
+            options,
+            feeds=read,
+            rtol=rtol,
+            atol=atol,
+            seed=seed,
+            special_values=special_values,
+            libraries=ort_libraries,
+            tell=tell,
         )
         answer = match_files.answer(found, model)
         if found.captured is not None:

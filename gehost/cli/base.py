@@ -174,6 +174,21 @@ _COMPILE_OPTIONS = (
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."
     ),
 )
+_NUMBER_OPTIONS = (
+    click.option(
+        "--ort-library",
+        "ort_libraries",
+        multiple=True,
+        type=click.Path(),
+        metavar="FILE",
+        help="Shared library of custom operators for ONNX Runtime; repeatable.",
+    ),
+    click.option(
+        "--special-values",
+        is_flag=True,
+        help="Compare also on inputs with NaN, infinities, -0.0, denormals, ±88.5 and ±1e38.",
+    ),
+)
 _COMPARE_OPTIONS = (
     click.option(
         "--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given."
@@ -190,12 +205,18 @@ _COMPARE_OPTIONS = (
         metavar="FILE.npz",
         help="Inputs to use instead of seeded ones.",
     ),
+    *_NUMBER_OPTIONS,
 )
 
 
 def compile_options(command: _Command) -> _Command:
     """The options of every command that compiles."""
     return _with(_COMPILE_OPTIONS, command)
+
+
+def number_options(command: _Command) -> _Command:
+    """Which inputs to compare on, and what runs them, for a command with ``--verify``."""
+    return _with(_NUMBER_OPTIONS, command)
 
 
 def compare_options(command: _Command) -> _Command:

@@ -11,6 +11,7 @@ from gehost.cli.base import (
     compare_options,
     compile_options,
     importer_option,
+    number_options,
     options_of,
     telling,
     vendors_option,
@@ -50,6 +51,7 @@ from gehost.errors import NumbersDifferError, one_line
     metavar="FILE.npz",
     help="Inputs for --verify, instead of seeded ones.",
 )
+@number_options
 @click.option(
     "--report",
     multiple=True,
@@ -173,6 +175,9 @@ def verify(
     atol: float | None,
     seed: int,
     feeds: str | None,
+    ort_libraries: tuple[str, ...],
+    *,
+    special_values: bool,
 ) -> None:
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.host.containment import output_on_stderr
@@ -186,7 +191,16 @@ def verify(
         first, second = importers.original(a, settings), importers.original(b, settings)
     if isinstance(second, str):
         Model.load(second).close()  # a file that is no model is not a model with other numbers
-    result = compare(first, second, given, rtol=rtol, atol=atol, seed=seed)
+    result = compare(
+        first,
+        second,
+        given,
+        rtol=rtol,
+        atol=atol,
+        seed=seed,
+        special_values=special_values,
+        libraries=ort_libraries,
+    )
     if not result.equal:
         raise NumbersDifferError(result.summary())
     with telling():

@@ -9,7 +9,7 @@ that with k is wrong, also where several errors overlap or cancel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -173,12 +173,20 @@ class _Compiles:
 
     def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
         self._model = model
-        self._options = replace(options, dump=None, verify=False, feeds=None, rewrite_limit=None)
+        self._options = replace(
+            options,
+            dump=None,
+            verify=False,
+            feeds=None,
+            special_values=False,
+            ort_libraries=(),
+            rewrite_limit=None,
+        )
         self._tell = tell
         self.trials: list[Trial] = []
 
-    def baseline(self, **given: Any) -> Baseline:
-        return Baseline.of(Host(self._options).original(self._model), **given)
+    def baseline(self, libraries: Sequence[str], **given: Any) -> Baseline:
+        return Baseline.of(Host(self._options).original(self._model, libraries), **given)
 
     @contextmanager
     def compiled(
@@ -240,6 +248,8 @@ def bisect(
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    special_values: bool = False,
+    libraries: Sequence[str] = (),
     tell: Callable[[Trial], None] = lambda _: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
@@ -251,6 +261,8 @@ def bisect(
         rtol: instead of the default of each dtype.
         atol: instead of the default of each dtype.
         seed: of the inputs that are made.
+        special_values: compare on inputs with NaN, infinities, denormals and the like, too.
+        libraries: of custom operators that ONNX Runtime needs.
         tell: is told of each model that was run.
 
     Raises:
@@ -263,7 +275,9 @@ def bisect(
             "give; leave it out"
         )
     compiles = _Compiles(model, options, tell)
-    baseline = compiles.baseline(feeds=feeds, rtol=rtol, atol=atol, seed=seed)
+    baseline = compiles.baseline(
+        libraries, feeds=feeds, rtol=rtol, atol=atol, seed=seed, special_values=special_values
+    )
     watch = _Watch()
     whole = compiles.trial(baseline, None, watch)
     if whole.found.equal:
@@ -285,7 +299,7 @@ def bisect(
     by_hand = watch.step(limit)
     if limit > watch.done:
         return Bisection(watch.done, tuple(compiles.trials), wrong, by_hand=by_hand)
-    capture = Capture(limit)
+    capture = Capture(limit, baseline.runner.libraries)
     with compiles.compiled(capture, limit):
         pass
     captured = (

@@ -4,7 +4,7 @@ inputs of the match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Captured:
     """
     base_dir: str | None
     """Where external data of the models is."""
+    libraries: tuple[str, ...] = ()
+    """Of custom operators that ONNX Runtime needs to run the models."""
     feeds: Feeds = field(default_factory=dict[str, Any])
     made_up: str = ""
     """Why the feeds are not those of the failing run; "" where they are."""
@@ -76,7 +78,7 @@ class Captured:
         values = (
             "the match is in the body of a node"
             if self.probe is None
-            else _probed(self.probe, feeds, self.base_dir)
+            else self._probed(self.probe, feeds)
         )
         given, made_up = (
             (_made_up(self.before), values) if isinstance(values, str) else (values, "")
@@ -85,7 +87,7 @@ class Captured:
         for copy, proto in ((before, self.before), (after, self.after)):
             copy.CopyFrom(proto)
             _declare_inputs(copy, given)
-        _declare_outputs(before, after, given, self.base_dir)
+        _declare_outputs(before, after, given, self._runner)
         return replace(self, before=before, after=after, feeds=given, made_up=made_up)
 
     def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
@@ -94,17 +96,30 @@ class Captured:
         Raises:
             ModelError: the match alone does not run.
         """
-        baseline = Baseline.of(
-            Runner(self.before, base_dir=self.base_dir), [self.feeds], rtol=rtol, atol=atol
-        )
+        runner = self._runner(self.before)
+        baseline = Baseline.of(runner, [self.feeds], rtol=rtol, atol=atol)
         return baseline.against(self.after, base_dir=self.base_dir)
+
+    def _runner(self, model: onnx.ModelProto) -> Runner:
+        return Runner(model, base_dir=self.base_dir, libraries=self.libraries)
+
+    def _probed(self, probe: onnx.ModelProto, feeds: Feeds) -> Feeds | str:
+        """The values that ``probe`` gives, or why it gives none."""
+        try:
+            needed = {entry.name for entry in probe.graph.input}
+            given = {name: array for name, array in feeds.items() if name in needed}
+            values = self._runner(probe).run(given) if probe.graph.output else {}
+        except GehostError as error:
+            return str(error)
+        return {name.removesuffix(_PROBED): array for name, array in values.items()}
 
 
 class Capture:
     """A plugin that looks at the ``number``-th rewrite of a compile; what it keeps are copies."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, libraries: tuple[str, ...] = ()) -> None:
         self._number = number
+        self._libraries = libraries
         self._inputs: list[Value] = []
         self._readers: list[tuple[Node, int] | None] = []
         self._nodes: tuple[tuple[str, str], ...] = ()
@@ -167,18 +182,8 @@ class Capture:
             after=after,
             probe=submodel(model, probed, name="probe") if owner is None else None,
             base_dir=model.base_dir,
+            libraries=self._libraries,
         )
-
-
-def _probed(probe: onnx.ModelProto, feeds: Feeds, base_dir: str | None) -> Feeds | str:
-    """The values that ``probe`` gives, or why it gives none."""
-    try:
-        needed = {entry.name for entry in probe.graph.input}
-        given = {name: array for name, array in feeds.items() if name in needed}
-        values = Runner(probe, base_dir=base_dir).run(given) if probe.graph.output else {}
-    except GehostError as error:
-        return str(error)
-    return {name.removesuffix(_PROBED): array for name, array in values.items()}
 
 
 def _made_up(model: onnx.ModelProto) -> Feeds:
@@ -236,7 +241,10 @@ def _declare_inputs(proto: onnx.ModelProto, feeds: Feeds) -> None:
 
 
 def _declare_outputs(
-    before: onnx.ModelProto, after: onnx.ModelProto, feeds: Feeds, base_dir: str | None
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    feeds: Feeds,
+    runner: Callable[[onnx.ModelProto], Runner],
 ) -> None:
     """Declare element type and rank alone of the outputs, as the rewrite may have changed their
     sizes.
@@ -250,7 +258,7 @@ def _declare_outputs(
             element, rank = tensor.elem_type, len(tensor.shape.dim)
         else:
             try:
-                array = Runner(before, base_dir=base_dir).run(feeds)[name]
+                array = runner(before).run(feeds)[name]
             except GehostError:
                 continue
             element, rank = _element(array), array.ndim

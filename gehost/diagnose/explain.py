@@ -56,7 +56,16 @@ def explain(
         check_name(node)
     watch = _Watch(pass_name, node)
     host = Host(
-        replace(options, dump=None, verify=False, rewrite_limit=None), plugins=[("explain", watch)]
+        replace(
+            options,
+            dump=None,
+            verify=False,
+            feeds=None,
+            special_values=False,
+            ort_libraries=(),
+            rewrite_limit=None,
+        ),
+        plugins=[("explain", watch)],
     )
     check_names([pass_name], host.passes.names(), "explain")
     spec = host.passes.get(pass_name)

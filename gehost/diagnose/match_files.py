@@ -5,7 +5,7 @@ how to compare them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -55,16 +55,18 @@ def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[s
             "the whole model does not load."
         )
     )
-    yield f"\nIn this directory:\n\n    {compare_command('', tolerance)}\n"
+    yield f"\nIn this directory:\n\n    {compare_command('', tolerance, captured.libraries)}\n"
     yield verdict(captured)
 
 
-def compare_command(directory: str, tolerance: Tolerance) -> str:
+def compare_command(directory: str, tolerance: Tolerance, libraries: Sequence[str] = ()) -> str:
     """The command line that compares the two parts."""
     at = f"{directory.rstrip('/')}/" if directory else ""
     words = ["gehost", "verify", f"{at}before.onnx", f"{at}after.onnx", "--feeds", f"{at}feeds.npz"]
     for option, value in zip(("--rtol", "--atol"), tolerance, strict=True):
         words += [] if value is None else [option, f"{value:g}"]
+    for library in libraries:
+        words += ["--ort-library", library]
     return shlex.join(words)
 
 
@@ -128,7 +130,7 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
     captured = bisection.captured
     if captured is not None:
         yield f"the match alone: {verdict(captured)}"
-        yield f"it is in {directory}: {compare_command(directory, tolerance)}"
+        yield f"it is in {directory}: {compare_command(directory, tolerance, captured.libraries)}"
 
 
 def _trial_line(trial: Trial) -> str:

@@ -248,21 +248,29 @@ class Host:
         with self._compiled(load, report) as model:
             yield model
 
-    def original(self, path: str) -> Runner:
+    def original(
+        self, path: str, libraries: Sequence[str | os.PathLike[str]] | None = None
+    ) -> Runner:
         """What a compiled model is to be compared with: the file, or what an importer makes of it,
         with its dimensions fixed as for the compile.
 
+        Args:
+            path: the file.
+            libraries: of custom operators; those of the options unless given.
+
         Raises:
             ModelError: it cannot be read or loaded.
-            UsageError: a dimension cannot be fixed.
+            UsageError: a dimension cannot be fixed, or a library cannot be loaded.
         """
         from gehost.verify import Runner
 
         settings, dims = self.options.settings, self.options.dims
+        chosen = self.options.ort_libraries if libraries is None else libraries
         if not dims:
-            return Runner(self.importers.original(path, settings))
+            return Runner(self.importers.original(path, settings), libraries=chosen)
         model = self.importers.load(path, settings)
-        return Runner(_with_dims(model, dims).flush(), base_dir=model.base_dir)
+        fixed = _with_dims(model, dims).flush()
+        return Runner(fixed, base_dir=model.base_dir, libraries=chosen)
 
     def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         """Compile a model in memory; ``model`` itself is left as it is.
@@ -322,10 +330,16 @@ class Host:
         """What the model gives as it was, where it is to be verified."""
         if not self.options.verify:
             return None
-        from gehost.verify import Baseline
+        from gehost.verify import Baseline, Runner
 
         with self._timed(report, "verify"):
-            return Baseline.of(original(), self._feeds)
+            given, options = original(), self.options
+            runner = (
+                given
+                if isinstance(given, Runner)
+                else Runner(given, libraries=options.ort_libraries)
+            )
+            return Baseline.of(runner, self._feeds, special_values=options.special_values)
 
     def _verify(self, baseline: Baseline, after: onnx.ModelProto | str, report: Report) -> None:
         with self._timed(report, "verify"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import math
-import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -21,11 +20,11 @@ _SMALL = 1024
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
     {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
+        ast.Add: lambda a, b: a + b,
+        ast.Sub: lambda a, b: a - b,
+        ast.Mult: lambda a, b: a * b,
+        ast.FloorDiv: lambda a, b: a // b,
+        ast.Mod: lambda a, b: a % b,
     }
 )
 

@@ -17,7 +17,12 @@ import numpy as np
 
 from gehost.errors import ModelError, UsageError
 from gehost.verify.draws import unseeded
-from gehost.verify.feeds import FeedMaker, with_declared_types
+from gehost.verify.feeds import (
+    FeedMaker,
+    is_float,
+    with_declared_types,
+    with_special_values,
+)
 from gehost.verify.run import Runner
 from gehost.verify.sizes import UNITS, Dims, Ties, tie_plans
 from gehost.verify.tolerance import scales_of, tolerance
@@ -137,6 +142,8 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    special_values: bool = False,
+    libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -147,13 +154,21 @@ def compare(
         rtol: Instead of the default of each floating-point dtype.
         atol: Instead of the default of each floating-point dtype.
         seed: Of the inputs that are made.
+        special_values: Also compare on the first inputs with NaN, infinities, denormals and the
+            like among the floats; see ``with_special_values``.
+        libraries: Of custom operators; see ``Runner``, which has its own if it is given.
 
     Raises:
         ModelError: ``a`` does not load or run.
         UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws
-            random numbers without a seed.
+            random numbers without a seed; a library cannot be loaded; there are no floats for
+            special values.
     """
-    return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
+    runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries)
+    baseline = Baseline.of(
+        runner, feeds, seed=seed, rtol=rtol, atol=atol, special_values=special_values
+    )
+    return baseline.against(b)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +191,7 @@ class Baseline:
         seed: int = 0,
         rtol: float | None = None,
         atol: float | None = None,
+        special_values: bool = False,
     ) -> Baseline:
         """Run the model that is right; arguments and errors are those of ``compare``."""
         runner = model if isinstance(model, Runner) else Runner(model)
@@ -196,6 +212,8 @@ class Baseline:
             ]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
+        if special_values:
+            runs += _special_runs(runner, runs[0][0], seed)
         return cls(runner, runs, seed, rtol, atol)
 
     def against(
@@ -210,7 +228,11 @@ class Baseline:
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
         try:
-            second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
+            second = (
+                model
+                if isinstance(model, Runner)
+                else Runner(model, base_dir=base_dir, libraries=self.runner.libraries)
+            )
             # they round differently, so a small difference may be theirs
             if second.engine != engine:
                 engine = f"{engine}, {second.engine}"
@@ -307,6 +329,28 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
         except ModelError:  # too small, or a value that the model refuses: the others have to do
             continue
     return [runs[number] for number in sorted(runs)]
+
+
+def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, Outputs]]:
+    """Inputs with special values, and what they give; those on which the model fails are left
+    out.
+
+    Raises:
+        UsageError: No input is a float.
+        ModelError: The model runs on none of them.
+    """
+    if not any(is_float(array) for array in feeds.values()):
+        raise UsageError(f"{model.name}: special values need a floating-point input; it has none")
+    runs: list[tuple[Feeds, Outputs]] = []
+    failure = None
+    for special in with_special_values(feeds, seed):
+        try:
+            runs.append((special, model.run(special)))
+        except ModelError as error:
+            failure = error
+    if not runs and failure is not None:
+        raise ModelError(f"{failure} (on inputs with special values)") from failure
+    return runs
 
 
 def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:

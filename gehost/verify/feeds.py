@@ -22,7 +22,7 @@ import re
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -67,6 +67,18 @@ _TESTS = frozenset(
 )
 # Initializers of more elements than this say nothing about shapes.
 _SMALL = 64
+
+
+_DENORMALS = (1e-40, -1e-40)
+_SPECIAL = (
+    (math.nan,),
+    (math.inf,),
+    (-math.inf,),
+    (-0.0,),
+    _DENORMALS,
+    (88.5, -88.5),
+    (1e38, -1e38),
+)
 
 
 class FeedMaker:
@@ -182,6 +194,46 @@ def save_feeds(feeds: Mapping[str, Array]) -> bytes:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, plain, allow_pickle=False)
     return content.getvalue()
+
+
+def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[dict[str, Array]]:
+    """Give the feeds again with special values at an eighth of the places of each float input.
+
+    In turn: NaN, infinity, its negative, -0.0, denormals, +-88.5 (where float32's exp overflows),
+    and +-1e38, or the largest value of a smaller type.
+
+    Args:
+        feeds: Inputs by name; those that are no floats stay as they are.
+        seed: Of the places.
+    """
+    for number, values in enumerate(_SPECIAL):
+        rng = np.random.default_rng([seed, number])
+        found = dict(feeds)
+        for name, array in feeds.items():
+            if is_float(array):
+                found[name] = _sprinkled(array, values, rng)
+        yield found
+
+
+def is_float(array: Array) -> bool:
+    """Whether the elements are real floating-point numbers."""
+    return "float" in array.dtype.name
+
+
+def _sprinkled(array: Array, values: Sequence[float], rng: np.random.Generator) -> Array:
+    special = np.array(values, np.float64)
+    if array.dtype.kind == "f":
+        info = np.finfo(array.dtype)
+        if values is _DENORMALS:
+            special = np.array([float(info.tiny) / 2, float(info.tiny) / -2])
+        elif np.isfinite(special).all():
+            special = special.clip(float(info.min), float(info.max))
+    places = np.asarray(rng.random(array.shape) < 1 / 8)
+    if array.size:
+        places.flat[rng.integers(array.size)] = True
+    changed = array.copy()
+    changed[places] = rng.choice(special, int(places.sum())).astype(array.dtype)
+    return changed
 
 
 def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:

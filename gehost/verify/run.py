@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,14 +41,22 @@ class Runner:
     Args:
         model: A path, or a model in memory.
         base_dir: The directory of the external data of a model in memory.
+        libraries: Shared libraries of custom operators for ONNX Runtime, which then is the only
+            engine.
 
     Raises:
         ModelError: No engine can load the model.
+        UsageError: A library cannot be loaded, or ONNX Runtime is not there to load it.
     """
 
     def __init__(
-        self, model: onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | Path | None = None
+        self,
+        model: onnx.ModelProto | str | os.PathLike[str],
+        *,
+        base_dir: str | Path | None = None,
+        libraries: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
+        self.libraries = tuple(os.path.abspath(library) for library in libraries)
         self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
         self._name = (
             str(self._source)
@@ -59,12 +67,17 @@ class Runner:
         self._engine: _OnnxRuntime | _Reference
         try:
             try:
-                self._engine = _OnnxRuntime(self._source, directory)
-            except (ImportError, _UnsupportedError):
+                self._engine = _OnnxRuntime(self._source, directory, self.libraries)
+            except (ImportError, _UnsupportedError) as error:
+                if self.libraries:
+                    raise UsageError(
+                        f"{self._name}: only ONNX Runtime takes libraries of operators: "
+                        f"{_one_line(error)}"
+                    ) from error
                 if isinstance(self._source, Path):
                     directory = self._source.parent
                 self._engine = _Reference(self.proto(), directory)
-        except ModelError:
+        except (ModelError, UsageError):
             raise
         except Exception as error:  # both engines raise whatever they like
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
@@ -128,12 +141,21 @@ class _UnsupportedError(Exception):
 class _OnnxRuntime:
     name = "onnxruntime"
 
-    def __init__(self, source: onnx.ModelProto | Path, directory: Path | None) -> None:
+    def __init__(
+        self, source: onnx.ModelProto | Path, directory: Path | None, libraries: Sequence[str]
+    ) -> None:
         self._runtime: Any = importlib.import_module("onnxruntime")
         options = self._runtime.SessionOptions()
         options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        for library in libraries:
+            try:
+                options.register_custom_ops_library(library)
+            except Exception as error:  # whatever the library or its loader makes of it
+                raise UsageError(
+                    f"library {library} cannot be loaded: {_one_line(error)}"
+                ) from error
         readable, directory = _readable(source, directory)
         if directory is not None:  # of a model in memory, whose weights need not come into memory
             options.add_session_config_entry(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gehost.cli import run
 from gehost.errors import ModelError, UsageError
 from gehost.verify import Runner, compare, compare_outputs, find_feeds, tolerance
 from gehost.verify.compare import OutputDifference
@@ -28,6 +31,30 @@ def parse(text: str) -> onnx.ModelProto:
 def one(a: np.ndarray, b: np.ndarray, **kwargs: float) -> OutputDifference:
     (found,) = compare_outputs({"y": np.asarray(a)}, {"y": np.asarray(b)}, **kwargs)
     return found
+
+
+LIBRARY = """
+#include <stdio.h>
+void *RegisterCustomOps(void *options, const void *api) {
+    FILE *mark = fopen(MARK, "a");
+    fputs("x", mark);
+    fclose(mark);
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A library without operators, which appends to ``mark`` beside it each time that it is asked for them."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, built = tmp_path / "ops.c", tmp_path / "ops.so"
+    source.write_text(LIBRARY)
+    mark = f'-DMARK="{tmp_path / "mark"}"'
+    subprocess.run([compiler, "-shared", "-fPIC", mark, str(source), "-o", str(built)], check=True)
+    return built
 
 
 LINEAR = "g (float[n, 3] x, float[3, 4] w, float[4] c) => (float[n, 4] y) {{ {} }}"
@@ -344,3 +371,103 @@ def test_real_models_run_on_what_is_made_for_them(path: Path) -> None:
             onnx.numpy_helper.to_array(weight), 1.01, dtype=np.float32
         ).tobytes()
         assert not compare(runner, Runner(scaled, base_dir=path.parent)).equal
+
+
+# -- special values -------------------------------------------------------------------------------------------------
+
+ZERO = "g (float[n, 4] x) => (float[n, 4] y) <float zero = {{0}}, float one = {{1}}> {{ {} }}"
+SUBTRACTED = ZERO.format("y = Sub(x, x)")
+
+
+def test_special_values_show_what_ordinary_ones_hide() -> None:
+    clipped = ZERO.format("z = Clip(x, zero, one) y = Mul(z, zero)")
+    plain = compare(parse(SUBTRACTED), parse(clipped))
+    assert plain.equal
+    found = compare(parse(SUBTRACTED), parse(clipped), special_values=True)
+    assert not found.equal
+    assert found.feeds == plain.feeds + 7
+    assert {output.feed for output in found.outputs if not output.equal} <= {3, 4, 5}
+
+
+def test_nan_is_equal_to_nan() -> None:
+    found = compare(parse(SUBTRACTED), parse(ZERO.format("y = Mul(x, zero)")), special_values=True)
+    assert found.equal
+    given = {"x": np.full((2, 4), 2, np.float32)}
+    found = compare(parse(SUBTRACTED), parse(SUBTRACTED), [given], special_values=True)
+    assert (found.equal, found.feeds) == (True, 8)
+
+
+def test_special_values_need_a_float() -> None:
+    model = parse("g (int64[2] x) => (int64[2] y) { y = Neg(x) }")
+    with pytest.raises(UsageError, match="special values need a floating-point input; it has none"):
+        compare(model, model, special_values=True)
+
+
+# -- libraries of operators -----------------------------------------------------------------------------------------
+
+
+def test_both_models_get_the_libraries(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = library.with_name("mark")
+    found = compare(parse(GOOD), parse(GOOD), libraries=[library])
+    assert found.equal
+    assert mark.read_text() == "xx"
+    runner = Runner(parse(GOOD), libraries=[str(library)])
+    assert runner.libraries == (str(library),)
+    assert mark.read_text() == "xxx"
+
+
+def test_a_library_that_does_not_load_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.so", tmp_path / "text.so"):
+        (tmp_path / "text.so").write_text("no library")
+        with pytest.raises(UsageError, match=f"^library {path} cannot be loaded: "):
+            compare(parse(GOOD), parse(GOOD), libraries=[path])
+
+
+def test_only_onnx_runtime_takes_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UsageError, match="only ONNX Runtime takes libraries of operators: "):
+        compare(parse(GOOD), parse(GOOD), libraries=[tmp_path / "a.so"])
+
+
+def test_the_command_line_takes_libraries_and_special_values(
+    library: Path, tmp_path: Path, vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b, out = (str(tmp_path / name) for name in ("a.onnx", "b.onnx", "out.onnx"))
+    onnx.save(parse(SUBTRACTED), a)
+    onnx.save(parse(ZERO.format("z = Clip(x, zero, one) y = Mul(z, zero)")), b)
+    assert run(["verify", a, b]) == 0
+    assert run(["verify", a, b, "--special-values", "--ort-library", str(library)]) == 6
+    assert library.with_name("mark").read_text() == "xx"
+    assert run(["verify", a, a, "--ort-library", "missing.so"]) == 2
+    given = ["--vendors", str(vendors.root), "--special-values", "--ort-library", str(library)]
+    assert run(["compile", a, "-o", out, *given]) == 2
+    assert run(["compile", a, "-o", out, *given, "--verify"]) == 0
+    assert "10 feeds" in capsys.readouterr().out
+
+
+def test_bisect_finds_a_rewrite_that_special_values_show(
+    library: Path, tmp_path: Path, vendors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # x * 0 is 0 for all finite numbers
+    vendors.write(
+        "acme/a.py",
+        """
+        @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+        class Zero(PatternFusionPass):
+            def Patterns(self):
+                builder = EsGraphBuilder("p")
+                return [Pattern(builder.BuildAndReset([es.Mul(es.Relu(builder.CreateInput(0)), 0.0)]))]
+
+            def Replacement(self, match):
+                builder = EsGraphBuilder("r")
+                x = builder.CreateInput(0)
+                return builder.BuildAndReset([es.Mul(es.Clip(x, 0.0, 1.0), 0.0)])
+        """,
+    )
+    model = str(tmp_path / "m.onnx")
+    onnx.save(parse(ZERO.format("z = Relu(x) y = Mul(z, zero)")), model)
+    found = ["bisect", model, "-o", str(tmp_path / "found"), "--vendors", str(vendors.root)]
+    assert run(found) == 0
+    assert run([*found, "--special-values", "--ort-library", str(library)]) == 6
+    assert f"--ort-library {library}" in capsys.readouterr().out
+    assert "Zero" in (tmp_path / "found" / "README.md").read_text()

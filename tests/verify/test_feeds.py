@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from gehost.errors import UsageError
 from gehost.verify import load_feeds, make_feeds, save_feeds
-from gehost.verify.feeds import with_declared_types
+from gehost.verify.feeds import with_declared_types, with_special_values
 
 HEAD = '<ir_version: 10, opset_import: ["": 21, "local": 1]>'
 
@@ -238,3 +238,38 @@ def test_types_that_numpy_files_lack_come_back_by_the_model(element: str, tmp_pa
     assert {name: array.tolist() for name, array in loaded.items()} == {
         name: array.tolist() for name, array in feeds.items()
     }
+
+
+# -- special values -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_special_values_are_put_into_floats_alone(dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    feeds = {"x": np.ones((8, 8)).astype(kind), "i": np.ones((8, 8), np.int64)}
+    made = list(with_special_values(feeds, seed=3))
+    again = list(with_special_values(feeds, seed=3))
+    values = [np.unique(each["x"].astype(np.float64)[each["x"] != 1]) for each in made]
+    assert len(made) == 7
+    assert np.isnan(values[0]).all()
+    assert [list(found) for found in values[1:3]] == [[np.inf], [-np.inf]]
+    assert np.signbit(values[3]).all()
+    assert list(values[3]) == [0]
+    low, high = values[4]
+    assert -1e-4 < low < 0 < high < 1e-4
+    assert np.abs(values[5]).max() == pytest.approx(88.5, rel=1e-2)
+    largest = 65504 if dtype == "float16" else 1e38
+    assert list(np.abs(values[6])) == pytest.approx([largest, largest], rel=1e-2)
+    for each, other in zip(made, again, strict=True):
+        assert each["x"].tobytes() == other["x"].tobytes()
+        assert each["i"] is feeds["i"]
+        changed = (each["x"].view(np.uint8) != feeds["x"].view(np.uint8)).any(axis=-1)
+        assert changed.any()
+        assert (each["x"] == 1).sum() > 32
+
+
+def test_a_scalar_gets_each_special_value() -> None:
+    made = [each["x"][()] for each in with_special_values({"x": np.ones((), np.float32)})]
+    assert np.isnan(made[0])
+    assert np.isinf(made[1])
+    assert 0 < abs(made[4]) < np.finfo(np.float32).tiny
