@@ -14,7 +14,7 @@ DEMO_MODEL := tests/models/vit.ts13.onnx
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
-	$(BIN)/gehost compile $(DEMO_MODEL) -o build/demo/fused.onnx --vendors vendors --dump build/demo/dumps --report build/demo/report.html --verify
+	$(BIN)/gehost compile $(DEMO_MODEL) -o build/demo/fused.onnx --vendors vendors --enable FlattenBatchMatMulAddPass --dump build/demo/dumps --report build/demo/report.html --verify
 
 test: lint types tests
 

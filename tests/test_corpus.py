@@ -12,6 +12,7 @@ import pytest
 
 from gehost import Host, HostOptions, Report
 from gehost.verify import Runner, compare, compare_outputs, load_feeds
+from tests.shipped import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -52,7 +53,7 @@ def test_the_whole_corpus_is_here() -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     source, output = CORPUS / ENTRIES[name]["file"], tmp_path / f"{name}.onnx"
-    report = Host(HostOptions(vendors=[ROOT / "vendors"])).compile(source, output)
+    report = Host(HostOptions(vendors=[ROOT / "vendors"], enable=EXAMPLES)).compile(source, output)
     assert report.problems == []
     assert _fused(report) == COUNTS.get(name.partition(".")[0].partition("_")[0], (0, 0, 0))
     before, after = (
@@ -87,7 +88,7 @@ def test_light_models_inside(name: str) -> None:
     source.graph.output.append(
         onnx.helper.make_tensor_value_info(inner, onnx.TensorProto.FLOAT, None)
     )
-    compiled, _ = Host(HostOptions(vendors=[ROOT / "vendors"])).run(source)
+    compiled, _ = Host(HostOptions(vendors=[ROOT / "vendors"], enable=EXAMPLES)).run(source)
     feeds = _ramp(source)
     original, outputs = Runner(source).run(feeds), Runner(compiled).run(feeds)
     differences = compare_outputs(original, outputs, rtol=1e-3, atol=1e-4)

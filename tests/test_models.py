@@ -16,6 +16,7 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.verify import compare, load_feeds
+from tests.shipped import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 VENDORS = ROOT / "vendors"
@@ -39,6 +40,12 @@ NAMES = sorted(COUNTS)
 Place = tuple[str, ...]
 
 
+def test_the_examples_alone_are_off_by_default() -> None:
+    shipped = Host(HostOptions(vendors=[VENDORS])).passes
+    ours = [spec for spec in shipped if spec.origin.startswith(str(VENDORS))]
+    assert sorted(spec.name for spec in ours if not spec.default) == sorted(EXAMPLES)
+
+
 def test_no_model_is_forgotten() -> None:
     assert sorted(path.name.removesuffix(".onnx") for path in MODELS.glob("*.onnx")) == NAMES
 
@@ -46,7 +53,7 @@ def test_no_model_is_forgotten() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
-    report = Host(HostOptions(vendors=[VENDORS])).compile(source, output)
+    report = Host(HostOptions(vendors=[VENDORS], enable=EXAMPLES)).compile(source, output)
     assert report.problems == []
     assert [record.name for record in report.passes if record.status == "failed"] == []
 
@@ -151,7 +158,8 @@ def test_nodes_that_no_pass_touched_are_equal_byte_by_byte(
     name: str, cleanup: bool, tmp_path: Path
 ) -> None:
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
-    Host(HostOptions(vendors=[VENDORS], cleanup=cleanup)).compile(source, output)
+    options = HostOptions(vendors=[VENDORS], enable=EXAMPLES, cleanup=cleanup)
+    Host(options).compile(source, output)
     before, after = (
         onnx.load(source, load_external_data=False),
         onnx.load(output, load_external_data=False),
@@ -237,15 +245,16 @@ def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:
 COMPILE_ALL = """
 from pathlib import Path
 from gehost import Host, HostOptions
+from tests.shipped import EXAMPLES
 vendors, directory, *sources = sys.argv[1:]
-host = Host(HostOptions(vendors=[vendors]))
+host = Host(HostOptions(vendors=[vendors], enable=EXAMPLES))
 for source in sources:
     host.compile(source, Path(directory, Path(source).name))
 """
 
 
 def compile_all(directory: Path) -> None:
-    host = Host(HostOptions(vendors=[VENDORS]))
+    host = Host(HostOptions(vendors=[VENDORS], enable=EXAMPLES))
     for name in NAMES:
         host.compile(MODELS / f"{name}.onnx", directory / f"{name}.onnx")
 

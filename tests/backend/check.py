@@ -19,6 +19,7 @@ from tests.backend.cases import Case, Run, Values, load
 from tests.backend.engines import ENGINES, bits_equal, differences, is_exact
 from tests.backend.types import TypeRecorder, contradictions
 from tests.backend.variants import VARIANTS
+from tests.shipped import EXAMPLES
 
 VENDORS = Path(__file__).parents[2] / "vendors"
 
@@ -47,7 +48,10 @@ class Outcome:
 def host(variant: str, *, vendors: bool = True) -> tuple[Host, TypeRecorder]:
     recorder = TypeRecorder()
     options = HostOptions(
-        vendors=[VENDORS] if vendors else [], plugins=False, inline_functions=variant == "inlined"
+        vendors=[VENDORS] if vendors else [],
+        plugins=False,
+        enable=EXAMPLES if vendors else (),
+        inline_functions=variant == "inlined",
     )
     return Host(options, plugins=[("types", recorder)]), recorder
 

@@ -30,6 +30,7 @@ from tests.fuzz.equivalents import SUBSTITUTES
 from tests.fuzz.graphs import Maker, RandomModel
 from tests.fuzz.plans import random_plan
 from tests.fuzz.rewrites import decomposition, spec_by_hand, spec_of
+from tests.shipped import EXAMPLES
 
 VENDORS = Path(__file__).parents[2] / "vendors"
 PASSES = 4
@@ -128,7 +129,8 @@ def _random_pass(model: onnx.ModelProto, rng: random.Random, name: str) -> PassS
 
 @cache
 def vendors_host(disabled: tuple[str, ...] = ()) -> Host:
-    return Host(HostOptions(vendors=[VENDORS], plugins=False, disable=disabled))
+    enabled = [name for name in EXAMPLES if name not in disabled]
+    return Host(HostOptions(vendors=[VENDORS], plugins=False, enable=enabled, disable=disabled))
 
 
 def compiled(model: onnx.ModelProto, reference: Reference, tally: Tally) -> None:

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from gehost.ir.admit import admit
 from gehost.ir.model import Model
 from tests.fuzz.mutate import Seed, mutated
 from tests.fuzz.seeds import data_files, seed_models
+from tests.shipped import EXAMPLES
 
 Compile: TypeAlias = Callable[[Path, Path, random.Random], None]
 
@@ -58,11 +59,11 @@ class Corpus:
 
 def hosts(directory: Path) -> Compile:
     """A compile by one of a few hosts, which stay loaded."""
-    plain = HostOptions(vendors=[VENDORS], plugins=False)
+    plain = HostOptions(vendors=[VENDORS], plugins=False, enable=EXAMPLES)
     loaded = [
         Host(plain),
-        Host(HostOptions(vendors=[VENDORS], plugins=False, inline_functions=True, keep_going=True)),
-        Host(HostOptions(vendors=[VENDORS], plugins=True, dump=directory / "dumps", dump_level=2)),
+        Host(replace(plain, inline_functions=True, keep_going=True)),
+        Host(replace(plain, plugins=True, dump=directory / "dumps", dump_level=2)),
     ]
 
     def compile_by_one(model: Path, output: Path, rng: random.Random) -> None:

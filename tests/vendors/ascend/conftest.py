@@ -14,6 +14,7 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.passes.context import PassRecord
+from tests.shipped import EXAMPLES
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -59,6 +60,7 @@ class Ascend:
             "vendors": [self.root],
             "plugins": False,
             "cleanup": False,
+            "enable": [name for name in EXAMPLES if not passes or name in passes],
             **options,
         }
         known = Host(HostOptions(**settings)).passes.names()

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from gehost import Host, HostOptions
+from tests.shipped import EXAMPLES
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
 FLATTENED = {"FlattenBatchMatMulAddPass": 72}
@@ -36,7 +37,9 @@ pytestmark = [
 @pytest.mark.parametrize("name", FIRED)
 def test_fires_and_keeps_numbers(ascend, name):
     model = onnx.load(CORPUS / "models" / f"{name}.onnx")
-    result, report = Host(HostOptions(vendors=[ascend.root], plugins=False)).run(model)
+    result, report = Host(HostOptions(vendors=[ascend.root], plugins=False, enable=EXAMPLES)).run(
+        model
+    )
     assert {record.name: record.replaced for record in report.passes if record.replaced} == FIRED[
         name
     ]
@@ -45,7 +48,7 @@ def test_fires_and_keeps_numbers(ascend, name):
             ascend.outputs(model, feeds), ascend.outputs(result, feeds), strict=True
         ):
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
-    _, report = Host(HostOptions(vendors=[ascend.root], plugins=False)).run(result)
+    _, report = Host(HostOptions(vendors=[ascend.root], plugins=False, enable=EXAMPLES)).run(result)
     assert not any(record.replaced for record in report.passes)
 
 

@@ -24,9 +24,11 @@ kernel for those.
 """
 
 
-@REG_DECOMPOSE_PASS(["Conv"], stage=CustomPassStage.kAfterInferShape)
+@REG_DECOMPOSE_PASS(["Conv"], stage=CustomPassStage.kAfterInferShape, default=False)
 class DecomposeGroupedConvPass(DecomposePass):
     """Replace a Conv of g groups by g Convs of one group, each on its part of the channels.
+
+    Off by default: for targets without a kernel for groups, others lose by it.
 
     Shapes: x [N, C, d…], w [M, C/g, k…], b [M] or absent, any number of spatial axes; result [N, M,
     o…]. N and d may be unknown. ``shape_proven``: the parts have the batch and spatial sizes of x

@@ -23,11 +23,12 @@ Size: TypeAlias = int | str | None
 DTYPES = (DataType.FLOAT16, DataType.FLOAT, DataType.DOUBLE)
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, min_opset=7)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, min_opset=7, default=False)
 class FlattenBatchMatMulAddPass(PatternFusionPass):
     """Replace ``Add(MatMul(x, w), b)``, operands of Add in either order, by one Gemm over all rows
     of x.
 
+    Off by default: where no other pass takes the Gemm up, two more nodes are what a model gains.
     The rows of x are independent: row i of the flattened product is row i of x times w. Writes
     ONNX's own Gemm, whose one kernel every runtime has; w and b need not be constant.
 

@@ -24,11 +24,12 @@ from gehost import (
 )
 
 
-@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, default=False)
 class MoveReluBeforeConcatPass(FusionBasePass):
     """Give every operand of a Concat its own Relu, where the producers of the operands may take it
     in.
 
+    Off by default: where nothing takes the Relus in, a model has more nodes than before.
     Written as a whole-graph pass: it finds the sites itself and marks each out with a
     ``SubgraphBoundary``.
 
