@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from gehost.ir.region import SubgraphBoundary, SubgraphInput, SubgraphOutput
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions
-    from gehost.passes.base import (
-        FAILED,
-        NOT_CHANGED,
-        SUCCESS,
-        DecomposePass,
-        FusionBasePass,
-        PatternFusionPass,
-        Status,
-    )
+    from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
     from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
     from gehost.pattern.match import MatchResult, Pattern, PatternMatcher, Rejection
     from gehost.stages import CustomPassStage
+    from gehost.status import (
+        FAILED,
+        GRAPH_FAILED,
+        GRAPH_SUCCESS,
+        NOT_CHANGED,
+        SUCCESS,
+        Status,
+    )
 
 __version__ = "0.1.0"
 
@@ -76,21 +76,14 @@ _MODULES = {
     "ir.region": ("SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions",),
-    "passes.base": (
-        "FAILED",
-        "NOT_CHANGED",
-        "SUCCESS",
-        "DecomposePass",
-        "FusionBasePass",
-        "PatternFusionPass",
-        "Status",
-    ),
+    "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
     "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
     "pattern.match": ("MatchResult", "Pattern", "PatternMatcher", "Rejection"),
     "stages": ("CustomPassStage",),
+    "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),
 }
 _HOMES = {
     **{name: (module, name) for module, names in _MODULES.items() for name in names},
@@ -103,6 +96,8 @@ _HOMES = {
 
 __all__ = [
     "FAILED",
+    "GRAPH_FAILED",
+    "GRAPH_SUCCESS",
     "NOT_CHANGED",
     "REG_DECOMPOSE_PASS",
     "REG_FUSION_PASS",

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "gehost"
 
 LAYERS = [
     ["errors"],
-    ["stages", "options"],
+    ["stages", "status", "options"],
     ["ir"],
     ["ops"],
     ["infer"],

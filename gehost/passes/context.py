@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph
@@ -16,6 +16,7 @@ from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.pattern.match import MatchResult
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
@@ -102,7 +103,7 @@ class RewriteObserver(Protocol):
     def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
 
 
-def _nobody_objects(node: Node) -> tuple[bool, str]:
+def _nobody_objects(node: Any) -> tuple[bool, str]:
     del node
     return True, ""
 
@@ -121,7 +122,7 @@ class CustomPassContext:
         record: PassRecord,
         *,
         limit: RewriteLimit | None = None,
-        node_support: Callable[[Node], tuple[bool, str]] | None = None,
+        node_support: Callable[[Any], tuple[bool, str]] | None = None,
         observer: RewriteObserver | None = None,
     ) -> None:
         self.model = model
@@ -132,6 +133,8 @@ class CustomPassContext:
         self.rewriter = Rewriter(model, registry, Author(record.name, record.vendor), inferrer)
         self.node_support = node_support or _nobody_objects
         self.observer = observer
+        self.matched: MatchResult | Node | None = None
+        """The match or node that the author's hooks are asked about."""
         self._made: list[Node] = []
         self._error = ""
 
