@@ -11,7 +11,7 @@ import onnx
 from gehost import DataType, PatternError, es
 
 from .expressions import TENSOR_ATTRIBUTES, Constant, OpAttr, Ref, TensorAttr
-from .program import Input, operator_problem
+from .program import Input, count_outputs, operator_problem, schema_of
 from .scope import Scope, current, mistake, origin
 from .symbols import Symbol, Untold, dtype_name, expression_of
 
@@ -240,7 +240,7 @@ class OpDesc(Traced):
         Raises:
             PatternError: lists the outputs to choose from.
         """
-        count = _count_outputs(self.type, self.outputs)
+        count = count_outputs(self.type, self.outputs)
         if count > 1:
             names = _output_names(self.type)
             listed = ", ".join(names[:count] if len(names) >= count else map(str, range(count)))
@@ -253,7 +253,7 @@ class OpDesc(Traced):
 
     def Outputs(self) -> list[Tensor]:
         """All outputs: those that the operator must have, or as many as ``num_outputs``."""
-        return [self.Output(index) for index in range(_count_outputs(self.type, self.outputs))]
+        return [self.Output(index) for index in range(count_outputs(self.type, self.outputs))]
 
     @property
     def number(self) -> int:
@@ -326,28 +326,15 @@ def _holds_tensors(given: Any) -> bool:
     )
 
 
-def _schema(type_: str) -> onnx.defs.OpSchema | None:
-    domain, _, name = type_.rpartition("::")
-    try:
-        return onnx.defs.get_schema(name, domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
 def _is_variadic(type_: str) -> bool:
     """Whether an operator takes any number of tensors; one of another domain may."""
-    schema = _schema(type_)
+    schema = schema_of(type_)
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
     return schema is None or any(given.option == variadic for given in schema.inputs)
 
 
-def _count_outputs(type_: str, given: int | None) -> int:
-    schema = _schema(type_)
-    return given or (1 if schema is None else max(1, schema.min_output))
-
-
 def _output_names(type_: str) -> list[str]:
-    schema = _schema(type_)
+    schema = schema_of(type_)
     return [] if schema is None else [output.name for output in schema.outputs]
 
 

@@ -257,7 +257,7 @@ def test_switches_take_the_name(vendors: Any, host: Any) -> None:
         ),
         (
             "\n@REG_IR_PASS('p')\nclass Empty(Pass):\n    pass\n",
-            "Empty does not define Run(self, graph)",
+            "Empty does not define Run(self, op)",
         ),
     ],
 )
