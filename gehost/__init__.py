@@ -42,15 +42,7 @@ if TYPE_CHECKING:
     )
     from gehost.ir.types import DataType, TensorType
     from gehost.options import HostOptions
-    from gehost.passes.base import (
-        FAILED,
-        NOT_CHANGED,
-        SUCCESS,
-        DecomposePass,
-        FusionBasePass,
-        PatternFusionPass,
-        Status,
-    )
+    from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
@@ -58,6 +50,14 @@ if TYPE_CHECKING:
     from gehost.pattern.match import MatchResult, Pattern, PatternMatcher
     from gehost.settings import PassOption
     from gehost.stages import CustomPassStage
+    from gehost.status import (
+        FAILED,
+        GRAPH_FAILED,
+        GRAPH_SUCCESS,
+        NOT_CHANGED,
+        SUCCESS,
+        Status,
+    )
 
 __version__ = "0.1.0"
 
@@ -85,15 +85,7 @@ _MODULES = {
     "ir.region": ("Region", "Rejection", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.types": ("DataType", "TensorType"),
     "options": ("HostOptions",),
-    "passes.base": (
-        "FAILED",
-        "NOT_CHANGED",
-        "SUCCESS",
-        "DecomposePass",
-        "FusionBasePass",
-        "PatternFusionPass",
-        "Status",
-    ),
+    "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
@@ -101,6 +93,7 @@ _MODULES = {
     "pattern.match": ("MatchResult", "Pattern", "PatternMatcher"),
     "settings": ("PassOption",),
     "stages": ("CustomPassStage",),
+    "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),
 }
 _HOMES = {
     **{name: (module, name) for module, names in _MODULES.items() for name in names},
@@ -113,6 +106,8 @@ _HOMES = {
 
 __all__ = [
     "FAILED",
+    "GRAPH_FAILED",
+    "GRAPH_SUCCESS",
     "NOT_CHANGED",
     "REG_DECOMPOSE_PASS",
     "REG_FUSION_PASS",

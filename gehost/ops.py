@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 from gehost.errors import VendorError
@@ -145,20 +146,30 @@ class OpRegistry:
         return True
 
     def add(self, definition: OpDef) -> None:
-        """Raises ``VendorError`` when the operator is registered already, naming both places."""
-        known = self._ops.get(definition.name)
-        if known is not None:
-            raise VendorError(
-                f'{definition.origin}: operator "{definition.name}" is registered already '
-                f"at {known.origin}"
-            )
-        self._ops[definition.name] = definition
+        """Add an operator; an identical declaration of a second vendor is the same operator.
 
-    def add_marked(self, namespace: Mapping[str, Any]) -> None:
-        """Register what ``register`` marked in a module's namespace."""
+        Raises:
+            VendorError: it is declared differently already; the message names both places.
+        """
+        known = self._ops.get(definition.name)
+        if known is not None and not _same_operator(known, definition):
+            raise VendorError(
+                f'{definition.origin}: operator "{definition.name}" is declared differently '
+                f"at {known.origin}; rename one, or make them identical"
+            )
+        self._ops.setdefault(definition.name, definition)
+
+    def add_marked(self, namespace: Mapping[str, Any], *, replace: bool = True) -> None:
+        """Add the operators that ``register`` marked in a module's namespace.
+
+        Args:
+            namespace: ``vars(module)``.
+            replace: False leaves out operators that are declared already, however.
+        """
         marks: dict[str, OpDef] = namespace.get(MARK, {})
         for definition in marks.values():
-            self.add(definition)
+            if replace or definition.name not in self._ops:
+                self.add(definition)
 
     def get(self, op: str) -> OpDef | None:
         return self._ops.get(op)
@@ -167,3 +178,63 @@ class OpRegistry:
         """The full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``); None unless exactly one fits."""
         found = [name for name in self._ops if name.rpartition("::")[2] == op]
         return found[0] if len(found) == 1 else None
+
+
+def _same_operator(one: OpDef, other: OpDef) -> bool:
+    """Whether two declarations are identical: same signature, and functions of the same code."""
+    signature = replace(one, body=None, shape=None, origin="") == replace(
+        other, body=None, shape=None, origin=""
+    )
+    return (
+        signature
+        and _same_function(one.body, other.body)
+        and _same_function(one.shape, other.shape)
+    )
+
+
+def _same_function(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if not isinstance(one, FunctionType) or not isinstance(other, FunctionType):
+        return False
+    return (
+        _same_code(one.__code__, other.__code__)
+        and one.__defaults__ == other.__defaults__
+        and one.__kwdefaults__ == other.__kwdefaults__
+        and all(
+            _same_global(one.__globals__.get(name), other.__globals__.get(name))
+            for name in one.__code__.co_names
+        )
+        and [_cell(cell) for cell in one.__closure__ or ()]
+        == [_cell(cell) for cell in other.__closure__ or ()]
+    )
+
+
+def _same_code(one: CodeType, other: CodeType) -> bool:
+    """Whether two functions compute the same; docstrings and line numbers may differ."""
+
+    def constants(code: CodeType) -> list[Any]:
+        # a function's first constant is its docstring, or None
+        return [value for value in code.co_consts[1:] if not isinstance(value, CodeType)]
+
+    def nested(code: CodeType) -> list[CodeType]:
+        return [value for value in code.co_consts if isinstance(value, CodeType)]
+
+    return (
+        (one.co_code, one.co_names, one.co_varnames, one.co_freevars)
+        == (other.co_code, other.co_names, other.co_varnames, other.co_freevars)
+        and repr(constants(one)) == repr(constants(other))
+        and len(nested(one)) == len(nested(other))
+        and all(map(_same_code, nested(one), nested(other)))
+    )
+
+
+def _same_global(one: Any, other: Any) -> bool:
+    """Whether a name means the same in two modules; helper functions are compared by code."""
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
+        return one is other or _same_code(one.__code__, other.__code__)
+    return bool(one is other or (isinstance(one, int | float | str) and one == other))
+
+
+def _cell(cell: Any) -> Any:
+    return cell.cell_contents

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "gehost"
 
 LAYERS = [
     ["errors"],
-    ["stages", "options", "settings"],
+    ["stages", "status", "options", "settings"],
     ["ir"],
     ["ops"],
     ["infer"],

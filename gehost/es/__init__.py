@@ -7,6 +7,7 @@ registered with ``gehost.ops.register`` and are resolved when the graph is used.
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
@@ -35,8 +36,13 @@ __all__ = [
 ]
 
 
-@cache
-def __getattr__(name: str) -> OpFunction:
-    if not name[:1].isupper():
-        raise AttributeError(f"gehost.es has no {name!r}")
-    return OpFunction(name)
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> OpFunction: ...
+else:
+
+    @cache
+    def __getattr__(name: str) -> OpFunction:
+        if not name[:1].isupper():
+            raise AttributeError(f"gehost.es has no {name!r}")
+        return OpFunction(name)

@@ -15,7 +15,7 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
-from gehost.passes.base import FAILED, NOT_CHANGED, SUCCESS, FusionBasePass
+from gehost.passes.base import FusionBasePass
 from gehost.passes.context import (
     CustomPassContext,
     LimitReached,
@@ -30,6 +30,7 @@ from gehost.rewrite.history import PASS
 from gehost.rewrite.provenance import Author
 from gehost.settings import option_values
 from gehost.stages import CustomPassStage
+from gehost.status import FAILED, NOT_CHANGED, SUCCESS
 
 _STAGE_HOOKS = {
     CustomPassStage.kBeforeInferShape: "gehost_before_infershape",
@@ -203,7 +204,7 @@ class Executor:
                 for key, text in author.signature().items():
                     node.graph.set_metadata(node, key, text)
 
-    def _node_support(self, node: Node) -> tuple[bool, str]:
+    def _node_support(self, node: Any) -> tuple[bool, str]:
         for answer in self._plugins.call("gehost_check_node_support", node=node):
             if answer is False or isinstance(answer, str):
                 return False, answer or "a plugin says that the target cannot run it"

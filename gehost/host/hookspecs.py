@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph, Node
     from gehost.ops import OpRegistry
     from gehost.passes.context import PassRecord, Rewrite
+    from gehost.passes.ge_utils import ReplacementNode
     from gehost.pattern.rule import SourcePattern
 
 hookspec = pluggy.HookspecMarker("gehost")
@@ -149,7 +150,7 @@ def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
 
 
 @hookspec
-def gehost_check_node_support(node: Node) -> bool | str | None:
+def gehost_check_node_support(node: Node | ReplacementNode) -> bool | str | None:
     """Asked by ``GeUtils.CheckNodeSupport``: False or a reason says that the target cannot run
     ``node``; None and True do not.
     """

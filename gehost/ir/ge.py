@@ -5,9 +5,10 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from gehost.ir.types import DataType, Dim, TensorType
+from gehost.status import SUCCESS, Status
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
@@ -40,27 +41,41 @@ class Shape:
 
 
 class TensorDesc:
-    """What is known of a tensor: element type and shape."""
+    """The element type and shape of a tensor; ``TensorDesc()`` is empty until a method fills it."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: TypedTensor | None = None) -> None:
         self._value = value
+
+    def fill(self, value: TypedTensor) -> Status:
+        """Describe ``value``, as GE's out-parameters do."""
+        self._value = value
+        return SUCCESS
 
     def GetDataType(self) -> DataType:
         """The element type, ``DT_UNDEFINED`` where unknown."""
-        return self._value.dtype or DataType.UNDEFINED
+        return (self._value.dtype if self._value is not None else None) or DataType.UNDEFINED
 
     def GetShape(self) -> Shape:
-        return Shape(self._value.shape)
+        return Shape(self._value.shape if self._value is not None else None)
+
+
+class TypedTensor(Protocol):
+    """A tensor of a model, or one that a replacement will add."""
+
+    @property
+    def dtype(self) -> DataType | None: ...
+    @property
+    def shape(self) -> tuple[Dim, ...] | None: ...
 
 
 class NodeIo:
     """One input or output of a node: an output where a tensor is meant, an input where a reader
-    is meant.
+    is meant. ``NodeIo()`` is empty until ``GetCapturedTensor(index, io)`` fills it.
     """
 
     __slots__ = ("index", "node", "tensor")
 
-    def __init__(self, node: Any, index: int, tensor: Value | None = None) -> None:
+    def __init__(self, node: Any = None, index: int = 0, tensor: Value | None = None) -> None:
         self.node = node
         self.index = index
         self.tensor = tensor
@@ -76,10 +91,10 @@ class NodeIo:
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:
-        """Where a tensor comes from; ``node`` is None for graph inputs and initializers, which
-        no node makes.
-        """
-        return cls(value.producer, 0 if value.is_input else value.index, value)
+        """The producer of a tensor; a ``SourceNode`` for a graph input or an initializer."""
+        if value.producer is None:
+            return cls(SourceNode(value), 0, value)
+        return cls(value.producer, value.index, value)
 
     @property
     def value(self) -> Value:
@@ -99,8 +114,17 @@ class _Described(Protocol):
     @property
     def attrs(self) -> Mapping[str, Any]: ...
 
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    @property
+    def inputs(self) -> Sequence[TypedTensor | None]: ...
+    @property
+    def outputs(self) -> Sequence[TypedTensor | None]: ...
+
+
+class _InGraph(Protocol):
+    @property
+    def inputs(self) -> tuple[Value | None, ...]: ...
+    @property
+    def outputs(self) -> tuple[Value | None, ...]: ...
 
 
 class _Editable(Protocol):
@@ -131,19 +155,35 @@ class GNodeAccessors:
     def SetAttr(self: _Editable, name: str, value: Any) -> None:
         self.graph.set_attribute(cast("Node", self), name, value)
 
-    def GetInputDesc(self: _Described, index: int) -> TensorDesc:
-        return TensorDesc(_present(self.inputs, index, f"input {index} of {self!r}"))
+    @overload
+    def GetInputDesc(self: _Described, index: int) -> TensorDesc: ...
+    @overload
+    def GetInputDesc(self: _Described, index: int, desc: TensorDesc) -> Status: ...
+    def GetInputDesc(
+        self: _Described, index: int, desc: TensorDesc | None = None
+    ) -> TensorDesc | Status:
+        """The type of input ``index``: returned, or written to ``desc``."""
+        value = _present(self.inputs, index, f"input {index} of {self!r}")
+        return TensorDesc(value) if desc is None else desc.fill(value)
 
-    def GetOutputDesc(self: _Described, index: int) -> TensorDesc:
-        return TensorDesc(_present(self.outputs, index, f"output {index} of {self!r}"))
+    @overload
+    def GetOutputDesc(self: _Described, index: int) -> TensorDesc: ...
+    @overload
+    def GetOutputDesc(self: _Described, index: int, desc: TensorDesc) -> Status: ...
+    def GetOutputDesc(
+        self: _Described, index: int, desc: TensorDesc | None = None
+    ) -> TensorDesc | Status:
+        """The type of output ``index``: returned, or written to ``desc``."""
+        value = _present(self.outputs, index, f"output {index} of {self!r}")
+        return TensorDesc(value) if desc is None else desc.fill(value)
 
-    def GetInDataNodesAndPortIndexs(self: _Described, index: int) -> NodeIo:
-        """The node and output that feed input ``index``; the node is None for graph inputs and
-        initializers.
+    def GetInDataNodesAndPortIndexs(self: _InGraph, index: int) -> NodeIo:
+        """The node and output that feed input ``index``; a ``SourceNode`` for a graph input or an
+        initializer.
         """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
-    def GetOutDataNodesAndPortIndexs(self: _Described, index: int) -> list[NodeIo]:
+    def GetOutDataNodesAndPortIndexs(self: _InGraph, index: int) -> list[NodeIo]:
         """The readers of output ``index`` with the input at which they read it, in topological
         order.
         """
@@ -151,7 +191,63 @@ class GNodeAccessors:
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
-def _present(values: Sequence[Value | None], index: int, what: str) -> Value:
+class SourceNode(GNodeAccessors):
+    """Stands for the producer of a tensor that no node makes: ``Data`` for a graph input,
+    ``Const`` for an initializer.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f"<{self.op_type} {self.name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SourceNode) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    @property
+    def domain(self) -> str:
+        return ""
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        return ()
+
+    @property
+    def op_type(self) -> str:
+        return "Data" if self._value.is_input else "Const"
+
+    @property
+    def op(self) -> str:
+        return self.op_type
+
+    @property
+    def name(self) -> str:
+        return self._value.name
+
+    @property
+    def label(self) -> str:
+        return self._value.name
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Empty, but for the array of a ``Const``, under ``value``."""
+        return {} if self._value.is_input else {"value": self._value.array}
+
+    @property
+    def outputs(self) -> tuple[Value | None, ...]:
+        return (self._value,)
+
+
+_T = TypeVar("_T")
+
+
+def _present(values: Sequence[_T | None], index: int, what: str) -> _T:
     value = values[index] if 0 <= index < len(values) else None
     if value is None:
         raise IndexError(f"{what} is absent")

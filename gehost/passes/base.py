@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Any, ClassVar, Self
 
 from gehost.errors import PatternError, VendorError
@@ -17,17 +16,7 @@ from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import MatchResult, Pattern, Rejection
 from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
-
-
-class Status(Enum):
-    """What ``Run`` may return, besides None and True (success) and False (failure)."""
-
-    SUCCESS = 0
-    FAILED = 1
-    NOT_CHANGED = 2
-
-
-SUCCESS, FAILED, NOT_CHANGED = Status.SUCCESS, Status.FAILED, Status.NOT_CHANGED
+from gehost.status import NOT_CHANGED, SUCCESS, Status
 
 
 class FusionBasePass:
@@ -114,8 +103,12 @@ class PatternFusionPass(FusionBasePass):
         del match
         return True
 
-    def Replacement(self, match: MatchResult) -> EsGraph:
-        """What stands in place of a match: same outputs, and inputs by index."""
+    def Replacement(self, match: MatchResult) -> EsGraph | Rejection:
+        """What stands in place of a match: same outputs, and inputs by index.
+
+        Return ``match.reject("key: text")`` to refuse the match after all, for example where
+        ``GeUtils.CheckNodeSupport`` refuses a node of the replacement.
+        """
         raise NotImplementedError
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
@@ -144,8 +137,11 @@ class DecomposePass(FusionBasePass):
         del node
         return True
 
-    def Replacement(self, node: Node) -> EsGraph:
-        """What stands in place of the node: its inputs and outputs by position."""
+    def Replacement(self, node: Node) -> EsGraph | Rejection:
+        """What stands in place of the node: its inputs and outputs by position.
+
+        Return ``Rejection("key: text")`` to refuse the node after all.
+        """
         raise NotImplementedError
 
     @property

@@ -16,6 +16,7 @@ from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.pattern.match import MatchResult
 from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
@@ -104,7 +105,7 @@ class RewriteObserver(Protocol):
     def match_refused(self, record: PassRecord, node: Node, reason: str) -> None: ...
 
 
-def _nobody_objects(node: Node) -> tuple[bool, str]:
+def _nobody_objects(node: Any) -> tuple[bool, str]:
     del node
     return True, ""
 
@@ -123,7 +124,7 @@ class CustomPassContext:
         record: PassRecord,
         *,
         limit: RewriteLimit | None = None,
-        node_support: Callable[[Node], tuple[bool, str]] | None = None,
+        node_support: Callable[[Any], tuple[bool, str]] | None = None,
         observer: RewriteObserver | None = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
@@ -137,6 +138,8 @@ class CustomPassContext:
         self.observer = observer
         self.options = options
         """The pass's options by name, each of its declared type."""
+        self.matched: MatchResult | Node | None = None
+        """The match or node that the author's hooks are asked about."""
         self._made: list[Node] = []
         self._error = ""
 

@@ -262,6 +262,7 @@ def _rewrite(
         PassError: a hook of the author's failed, or edited the graph by itself.
     """
     context.record.matched += 1
+    context.matched = matched
     journal = context.model.journal
     mark, hook = journal.mark(), "MeetRequirements"
     try:
@@ -272,7 +273,11 @@ def _rewrite(
             context.refuse(node, refusal)
             return None
         hook = "Replacement"
-        made = as_graph(replacement(matched))
+        returned = replacement(matched)
+        if isinstance(returned, Rejection) and journal.mark() == mark:
+            context.refuse(node, returned.reason or "unspecified")
+            return None
+        made = as_graph(returned)
         if journal.mark() != mark:
             raise _edited()
         region, made = place(matched, made)

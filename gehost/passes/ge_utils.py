@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import onnx
 
 from gehost.errors import PassError
-from gehost.es.graph import EsConst, EsGraph, EsTensor
+from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.local import InferenceFailed, array_type, small_array
 from gehost.ir.attributes import encode_attribute
+from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.graph import Node, Value, split_op
-from gehost.ir.types import ValueType
+from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.passes.context import CustomPassContext, current_context
 from gehost.pattern.match import MatchResult
 from gehost.rewrite.bodies import op_with_body
@@ -34,7 +34,7 @@ class NodeSupport(NamedTuple):
 
 
 class GeUtils:
-    """Inference by hand and target support, inside a running pass."""
+    """Shape inference and target support, inside a running pass."""
 
     @staticmethod
     def InferShape(
@@ -51,16 +51,115 @@ class GeUtils:
                 what it is given.
         """
         context = _running("InferShape")
-        if isinstance(source, MatchResult):
-            values: Sequence[Value | None] = source.inputs
-        else:
-            values = source.inputs if isinstance(source, Node) else source
-        return _infer(graph, values, context)
+        values = source.inputs if isinstance(source, MatchResult | Node) else source
+        inferred = _Inference(graph.reachable(), values, context)
+        return [inferred.type_of(tensor) for tensor in graph.outputs]
 
     @staticmethod
-    def CheckNodeSupport(node: Node) -> NodeSupport:
-        """Ask the ``gehost_check_node_support`` hook; true when nobody objects."""
-        return NodeSupport(*_running("CheckNodeSupport").node_support(node))
+    def CheckNodeSupport(node: Node | EsNode | SourceNode) -> NodeSupport:
+        """Ask the ``gehost_check_node_support`` hook; true when no plugin objects.
+
+        Args:
+            node: a node of the model, or one of the replacement for the match at hand. The hook
+                gets the latter as a ``ReplacementNode``.
+
+        Raises:
+            PassError: no pass is running, or the types of a replacement's node cannot be inferred.
+        """
+        context = _running("CheckNodeSupport")
+        asked = _as_replacement(node, context) if isinstance(node, EsNode) else node
+        return NodeSupport(*context.node_support(asked))
+
+    CheckNodeSupportOnAicore = CheckNodeSupport
+    """GE's name of the same query."""
+
+
+class ReplacementTensor(NamedTuple):
+    """A tensor that a replacement will read or make."""
+
+    name: str
+    type: ValueType | None
+
+    @property
+    def dtype(self) -> DataType | None:
+        return self.type.dtype if isinstance(self.type, TensorType) else None
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        return self.type.shape if isinstance(self.type, TensorType) else None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+
+class ReplacementNode(GNodeAccessors):
+    """A node of a replacement as it will be written at the model's opset, with inferred types."""
+
+    def __init__(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        inputs: tuple[ReplacementTensor | None, ...],
+        outputs: tuple[ReplacementTensor | None, ...],
+        origin: str,
+    ) -> None:
+        self.op = op
+        self.attrs = attrs
+        self.inputs = inputs
+        self.outputs = outputs
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"<ReplacementNode {self.op} at {self.origin}>"
+
+    @property
+    def domain(self) -> str:
+        return split_op(self.op)[0]
+
+    @property
+    def op_type(self) -> str:
+        return split_op(self.op)[1]
+
+    @property
+    def name(self) -> str:
+        """Empty: a new node is named when it is inserted."""
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"new {self.op}"
+
+
+def _as_replacement(node: EsNode, context: CustomPassContext) -> ReplacementNode:
+    matched = context.matched
+    values: Sequence[Value | None] = () if matched is None else matched.inputs
+    inferred = _Inference(_ancestors(node), values, context)
+    lowered = inferred.lowered[node]
+    inputs = tuple(
+        None if operand is None else ReplacementTensor("", _operand_type(operand, inferred.type_of))
+        for operand in lowered.inputs
+    )
+    outputs = tuple(ReplacementTensor("", inferred.type_of(tensor)) for tensor in node.outputs)
+    return ReplacementNode(lowered.op, dict(lowered.attributes), inputs, outputs, str(node.origin))
+
+
+def _ancestors(node: EsNode) -> list[EsNode]:
+    """A node of a replacement behind those that it depends on."""
+    found: dict[EsNode, None] = {}
+    stack: list[tuple[EsNode, bool]] = [(node, False)]
+    while stack:
+        current, visited = stack.pop()
+        if visited:
+            found[current] = None
+        elif current not in found:
+            stack.append((current, True))
+            stack.extend(
+                (tensor.producer, False)
+                for tensor in current.inputs
+                if tensor is not None and isinstance(tensor.producer, EsNode)
+            )
+    return list(found)
 
 
 def _running(what: str) -> CustomPassContext:
@@ -70,51 +169,63 @@ def _running(what: str) -> CustomPassContext:
     return context
 
 
-def _infer(
-    graph: EsGraph, values: Sequence[Value | None], context: CustomPassContext
-) -> list[ValueType | None]:
-    known: dict[_Key, ValueType | None] = {}
-    constants: dict[_Key, np.ndarray[Any, Any] | None] = {}
-    for tensor, value in zip(graph.inputs, values, strict=False):
-        if value is not None:
-            known[_key(tensor)] = value.type
-            constants[_key(tensor)] = small_array(value)
+class _Inference:
+    """The types of a replacement's tensors, and its nodes at the model's opset."""
 
-    def type_of(tensor: EsTensor) -> ValueType | None:
+    def __init__(
+        self, nodes: Sequence[EsNode], values: Sequence[Value | None], context: CustomPassContext
+    ) -> None:
+        """Infer ``nodes``, which are in topological order; ``values`` are the inputs by index."""
+        self._values = values
+        self._known: dict[_Key, ValueType | None] = {}
+        self.lowered: dict[EsNode, LoweredNode] = {}
+        mark = context.model.mark()
+        for node in nodes:
+            try:
+                self._infer(node, context)
+            except (Refused, InferenceFailed) as error:
+                raise PassError(f"{node.origin}: {'|'.join(node.ops)}: {error}") from error
+        # bodies were added to infer through them; only a rewrite keeps one
+        context.model.undo(mark)
+
+    def _value(self, tensor: EsTensor) -> Value | None:
+        producer = tensor.producer
+        if isinstance(producer, EsInput) and producer.index < len(self._values):
+            return self._values[producer.index]
+        return None
+
+    def type_of(self, tensor: EsTensor) -> ValueType | None:
         if isinstance(tensor.producer, EsConst):
             return array_type(tensor.producer.array)
-        return known.get(_key(tensor))
+        value = self._value(tensor)
+        return self._known.get(_key(tensor)) if value is None else value.type
 
-    mark = context.model.mark()
-    for node in graph.reachable():
-        try:
-            lowered = lower_node(node, context.model, context.registry, type_of)
-            types = [_operand_type(operand, type_of) for operand in lowered.inputs]
-            arrays = [
-                constants.get(_key(read)) if isinstance(read, EsTensor) else read
-                for read in lowered.inputs
-            ]
-            present = [operand is not None for operand in lowered.inputs]
-            inferrer = context.rewriter.inferrer
-            named = op_with_body(
-                lowered.op,
-                types,
-                lowered.attributes,
-                context.model,
-                context.registry,
-                inferrer,
-                present,
-            )
-            made = inferrer.proto(
-                named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays
-            )
-        except (Refused, InferenceFailed) as error:
-            raise PassError(f"{node.origin}: {'|'.join(node.ops)}: {error}") from error
-        known.update(
+    def _infer(self, node: EsNode, context: CustomPassContext) -> None:
+        lowered = lower_node(node, context.model, context.registry, self.type_of)
+        types = [_operand_type(operand, self.type_of) for operand in lowered.inputs]
+        arrays = [
+            (None if (value := self._value(read)) is None else small_array(value))
+            if isinstance(read, EsTensor)
+            else read
+            for read in lowered.inputs
+        ]
+        inferrer = context.rewriter.inferrer
+        named = op_with_body(
+            lowered.op,
+            types,
+            lowered.attributes,
+            context.model,
+            context.registry,
+            inferrer,
+            [operand is not None for operand in lowered.inputs],
+        )
+        made = inferrer.proto(
+            named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays
+        )
+        self.lowered[node] = lowered
+        self._known.update(
             {_key(tensor): found for tensor, found in zip(node.outputs, made, strict=True)}
         )
-    context.model.undo(mark)  # bodies were offered to infer through them; only a rewrite keeps one
-    return [type_of(tensor) for tensor in graph.outputs]
 
 
 def _key(tensor: EsTensor) -> _Key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast, overload
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
@@ -19,6 +19,7 @@ from gehost.pattern.build import build_source, check_pattern
 from gehost.pattern.compile import CompiledPattern
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.failure import MatchFailure, why_not
+from gehost.status import SUCCESS, Status
 
 
 class Pattern:
@@ -36,11 +37,12 @@ class Pattern:
         self.graph = graph
         self.captures: list[EsTensor] = []
 
-    def CaptureTensor(self, tensor: EsTensor | NodeIo) -> Pattern:
+    def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int]) -> Pattern:
         """Capture a tensor of the pattern under the next index; returns the pattern.
 
         Args:
-            tensor: an ``EsTensor``, or ``NodeIo(tensor.GetProducer(), index)``.
+            tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
+                tuple.
 
         Raises:
             PatternError: the tensor is not one of this pattern.
@@ -68,9 +70,13 @@ class Pattern:
         return False
 
 
-def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
+def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
     if isinstance(tensor, EsTensor):
         return tensor
+    if isinstance(tensor, tuple) and len(tensor) == 2:  # pyright: ignore[reportUnknownArgumentType]
+        tensor = NodeIo(*cast("tuple[Any, int]", tensor))
+    if not isinstance(tensor, NodeIo):
+        raise _no_tensor()
     producer: Any = tensor.node
     if isinstance(producer, EsNode):
         if not 0 <= tensor.index < producer.count:
@@ -78,7 +84,11 @@ def _as_tensor(tensor: EsTensor | NodeIo) -> EsTensor:
         return EsTensor(producer, tensor.index)
     if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
-    raise PatternError(
+    raise _no_tensor()
+
+
+def _no_tensor() -> PatternError:
+    return PatternError(
         f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
     )
 
@@ -121,8 +131,12 @@ class MatchResult:
         assert value is not None
         return value
 
-    def GetCapturedTensor(self, index: int) -> NodeIo:
-        """The tensor captured ``index``-th.
+    @overload
+    def GetCapturedTensor(self, index: int) -> NodeIo: ...
+    @overload
+    def GetCapturedTensor(self, index: int, io: NodeIo) -> Status: ...
+    def GetCapturedTensor(self, index: int, io: NodeIo | None = None) -> NodeIo | Status:
+        """The tensor captured ``index``-th: returned, or written to ``io``.
 
         Raises:
             IndexError: the pattern captured not so many, or that tensor stands in an
@@ -137,7 +151,11 @@ class MatchResult:
                 f"captured tensor {index}: it stands in an alternative that did not match; "
                 "ask has() before"
             )
-        return NodeIo.of(self._value(captured))
+        found = NodeIo.of(self._value(captured))
+        if io is None:
+            return found
+        io.node, io.index, io.tensor = found.node, found.index, found.tensor
+        return SUCCESS
 
     def has(self, node: EsNode | EsTensor) -> bool:
         """Whether an operator of the pattern is part of this match, which depends on the

@@ -162,7 +162,7 @@ class Rule(Struct, frozen=True):
     name: str
     lowered: LoweredPattern
     condition: Callable[[MatchResult], bool | Rejection]
-    replacement: Callable[[MatchResult], EsGraph]
+    replacement: Callable[[MatchResult], EsGraph | Rejection]
     origin: Origin
     benefit: int = 1
     labels: frozenset[str] = frozenset()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         FrozenRewritePatternSet,
         GreedyResult,
         GreedyRewriteConfig,
+        IrContext,
         RewritePatternSet,
     )
     from gehost_drr.manager import ManagerResult, PassManager, PassResult
@@ -39,6 +40,7 @@ _HOMES = {
         "FrozenRewritePatternSet",
         "GreedyResult",
         "GreedyRewriteConfig",
+        "IrContext",
         "RewritePatternSet",
     ),
     "manager": ("ManagerResult", "PassManager", "PassResult"),
@@ -60,6 +62,7 @@ __all__ = [
     "FrozenRewritePatternSet",
     "GreedyResult",
     "GreedyRewriteConfig",
+    "IrContext",
     "ManagerResult",
     "MatchContext",
     "MatchedTensor",

@@ -108,7 +108,7 @@ def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:
         *(read for each in source.applications for read in each.reads),
     }
     variables: set[str] = set()
-    for application in source.applications:
+    for application in (*source.applications, *source.constants):
         for name, value in application.attributes.items():
             if isinstance(value, Variable):
                 variables.add(value.name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from gehost import CustomPassContext, Graph, Node
+from gehost_drr.operation import GraphOperation, erase
 from gehost_drr.passes import Pass
 
 
 class DeadCodeEliminationPass(Pass):
-    """Remove operations whose results nobody reads, readers first, so that one walk finds all.
+    """Remove operations whose results are not read, and the weights that only they read.
+
+    Goes from readers to producers, so one walk finds all.
 
     Keeps: an operation that may do more than compute its results: one of another domain, unless a
     vendor file registered it without traits; one with nested bodies that hold such a one; one for
@@ -17,8 +20,8 @@ class DeadCodeEliminationPass(Pass):
 
     name = "dead_code_elimination_pass"
 
-    def Run(self, graph: Graph) -> None:
-        self.AddStatistics(self._sweep(graph))
+    def Run(self, op: GraphOperation) -> None:
+        self.AddStatistics(self._sweep(op.graph))
 
     def _sweep(self, graph: Graph) -> int:
         """Remove what is dead in a graph, in its bodies before what they capture; returns the
@@ -29,7 +32,7 @@ class DeadCodeEliminationPass(Pass):
         dead = 0
         for node in reversed(list(graph.nodes)):
             if _is_unread(node) and not has_side_effect(node, self.context):
-                graph.remove_node(node)
+                erase(node)
                 dead += 1
             else:
                 dead += sum(map(self._sweep, node.bodies))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from gehost import PatternError, es
+from gehost import PatternError, Value, es
 from gehost_drr.expressions import FIELDS, HERE, Expression, Field
 
 if TYPE_CHECKING:
@@ -130,6 +130,38 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, Expression) else repr(value)
 
 
+CONSTANT_OPS = ("Constant", "full", "full_int_array")
+"""Source operators without inputs: each matches a constant tensor, initializer or node."""
+CONSTANT_ATTRIBUTES = ("value", "shape", "dtype")
+
+
+class ConstantSource(Struct, frozen=True):
+    """A source operator without inputs: a tensor that must be constant.
+
+    ``attributes`` are read from the tensor: ``value`` (of ``full``: the one number that all
+    elements equal; else nested lists), ``shape``, ``dtype``.
+    """
+
+    tensor: str
+    op: str
+    attributes: Mapping[str, Any]
+    origin: es.Origin
+
+    def attribute(self, name: str, value: Value) -> Any:
+        """An attribute of the matched tensor; None where it has none."""
+        array = value.array
+        if array is None:
+            return None
+        if name == "shape":
+            return list(array.shape)
+        if name == "dtype":
+            return value.dtype
+        if self.op != "full":
+            return array.tolist()
+        uniform = array.size > 0 and bool((array == array.flat[0]).all())
+        return array.flat[0].item() if uniform else None
+
+
 class Condition(Struct, frozen=True):
     """What must hold of a match: an expression, or a function of it (a native call)."""
 
@@ -159,6 +191,34 @@ class PatternGraph:
     """Names under which a result hands on another tensor."""
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     conditions: list[Condition] = field(default_factory=list[Condition])
+    constants: list[ConstantSource] = field(default_factory=list[ConstantSource])
+
+    def add_constant(
+        self,
+        op: str,
+        attributes: Mapping[str, Any],
+        outputs: Sequence[Tensor | NoneTensor],
+        origin: es.Origin,
+    ) -> Tensor:
+        """Add a source operator without inputs; returns its tensor, an input of the match.
+
+        Raises:
+            PatternError: an attribute that constants lack, or an output of another pattern.
+        """
+        for name in attributes:
+            if name not in CONSTANT_ATTRIBUTES:
+                raise PatternError(
+                    f'{origin}: {op} has no attribute "{name}"; it has '
+                    f"{', '.join(CONSTANT_ATTRIBUTES)}"
+                )
+        made = next((given for given in outputs if isinstance(given, Tensor)), None)
+        if made is None:
+            made = Tensor(self, f"%constant{len(self.constants)}")
+        if made.graph is not self:
+            raise PatternError(f'{origin}: "{made.name}" is a tensor of another pattern')
+        self._refuse_second_maker(made.name, origin)
+        self.constants.append(ConstantSource(made.name, op, attributes, origin))
+        return made
 
     def apply(
         self,

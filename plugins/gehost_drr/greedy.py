@@ -7,23 +7,39 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gehost import CustomPassContext, Graph, PassError, PatternError, UsageError, es
 from gehost_drr.expressions import HERE
+from gehost_drr.operation import GraphOperation, Region, graph_of
 from gehost_drr.rule import DrrPass, DrrPatternBase, DrrRule
+
+RuleLike: TypeAlias = "DrrRule | DrrPatternBase | type[DrrPatternBase]"
+
+
+class IrContext:
+    """The context that published code passes around; gehost keeps its state in the host."""
+
+    @classmethod
+    def Instance(cls) -> IrContext:
+        return cls()
+
+
+Context: TypeAlias = CustomPassContext | IrContext
 
 
 class RewritePatternSet:
-    """Rules that are to run together."""
+    """Rules that run together. Published code also passes its context, which is not needed."""
 
-    def __init__(self, *rules: DrrRule | DrrPatternBase | type[DrrPatternBase]) -> None:
+    def __init__(self, *rules: RuleLike | Context) -> None:
         self.rules: list[DrrRule] = []
         self.Add(*rules)
 
-    def Add(self, *rules: DrrRule | DrrPatternBase | type[DrrPatternBase]) -> RewritePatternSet:
+    def Add(self, *rules: RuleLike | Context) -> RewritePatternSet:
         """Add rules, whichever way they are written; returns the set."""
-        self.rules.extend(as_rule(rule) for rule in rules)
+        self.rules.extend(
+            as_rule(rule) for rule in rules if not isinstance(rule, CustomPassContext | IrContext)
+        )
         return self
 
 
@@ -34,7 +50,7 @@ def is_rule(given: Any) -> bool:
     )
 
 
-def as_rule(given: DrrRule | DrrPatternBase | type[DrrPatternBase]) -> DrrRule:
+def as_rule(given: RuleLike) -> DrrRule:
     """The rule that a class, an object of it, or a decorated function defines.
 
     Raises:
@@ -82,9 +98,9 @@ class FrozenRewritePatternSet:
         return self._passes
 
 
-@dataclass(frozen=True)
+@dataclass
 class GreedyRewriteConfig:
-    """How the driver works.
+    """How the driver works; fields may be assigned until it is used.
 
     Attributes:
         use_top_down_traversal: whether a rule is tried from inputs to outputs, or from outputs
@@ -96,7 +112,10 @@ class GreedyRewriteConfig:
     max_iterations: int = 10
 
     def __post_init__(self) -> None:
-        """Raises ``UsageError`` where nothing would be tried."""
+        self.check()
+
+    def check(self) -> None:
+        """Raises ``UsageError`` where no iteration would run."""
         if type(self.max_iterations) is not int or self.max_iterations < 1:
             raise UsageError(f"max_iterations must be 1 or more, got {self.max_iterations!r}")
 
@@ -134,7 +153,7 @@ def driving(driven: Driven) -> Generator[None]:
 
 
 def ApplyPatternsGreedily(
-    region: Graph,
+    region: Graph | Region | GraphOperation,
     patterns: FrozenRewritePatternSet | RewritePatternSet,
     config: GreedyRewriteConfig | None = None,
 ) -> GreedyResult:
@@ -145,6 +164,7 @@ def ApplyPatternsGreedily(
         PassError: no pass is running; a rule failed; rewrites feed each other without end.
     """
     driven, config = _current.get(), config or GreedyRewriteConfig()
+    config.check()
     if driven is None:
         raise PassError("ApplyPatternsGreedily works inside the Run of a gehost_drr.Pass")
     if isinstance(patterns, RewritePatternSet):
@@ -154,13 +174,14 @@ def ApplyPatternsGreedily(
             "ApplyPatternsGreedily wants a FrozenRewritePatternSet or RewritePatternSet, "
             f"got {patterns!r}"
         )
+    graph = graph_of(region)
     count, record = 0, driven.context.record
     opset = driven.context.model.opset() or 0
     for _ in range(config.max_iterations):
         before = record.replaced
         for each in patterns.passes(driven.context, bottom_up=not config.use_top_down_traversal):
             done = record.replaced
-            unfit = each.rule.unfit_for(opset) or _run(each, region, driven.context)
+            unfit = each.rule.unfit_for(opset) or _run(each, graph, driven.context)
             driven.rewrites[each.rule.name] += record.replaced - done
             if unfit:
                 driven.notes[f"{each.rule.name}: {unfit}"] = None

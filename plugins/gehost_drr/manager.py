@@ -23,12 +23,13 @@ from gehost import (
     UsageError,
     hookimpl,
 )
-from gehost_drr.greedy import Driven
+from gehost_drr.greedy import Context, Driven
 from gehost_drr.passes import Pass, PatternRewritePass, RunningPass
 from gehost_drr.printing import print_graph
 from gehost_drr.rule import DrrRule
 
 _Wanted = Callable[[str], bool]
+_RULE = f"===-{'-' * 73}-==="
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,22 @@ class PassManager:
     """Runs passes in the order in which they were added, whatever stage they have in a vendor file.
 
     Args:
+        context: published code passes its context, which is not needed; a number is ``opt_level``.
         opt_level: passes of a higher level are skipped.
         options: of the host that runs them; without plugins and clean-up unless given.
     """
 
-    def __init__(self, opt_level: int = 2, options: HostOptions | None = None) -> None:
+    def __init__(
+        self,
+        context: Context | int | None = None,
+        opt_level: int = 2,
+        options: HostOptions | None = None,
+    ) -> None:
+        """Raises ``UsageError`` where the context is something else."""
+        if isinstance(context, int):
+            opt_level = context
+        elif context is not None and not isinstance(context, Context):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"PassManager wants a context or an opt_level, got {context!r}")
         self.opt_level = opt_level
         self._options = options or HostOptions(plugins=False, cleanup=False)
         self._passes: list[Pass] = []
@@ -228,14 +240,14 @@ class _Printer:
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
         if self._before is None or self._before(spec.name):
-            self._write(f"IRPrinting before {spec.name} pass", graph)
+            self._write(f"IRPrinting on builtin.module before {spec.name} pass", graph)
 
     @hookimpl
     def gehost_after_pass(self, spec: PassSpec, graph: Graph, record: PassRecord) -> None:
         changed = record.status == "done" or not self._only_on_change
         if changed and (self._after is None or self._after(spec.name)):
-            self._write(f"IRPrinting after {spec.name} pass", graph)
+            self._write(f"IRPrinting on builtin.module after {spec.name} pass", graph)
 
     def _write(self, title: str, graph: Graph) -> None:
         stream: Any = self._stream or sys.stderr
-        stream.write(f"{title:=^90}\n{print_graph(graph)}\n")
+        stream.write(f"{_RULE}\n{title:^{len(_RULE)}}\n{_RULE}\n{print_graph(graph)}\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value
+from gehost_drr.graph import ConstantSource
 
 
 class MatchedTensor(Struct, frozen=True):
@@ -44,10 +46,21 @@ class MatchContext:
     else tensor ``p1``.
     """
 
-    def __init__(self, match: MatchResult, tensors: Mapping[str, int]) -> None:
-        """``tensors``: under which index each name was captured; the inputs first, as they are
-        numbered.
+    def __init__(
+        self,
+        match: MatchResult,
+        tensors: Mapping[str, int],
+        constants: Mapping[str, tuple[ConstantSource, str]] = MappingProxyType({}),
+    ) -> None:
+        """Wrap a match.
+
+        Args:
+            match: gehost's own object.
+            tensors: the index under which each name was captured; the inputs first, as they are
+                numbered.
+            constants: the attribute variables that constants of the source bind.
         """
+        self._constants = constants
         if _OWN.isdisjoint(match.attributes):
             # found at once; functions of a rule ask for them again and again
             vars(self).update(match.attributes)
@@ -62,6 +75,9 @@ class MatchContext:
         Raises:
             GehostError: the source pattern has no such variable.
         """
+        if name in self._constants:
+            constant, attribute = self._constants[name]
+            return constant.attribute(attribute, self.value(constant.tensor))
         if name not in self._match.attributes:
             raise GehostError(
                 f"the rule has no attribute variable {name!r}; it has "
@@ -97,8 +113,9 @@ class MatchContext:
     def __getattr__(self, name: str) -> Any:
         if name[0] == "_":
             raise AttributeError(name)
-        attributes = self._match.attributes
-        return attributes[name] if name in attributes else self.Tensor(name)
+        if name in self._match.attributes or name in self._constants:
+            return self.Attr(name)
+        return self.Tensor(name)
 
 
 _OWN = frozenset(dir(MatchContext))

@@ -29,6 +29,7 @@ from gehost_drr.greedy import (
     driving,
     is_rule,
 )
+from gehost_drr.operation import GraphOperation
 from gehost_drr.rule import DrrPatternBase, DrrRule
 
 _MARK = "__gehost_drr_pass__"
@@ -72,17 +73,20 @@ class Pass:
         """Called once a compile, before the first ``Run``; False fails the pass."""
         del context
 
-    def CanApplyOn(self, graph: Graph) -> bool:
+    def CanApplyOn(self, op: GraphOperation) -> bool:
         """Whether to run on a graph."""
-        del graph
+        del op
         return True
 
-    def Run(self, graph: Graph) -> Status | bool | None:
-        """Work on one graph, by ``ApplyPatternsGreedily`` or by its editing methods; False fails
-        the pass.
+    def Run(self, op: GraphOperation) -> Status | bool | None:
+        """Work on one graph, by ``ApplyPatternsGreedily`` or by editing it; False fails the pass.
+
+        Args:
+            op: the graph as Paddle's operation (``op.region(0)``); it has gehost's ``Graph``
+                methods too.
         """
-        del graph
-        raise PassError(f"{type(self).__name__} does not define Run(self, graph)")
+        del op
+        raise PassError(f"{type(self).__name__} does not define Run(self, op)")
 
     def AddStatistics(self, count: int) -> None:
         """Note how much was done, for passes that do it by themselves."""
@@ -135,10 +139,10 @@ class PatternRewritePass(Pass):
             raise PassError("it has no rules: say them as patterns, or override InitializePatterns")
         self._frozen = FrozenRewritePatternSet(patterns)
 
-    def Run(self, graph: Graph) -> Status | bool | None:
+    def Run(self, op: GraphOperation) -> Status | bool | None:
         if self._frozen is None:
             raise PassError("its Initialize does not call super().Initialize(context)")
-        ApplyPatternsGreedily(graph, self._frozen, self.InitializeConfig())
+        ApplyPatternsGreedily(op, self._frozen, self.InitializeConfig())
 
 
 _HOOKS = ("__init__", "Initialize", "InitializePatterns", "InitializeConfig", "CanApplyOn", "Run")
@@ -163,11 +167,12 @@ class RunningPass:
             if pass_.Initialize(context) is False:
                 raise PassError("Initialize returned False")
             self._driven = self._noted[context.record.name] = Driven(context)
-        if not pass_.CanApplyOn(graph):
+        op = GraphOperation(graph)
+        if not pass_.CanApplyOn(op):
             self._driven.notes[f'CanApplyOn refused graph "{graph.name}"'] = None
         else:
             with driving(self._driven):
-                returned = pass_.Run(graph)
+                returned = pass_.Run(op)
         context.record.message = "; ".join(self._driven.notes)
         return returned
 
@@ -208,7 +213,7 @@ def REG_IR_PASS(
                 f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}"
             )
         if cls.Run is Pass.Run:
-            raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, graph)")
+            raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, op)")
         registered = Registration(name or cls.name or cls.__name__, default, tuple(options))
         setattr(cls, _MARK, registered)
         return cls

@@ -15,6 +15,7 @@ from msgspec import Struct
 from gehost import PatternError, es
 from gehost_drr.expressions import HERE, Expression, Variable, as_condition
 from gehost_drr.graph import (
+    CONSTANT_OPS,
     Condition,
     Const,
     Native,
@@ -47,6 +48,8 @@ class Op(Struct, frozen=True):
             first, second = arguments
             if second and all(isinstance(entry, Tensor | NoneTensor) for entry in second):
                 inputs, outputs = first, second
+        if not inputs and not self.graph.is_result and self.ops[0] in CONSTANT_OPS:
+            return self.graph.add_constant(self.ops[0], self.attributes, outputs, self.origin)
         for position, given in enumerate(inputs):
             if not _is_operand(given, in_result=self.graph.is_result):
                 told = (

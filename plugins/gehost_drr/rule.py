@@ -25,7 +25,7 @@ from gehost import (
 )
 from gehost_drr.checks import check, check_options
 from gehost_drr.expressions import HERE, Expression, Variable
-from gehost_drr.graph import Application, Const, Native, NoneTensor, PatternGraph
+from gehost_drr.graph import Application, Const, ConstantSource, Native, NoneTensor, PatternGraph
 from gehost_drr.known import is_known
 from gehost_drr.matched import MatchContext
 from gehost_drr.patterns import DrrPatternContext
@@ -66,6 +66,16 @@ class DrrRule:
             for value in values
             if isinstance(value, Expression) and not isinstance(value, Variable)
         )
+
+    @cached_property
+    def variables(self) -> Mapping[str, tuple[ConstantSource, str]]:
+        """The attribute variables that a constant of the source binds."""
+        return {
+            value.name: (constant, name)
+            for constant in self.source.constants
+            for name, value in constant.attributes.items()
+            if isinstance(value, Variable)
+        }
 
     @cached_property
     def _in_order(self) -> Sequence[Application]:
@@ -163,6 +173,17 @@ class DrrRule:
 
     def refusal(self, matched: MatchContext) -> Rejection | None:
         """Why a match may not be replaced; None where it may."""
+        for constant in self.source.constants:
+            value = matched.value(constant.tensor)
+            if value.array is None:
+                return matched.reject(f"constant: the tensor at {constant.op} is computed")
+            for name, wanted in constant.attributes.items():
+                found = constant.attribute(name, value)
+                if found is None or not (
+                    isinstance(wanted, Variable)
+                    or (wanted(found) if callable(wanted) else _equal(found, wanted))
+                ):
+                    return matched.reject(f"constant: {name} of {constant.op} is {found}")
         for condition in self.source.conditions:
             test = condition.test
             if isinstance(test, Expression):
@@ -237,7 +258,7 @@ class DrrPass(PatternFusionPass):
 
     def _context(self, match: MatchResult) -> MatchContext:
         if self._asked is None or self._asked[0] is not match:
-            self._asked = match, MatchContext(match, self.rule.tensors)
+            self._asked = match, MatchContext(match, self.rule.tensors, self.rule.variables)
         return self._asked[1]
 
 
@@ -268,6 +289,11 @@ class DrrPatternBase:
         raise PatternError(
             f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)"
         )
+
+    def Build(self, context: Any = None) -> DrrRule:
+        """The rule, as published code builds it; the context is not needed."""
+        del context
+        return self.rule()
 
     def rule(self) -> DrrRule:
         """Define the rule; raises ``PatternError`` where it is not well-formed."""
@@ -361,6 +387,10 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
                 "which operator it wants"
             )
         _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    return bool(np.array_equal(np.asarray(found), np.asarray(wanted)))
 
 
 def _computation(given: Any) -> Callable[[MatchContext], Any] | None:

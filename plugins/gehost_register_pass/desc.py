@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias, cast
 
 import onnx
 
-from gehost import DataType
+from gehost import DataType, PatternError, es
 
-from .expressions import TENSOR_ATTRIBUTES, OpAttr, Ref, TensorAttr
-from .program import Input, operator_problem
+from .expressions import TENSOR_ATTRIBUTES, Constant, OpAttr, Ref, TensorAttr
+from .program import Input, count_outputs, operator_problem, schema_of
 from .scope import Scope, current, mistake, origin
 from .symbols import Symbol, Untold, dtype_name, expression_of
 
@@ -73,6 +73,13 @@ class Tensor(Traced):
     ref: Ref
     scope: Scope
 
+    def __str__(self) -> str:
+        if self.ref.op is None:
+            return self.scope.names[self.ref.index]
+        return self.scope.ops[self.ref.op].output_text(self.ref.index)
+
+    __repr__ = __str__
+
     def Attr(self, name: str) -> Symbol:
         """What a match knows of the tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a
         flat list) of a constant.
@@ -126,13 +133,20 @@ class OpAttribute(Symbol):
         return OpAttr(number, self._name)
 
     def MappedPattern(
-        self, op: str = "", index: int = 0, name: str = "", element_index: int | None = None
+        self,
+        op: str = "",
+        index: int = 0,
+        name: str = "",
+        element_index: int | None = None,
+        *,
+        var: str = "",
     ) -> None:
-        """Give the attribute the value that the pattern's operator has; see the function
-        ``MappedPattern``.
+        """Give the attribute the value of the pattern's operator, or of its argument ``var``; see
+        the function ``MappedPattern``.
         """
+        source = op or ("" if var else self._op.type)
         self._op.SetAttr(
-            self._name, MappedPattern(op or self._op.type, index, name or self._name, element_index)
+            self._name, MappedPattern(source, index, name or self._name, element_index, var=var)
         )
 
 
@@ -153,6 +167,23 @@ class OpDesc(Traced):
         self.scope: Scope | None = None
         self._number = -1
 
+    def __str__(self) -> str:
+        if self.scope is None:
+            return self.type
+        named = [f"{name}={_text(given)}" for name, given in self.named.items()]
+        attributes = [f"{name}={_text(value)}" for name, value in self.attributes.items()]
+        return f"{self.type}({', '.join([*map(_text, self.inputs), *named, *attributes])})"
+
+    def __repr__(self) -> str:
+        return f"<{self} at {self.origin}>"
+
+    def output_text(self, index: int) -> str:
+        """An output as text: the operator, with the output's name where there are several."""
+        names = _output_names(self.type)
+        if index == 0 and len(names) < 2:
+            return str(self)
+        return f"{self}.{names[index] if index < len(names) else index}"
+
     def __call__(self, *inputs: Given, num_outputs: int | None = None, **named: Any) -> OpDesc:
         """Apply the operator.
 
@@ -160,7 +191,8 @@ class OpDesc(Traced):
             inputs: by position: tensors, numbers (in the dtype of the tensor beside them), None
                 for an absent one.
             num_outputs: how many outputs, where the operator leaves it open.
-            named: inputs by ONNX's name (``A=x``), and attributes.
+            named: inputs by ONNX's name (``A=x``), a list of tensors for a variadic input
+                (``X=[x, y]``), and attributes.
 
         Raises:
             PatternError: it was applied before.
@@ -178,11 +210,50 @@ class OpDesc(Traced):
         for name, given in named.items():
             if isinstance(given, Tensor | OpDesc):
                 self.named[name] = given
+            elif _holds_tensors(given):
+                self.inputs = self._variadic(name, given)
             else:
                 self.SetAttr(name, given)
         self._number = len(self.scope.ops)
         self.scope.ops.append(self)
         return self
+
+    def _variadic(self, name: str, given: Sequence[Given]) -> tuple[Given, ...]:
+        """The inputs behind those by position, for a variadic input given as a list.
+
+        Raises:
+            PatternError: the operator has no variadic input, or it is given twice.
+        """
+        if not _is_variadic(self.type):
+            raise mistake(
+                f"{name}={list(given)!r}: {self.type} has no input that takes several tensors"
+            )
+        if self.inputs:
+            raise mistake(
+                f"{self.type}: the tensors are given by position and as {name}; give them once"
+            )
+        return tuple(given)
+
+    def refuse_several_outputs(self, role: str, where: es.Origin) -> None:
+        """Refuse the whole operator as a returned tensor where it has several outputs.
+
+        Raises:
+            PatternError: lists the outputs to choose from.
+        """
+        count = count_outputs(self.type, self.outputs)
+        if count > 1:
+            names = _output_names(self.type)
+            listed = ", ".join(names[:count] if len(names) >= count else map(str, range(count)))
+            first = f'"{names[0]}"' if len(names) >= count else "0"
+            raise mistake(
+                f"{role} returns the whole of {self.type}, which has {count} outputs ({listed}); "
+                f"return some: .Output({first}), or all of them: .Outputs()",
+                where,
+            )
+
+    def Outputs(self) -> list[Tensor]:
+        """All outputs: those that the operator must have, or as many as ``num_outputs``."""
+        return [self.Output(index) for index in range(count_outputs(self.type, self.outputs))]
 
     @property
     def number(self) -> int:
@@ -243,40 +314,88 @@ class OpDesc(Traced):
             )
 
 
+def _text(value: Any) -> str:
+    if isinstance(value, Constant):
+        return repr(value.value)
+    return str(value)
+
+
+def _holds_tensors(given: Any) -> bool:
+    return isinstance(given, list | tuple) and any(
+        isinstance(item, Tensor | OpDesc) for item in cast("Sequence[Any]", given)
+    )
+
+
+def _is_variadic(type_: str) -> bool:
+    """Whether an operator takes any number of tensors; one of another domain may."""
+    schema = schema_of(type_)
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    return schema is None or any(given.option == variadic for given in schema.inputs)
+
+
 def _output_names(type_: str) -> list[str]:
-    domain, _, name = type_.rpartition("::")
-    try:
-        return [output.name for output in onnx.defs.get_schema(name, domain).outputs]
-    except onnx.defs.SchemaError:
-        return []
+    schema = schema_of(type_)
+    return [] if schema is None else [output.name for output in schema.outputs]
+
+
+class BothGivenError(PatternError, ValueError):
+    """``MappedPattern`` was given an operator and a tensor."""
 
 
 def MappedPattern(
-    op: str, index: int = 0, name: str = "", element_index: int | None = None
+    op: str = "",
+    index: int = 0,
+    name: str = "",
+    element_index: int | None = None,
+    *,
+    var: str = "",
 ) -> Symbol:
-    """In a replacement: an attribute of the node that one operator of the pattern matched.
+    """In a replacement: an attribute of what one operator, or one argument, of the pattern matched.
 
     Args:
-        op: its type.
+        op: the operator's type.
         index: which of the pattern's operators of that type, in the order of their calls.
-        name: of the attribute.
+        name: of the attribute; of a tensor: shape, dtype or value.
         element_index: an element of it, if it is a list.
+        var: the argument of the pattern function, instead of an operator.
 
     Raises:
-        PatternError: the pattern has no such operator, or ``element_index`` is no number.
+        PatternError: the pattern has no such operator or argument, or ``element_index`` is no
+            number.
+        BothGivenError: a ``ValueError`` too: both ``op`` and ``var`` are given.
     """
+    if var and op:
+        raise BothGivenError(
+            f'{origin()}: MappedPattern takes op="{op}" or var="{var}", and not both'
+        )
     scope = current("MappedPattern")
     if scope.pattern is None:
         raise mistake(
             "MappedPattern belongs into the replace function; in a pattern, ask the "
             "operator: add.Attr(…)"
         )
+    if var:
+        attribute = _attribute_of_argument(var, name, scope.pattern)
+        return attribute if element_index is None else attribute[element_index]
     found = [other.number for other in scope.pattern.ops if other.type == op]
     if not 0 <= index < len(found):
         known = ", ".join(other.type for other in scope.pattern.ops)
         raise mistake(f"the pattern has no {op} number {index}; its operators are {known}")
     attribute = Symbol(OpAttr(found[index], name))
     return attribute if element_index is None else attribute[element_index]
+
+
+def _attribute_of_argument(var: str, name: str, pattern: Scope) -> Symbol:
+    if var not in pattern.names:
+        raise mistake(
+            f'the pattern has no argument "{var}"; its arguments are {", ".join(pattern.names)}'
+        )
+    if name not in TENSOR_ATTRIBUTES:
+        raise mistake(
+            f'argument "{var}" has no attribute "{name}"; name one of '
+            f"{', '.join(TENSOR_ATTRIBUTES)}"
+        )
+    return Symbol(TensorAttr(Ref(None, pattern.names.index(var)), name))
 
 
 class Operators:

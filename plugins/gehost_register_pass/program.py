@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+import onnx
 from msgspec import Struct
 
 from gehost import CustomPassStage, es
@@ -85,6 +86,21 @@ def operator_problem(type_: str, outputs: int | None = None) -> str:
     if outputs is not None and (type(outputs) is not int or not 0 < outputs <= _MOST_OUTPUTS):
         return f"num_outputs of {type_} is a number from 1 to {_MOST_OUTPUTS}, got {outputs!r}"
     return ""
+
+
+def schema_of(type_: str) -> onnx.defs.OpSchema | None:
+    """ONNX's newest schema of an operator; None for one that ONNX does not have."""
+    domain, _, name = type_.rpartition("::")
+    try:
+        return onnx.defs.get_schema(name, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def count_outputs(type_: str, given: int | None) -> int:
+    """The number of outputs: as ``num_outputs`` gives it, else those the operator must have."""
+    schema = schema_of(type_)
+    return given or (1 if schema is None else max(1, schema.min_output))
 
 
 class Program(Struct, frozen=True):

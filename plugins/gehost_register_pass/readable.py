@@ -21,7 +21,7 @@ from .expressions import (
     Size,
     TensorAttr,
 )
-from .program import Input, Op, Operand, Pair, Program, Rule
+from .program import Input, Op, Operand, Pair, Program, Rule, count_outputs
 
 _INDENT: Final = "    "
 
@@ -129,10 +129,18 @@ def _program(program: Program, names: Names, own: list[str], *, pattern: bool) -
         made = f"{names.op}({_literal(op.type)})" if "::" in op.type else f"{names.op}.{op.type}"
         ending = ".Commutative()" if op.commutative else ""
         lines.append(f"{_INDENT * 2}{name} = {made}({', '.join(arguments)}){ending}")
-    lines.append(
-        f"{_INDENT * 2}return {', '.join(_ref(ref, names, own) for ref in program.outputs)}"
-    )
+    returned = [_returned(ref, program, names, own) for ref in program.outputs]
+    lines.append(f"{_INDENT * 2}return {', '.join(returned)}")
     return lines
+
+
+def _returned(ref: Ref, program: Program, names: Names, own: list[str]) -> str:
+    """A returned tensor; an operator of several outputs cannot be returned whole."""
+    text = _ref(ref, names, own)
+    if ref.op is None or ref.index:
+        return text
+    op = program.ops[ref.op]
+    return f"{text}.Output(0)" if count_outputs(op.type, op.outputs) > 1 else text
 
 
 def _operand(given: Operand, names: Names, own: list[str]) -> str:

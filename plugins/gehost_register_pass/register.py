@@ -27,11 +27,29 @@ class RegisteredPass:
     its file is imported.
     """
 
-    def __init__(self, name: str, module: str, where: es.Origin, trace: Callable[[], Rule]) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        where: es.Origin,
+        trace: Callable[[], Rule],
+        function: Callable[[], Any] | None = None,
+    ) -> None:
         self.name = name
+        self._function = function
         self.module = module
         self.origin = where
         self._trace = trace
+
+    def __call__(self) -> Any:
+        """Call the function itself, which returns its pairs.
+
+        Raises:
+            PatternError: the rule was read from JSON, which has no function.
+        """
+        if self._function is None:
+            raise mistake(f"{self.name} was read from JSON and has no function to call")
+        return self._function()
 
     def __repr__(self) -> str:
         return f"<RegisteredPass {self.name} at {self.origin}>"
@@ -92,8 +110,8 @@ def RegisterPass(
     shape_proven: bool = False,
     default: bool = True,
 ) -> Any:
-    """Register what a function without parameters returns: a pattern and a replace function, or a
-    list of such pairs.
+    """Register what a function without parameters returns: a pattern and a replace function, or an
+    iterable of such pairs.
 
     Args:
         function: the function, when it is given by decoration.
@@ -174,6 +192,6 @@ def RegisterPass(
                 default,
             )
 
-        return RegisteredPass(called, module, at, trace)
+        return RegisteredPass(called, module, at, trace, function)
 
     return register if function is None else register(function)

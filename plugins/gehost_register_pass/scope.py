@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -71,12 +71,14 @@ class Scope:
 
     Attributes:
         role: which of them it is.
+        names: the arguments of the pattern function.
         ops: its operators in the order of their calls.
         conditions: what it states.
         pattern: the scope of the pattern function, for a replace function.
     """
 
     role: Literal["pattern", "replace"]
+    names: Sequence[str] = ()
     ops: list[OpDesc] = field(default_factory=list["OpDesc"])
     conditions: list[Condition] = field(default_factory=list[Condition])
     pattern: Scope | None = None

@@ -5,8 +5,9 @@ they do.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from gehost import es
@@ -19,6 +20,9 @@ from .symbols import expression_of
 
 Specs = Mapping[str, InputSpec | ParamAttr]
 
+_MOST_PAIRS = 10_000
+"""Pairs of one function; a generator may have no end."""
+
 
 def origin_of(function: Callable[..., Any], default: es.Origin) -> es.Origin:
     """Where a function is written."""
@@ -29,17 +33,25 @@ def origin_of(function: Callable[..., Any], default: es.Origin) -> es.Origin:
 
 
 def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ...]:
-    """The pairs of what a registered function returned.
+    """The pairs of what a registered function returned: one pair, or an iterable of pairs.
 
     Raises:
-        PatternError: it is neither (pattern, replace) nor a list of such pairs, or a
-            specification is for no argument.
+        PatternError: it returned something else, or a specification is for no argument.
     """
-    listed = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
+    with author_code(where):  # a generator runs now
+        listed: list[Any] = (
+            [returned]
+            if _is_pair(returned)
+            else list(islice(cast("Iterable[Any]", returned), _MOST_PAIRS + 1))
+            if isinstance(returned, Iterable)
+            else []
+        )
+    if len(listed) > _MOST_PAIRS:
+        raise mistake(f"a registered function returned more than {_MOST_PAIRS} pairs", where)
     if not listed or not all(map(_is_pair, listed)):
         raise mistake(
             (
-                "a registered function must return (pattern, replace), or a list of such "
+                "a registered function must return (pattern, replace), or an iterable of such "
                 f"pairs, got {returned!r}"
             ),
             where,
@@ -54,8 +66,8 @@ def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ..
 
 
 def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and [
-        callable(entry) for entry in cast("tuple[Any, ...]", given)
+    return isinstance(given, tuple | list) and [
+        callable(entry) for entry in cast("Sequence[Any]", given)
     ] == [True, True]
 
 
@@ -75,8 +87,8 @@ def _trace_pair(
             replace_at,
         )
     inputs = tuple(input_of(name, specs.get(name)) for name in names)
-    scope, source = _trace(Scope("pattern"), pattern, names, names, pattern_at)
-    _, target = _trace(Scope("replace", pattern=scope), replace, names, wanted, replace_at)
+    scope, source = _trace(Scope("pattern", names), pattern, wanted=names, where=pattern_at)
+    _, target = _trace(Scope("replace", names, pattern=scope), replace, wanted, replace_at)
     if len(source.outputs) != len(target.outputs):
         raise mistake(
             f"replace returns {len(target.outputs)} tensors, pattern {len(source.outputs)}",
@@ -133,7 +145,6 @@ def _arguments(function: Callable[..., Any], role: str, where: es.Origin) -> lis
 def _trace(
     scope: Scope,
     function: Callable[..., Any],
-    names: Sequence[str],
     wanted: Sequence[str],
     where: es.Origin,
 ) -> tuple[Scope, Program]:
@@ -141,13 +152,16 @@ def _trace(
     try:
         with author_code(where):
             returned = function(
-                **{name: Tensor(Ref(None, names.index(name)), scope) for name in wanted}
+                **{name: Tensor(Ref(None, scope.names.index(name)), scope) for name in wanted}
             )
         listed: list[Any] = (
             list(cast("Any", returned)) if isinstance(returned, list | tuple) else [returned]
         )
         if not listed or not all(isinstance(tensor, Tensor | OpDesc) for tensor in listed):
             raise mistake(f"{scope.role} must return tensors of its own, got {returned!r}", where)
+        for returned_op in listed:
+            if isinstance(returned_op, OpDesc):
+                returned_op.refuse_several_outputs(scope.role, where)
         outputs = tuple(_ref(tensor, scope, where) for tensor in listed)
         return scope, Program(tuple(_op(desc, scope) for desc in scope.ops), outputs, where)
     finally:

@@ -8,7 +8,7 @@ QUICK_SIZES = (1_000, 10_000)
 QUICK_MODELS = ("bert.ts", "vit.dyn", "light_resnet50", "resnet50.ts")
 SIZES = (1_000, 4_000, 10_000, 30_000, 100_000, 300_000)
 EXPLAINED = {
-    "FuseMatMulAndAddPass": "matmul_add",
+    "MatMulAddToGemmPass": "matmul_add",
     "GeluFusionPass": "gelu",
     "LayerNormalizationFusionPass": "layer_norm",
 }

@@ -346,7 +346,7 @@ def test_with_keep_going_it_is_skipped_and_reported_and_leaves_nothing(
     vendors.write("acme/good.py", swap(vendors, "Good"), "ops.register('acme::Good')\n")
     host = vendors.host(keep_going=True)
     assert host.passes.names() == ["Good"]
-    assert [definition.name for definition in host.ops] == ["acme::Good"]
+    assert [definition.name for definition in host.ops] == ["acme::Good", "ge::GEMM"]
     assert len(host.problems) == 1
     assert told.partition("\n")[0] in host.problems[0]
     result, report = host.run(parse(MODEL))
@@ -365,14 +365,16 @@ def test_a_file_that_failed_is_not_there_by_half_for_those_that_import_it(vendor
 def test_of_a_file_whose_second_operator_clashes_the_first_is_not_there(vendors: Any) -> None:
     vendors.write("acme/a.py", "ops.register('x::Old')\n")
     vendors.write(
-        "acme/b.py", swap(vendors, "B"), "ops.register('x::New')\nops.register('x::Old')\n"
+        "acme/b.py",
+        swap(vendors, "B"),
+        "ops.register('x::New')\nops.register('x::Old', version=2)\n",
     )
     host = vendors.host(keep_going=True)
     assert (
         len(host.problems),
         host.passes.names(),
         [definition.name for definition in host.ops],
-    ) == (1, [], ["x::Old"])
+    ) == (1, [], ["x::Old", "ge::GEMM"])
 
 
 def test_a_link_to_nowhere_and_a_pipe_are_errors_and_no_hang(vendors: Any) -> None:
@@ -406,8 +408,26 @@ def test_two_passes_of_one_name_name_both_files(vendors: Any) -> None:
 
 def test_two_operators_of_one_name_name_both_files(vendors: Any) -> None:
     first = vendors.write("acme/a.py", "ops.register('x::Op')\n")
-    second = vendors.write("zeta/a.py", "ops.register('x::Op')\n")
-    with pytest.raises(VendorError, match=f"^{second}:2: .* {first}:2"):
+    second = vendors.write("zeta/a.py", "ops.register('x::Op', traits=['random'])\n")
+    with pytest.raises(VendorError, match=f"^{second}:2: .* declared differently at {first}:2"):
+        vendors.host()
+
+
+def test_two_vendors_may_declare_an_operator_identically(vendors: Any) -> None:
+    body = """
+    def twice(x):
+        return x + x
+
+    @ops.register("x::Double")
+    def double(x, *, times: int = 2):
+        {doc}
+        return twice(x) if times == 2 else es.Mul(x, {factor})
+    """
+    vendors.write("acme/a.py", body.format(doc="'Twice.'", factor=3.0))
+    vendors.write("beta/a.py", "\n\n", body.format(doc="'Double.'", factor=3.0))
+    assert [definition.name for definition in vendors.host().ops] == ["x::Double", "ge::GEMM"]
+    vendors.write("zeta/a.py", body.format(doc="", factor=4.0))
+    with pytest.raises(VendorError, match='zeta.*"x::Double" is declared differently at .*acme'):
         vendors.host()
 
 

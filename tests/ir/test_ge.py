@@ -38,7 +38,7 @@ def test_the_accessors_of_the_documentation(graph):
     with pytest.raises(KeyError):
         act.GetAttr("beta")
     assert total.GetInDataNodesAndPortIndexs(0) == NodeIo(act, 0)
-    assert total.GetInDataNodesAndPortIndexs(1).node is None
+    assert total.GetInDataNodesAndPortIndexs(1).node.GetType() == "Const"
     assert total.GetInDataNodesAndPortIndexs(1).value is graph.values["w"]
     assert act.GetOutDataNodesAndPortIndexs(0) == [NodeIo(total, 0), NodeIo(last, 0)]
     assert last.GetOutDataNodesAndPortIndexs(0) == []
@@ -100,4 +100,8 @@ def test_a_place_is_equal_to_the_same_place(graph):
     assert len({NodeIo(act, 0), NodeIo.of(act.outputs[0]), NodeIo(act, 1)}) == 2
     assert NodeIo(act, 0).value is act.outputs[0]
     entering = NodeIo.of(graph.values["x"])
-    assert (entering.node, entering.index) == (None, 0)
+    assert (entering.node.op_type, entering.node.outputs, entering.index) == (
+        "Data",
+        (graph.values["x"],),
+        0,
+    )

@@ -91,7 +91,7 @@ def test_captured_tensors(find):
     found = [match.GetCapturedTensor(index) for index in range(4)]
     assert [io.value.name for io in found] == ["t", "w", "y", "t"]
     assert found[0] == NodeIo(match.GetMatchedNode(0), 0)
-    assert found[1].node is None, "nothing makes an initializer"
+    assert (found[1].node.op_type, found[1].node.name) == ("Const", "w")
     for index in (4, -1):
         with pytest.raises(IndexError, match=f"captured tensor {index}: the pattern captured 4"):
             match.GetCapturedTensor(index)

@@ -298,7 +298,7 @@ def test_a_registered_pass_reads_its_options(vendors: Any, host: Any) -> None:
         ),
         (
             "\n@REG_IR_PASS('p')\nclass Empty(Pass):\n    pass\n",
-            "Empty does not define Run(self, graph)",
+            "Empty does not define Run(self, op)",
         ),
     ],
 )

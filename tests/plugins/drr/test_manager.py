@@ -205,8 +205,11 @@ def test_graphs_are_printed_around_the_passes_that_were_named(
     manager = PassManager().AddPass(First()).AddPass(Second())
     manager.EnableIRPrinting(stream=stream, **options)
     manager.Run(model_of(CHAIN))
-    found = [line.strip("= ") for line in stream.getvalue().splitlines() if line.startswith("=")]
-    assert found == [f"IRPrinting {title} pass" for title in titles]
+    lines = stream.getvalue().splitlines()
+    rules = [index for index, line in enumerate(lines) if line.startswith("===-")]
+    found = [lines[index + 1].strip() for index in rules[::2]]
+    assert [rule + 2 for rule in rules[::2]] == rules[1::2]
+    assert found == [f"IRPrinting on builtin.module {title} pass" for title in titles]
 
 
 # -- dead code ------------------------------------------------------------------------------------------------------

@@ -64,13 +64,13 @@ def test_what_is_registered_is_a_function() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    [None, relu, (relu,), (relu, relu, relu), (relu, None), [], [relu], [relu, relu], [(relu,)]],
+    [None, relu, (relu,), (relu, relu, relu), (relu, None), [], [relu], [relu] * 3, [(relu,)]],
 )
 def test_a_registered_function_returns_a_pair_or_a_list_of_pairs(returned: Any) -> None:
     def rule():  # here
         return returned
 
-    rejects(rule, "must return (pattern, replace), or a list of such pairs")
+    rejects(rule, "must return (pattern, replace), or an iterable of such pairs")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def computes():
 
     def split(x):
         parts = op.Split(op("acme::Say")(x, text="a \"quoted\" 'text'\n"), num_outputs=2, axis=1)
-        return parts.Output(1), parts
+        return parts.Output(1), parts.Output(0)
 
     def join(x):
         return op.Relu(x), op.Clip(x, None, 6.0)

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-NAME = "FuseMatMulAndAddPass"
+NAME = "MatMulAddToGemmPass"
 SITE = "g (float[M,3] a) => (float[M,4] y) { t = MatMul(a, b) y = Add(t, c) }"
 
 

@@ -79,10 +79,10 @@ def test_what_it_refuses_is_left_to_the_plain_fusion(ascend):
     text = """g (float[2,3] a, double[2,3] d, double[3,4] e, double[4] f) => (float[2,4] y, double[2,4] z) {
         t = MatMul(a, b) s = Add(t, c) y = Relu(s) u = MatMul(d, e) v = Add(u, f) z = Relu(v) }"""
     model = ascend.model(text, b=(3, 4), c=(4,))
-    result, records = ascend.run(model, NAME, "FuseMatMulAndAddPass")
+    result, records = ascend.run(model, NAME, "MatMulAddToGemmPass")
     assert [(record.name, record.replaced) for record in records] == [
         (NAME, 1),
-        ("FuseMatMulAndAddPass", 1),
+        ("MatMulAddToGemmPass", 1),
     ]
     ascend.assert_equal(model, result)
 

@@ -20,7 +20,7 @@ from gehost import (
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, min_opset=7)
-class FuseMatMulAndAddPass(PatternFusionPass):
+class MatMulAddToGemmPass(PatternFusionPass):
     """Replace ``Add(MatMul(a, b), c)``, operands of Add in either order, with ``GEMM(a, b, c, 1,
     1)``.
 

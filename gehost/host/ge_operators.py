@@ -1,15 +1,20 @@
-"""The operator ``ge::GEMM``, into which the passes of this directory fuse matrix products.
+"""Operators of GE's documentation that ONNX lacks, for every vendor file; today ``ge::GEMM``.
+
+A vendor file that declares one of them uses its own declaration.
 
 ``a, b, c, alpha, beta → GEMM   =   a, b → MatMul, alpha → Mul, (c, beta → Mul) → Add``
 
 Shapes: op(a) [M, K], op(b) [K, N], c broadcasts into [M, N]; alpha and beta are scalars of any
 numeric dtype; result [M, N].
 Keeps: the dtype of a, to which alpha and beta are cast.
-Refuses: below opset 15, an ``a`` whose dtype is unknown (there is no CastLike).
+Refuses: below opset 15, an ``a`` of unknown dtype (there is no CastLike).
 Source: GE's operator GEMM; ONNX Gemm-13 with alpha and beta as inputs.
 """
 
-from gehost import EsTensor, es, ops
+from __future__ import annotations
+
+from gehost import es, ops
+from gehost.es.graph import EsTensor
 
 
 @ops.register("ge::GEMM", outputs=["y"])

@@ -1,0 +1,209 @@
+"""The spellings of Paddle's pass infrastructure, as published."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gehost import Host, HostOptions, PassError, UsageError
+from gehost.testing import parse
+from gehost_drr import (
+    ApplyPatternsGreedily,
+    DeadCodeEliminationPass,
+    DrrPatternBase,
+    FrozenRewritePatternSet,
+    GreedyRewriteConfig,
+    IrContext,
+    Pass,
+    PassManager,
+    RewritePatternSet,
+    drr,
+)
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+TWO_TRANSPOSES = (
+    HEAD
+    + """g (float[2,3,4] x) => (float[2,3,4] y) {
+    a = Transpose <perm = [1, 2, 0]> (x) b = Transpose <perm = [2, 0, 1]> (a) y = Relu(b) }"""
+)
+DEAD = (
+    HEAD
+    + """g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] v = {3, 4}> {
+    d = Add(x, w) y = Add(x, v) }"""
+)
+
+
+class RemoveRedundentTransposePattern(DrrPatternBase):
+    def __call__(self, ctx):
+        pat = ctx.SourcePattern()
+        first = pat.Op("Transpose", {"perm": pat.Attr("perm_1")})
+        second = pat.Op("Transpose", {"perm": pat.Attr("perm_2")})
+        pat.Tensor("ret").Assign(second(first(pat.Tensor("x"))))
+        res = pat.ResultPattern()
+        perm = res.Attr(lambda m: [m.Attr("perm_1")[i] for i in m.Attr("perm_2")])
+        res.Tensor("ret").Assign(res.Op("Transpose", {"perm": perm})(res.Tensor("x")))
+
+
+def redundant(add: Callable[[RewritePatternSet, Any], Any]) -> type[Pass]:
+    class RemoveRedundentTransposePass(Pass):
+        def __init__(self):
+            super().__init__("RemoveRedundentTransposePass", 1)
+
+        def Initialize(self, context):
+            ps = RewritePatternSet(context)
+            add(ps, context)
+            self.patterns_ = FrozenRewritePatternSet(ps)
+            return True
+
+        def Run(self, op):
+            cfg = GreedyRewriteConfig()
+            cfg.use_top_down_traversal = True
+            cfg.max_iterations = 10
+            ApplyPatternsGreedily(op.region(0), self.patterns_, cfg)
+
+        def CanApplyOn(self, op):
+            return op.name() == "builtin.module" and op.num_regions() > 0
+
+    return RemoveRedundentTransposePass
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda ps, ctx: ps.Add(RemoveRedundentTransposePattern, ctx),
+        lambda ps, ctx: ps.Add(RemoveRedundentTransposePattern().Build(ctx)),
+        lambda ps, ctx: ps.Add(RemoveRedundentTransposePattern()),
+    ],
+)
+@pytest.mark.parametrize(
+    "manager",
+    [
+        lambda: PassManager(IrContext.Instance()),
+        lambda: PassManager(IrContext.Instance(), 3),
+        lambda: PassManager(3),
+        lambda: PassManager(opt_level=3),
+    ],
+)
+def test_a_context_is_accepted_wherever_published_code_passes_it(add, manager):
+    made = manager()
+    stream = io.StringIO()
+    made.EnableIRPrinting(stream=stream)
+    result = made.AddPass(redundant(add)()).Run(parse(TWO_TRANSPOSES))
+    assert [node.op_type for node in result.model.graph.node] == ["Transpose", "Relu"]
+    header = stream.getvalue().splitlines()[:3]
+    assert header[0] == header[2]
+    assert set(header[0]) == set("=-")
+    title = "IRPrinting on builtin.module before RemoveRedundentTransposePass pass"
+    assert header[1].strip() == title
+
+
+def test_what_is_no_context_is_refused():
+    with pytest.raises(UsageError, match="wants a context or an opt_level, got 'high'"):
+        PassManager("high")
+
+
+def test_a_configuration_is_checked_when_it_is_used():
+    class Wrong(redundant(lambda ps, ctx: ps.Add(RemoveRedundentTransposePattern, ctx))):
+        def Run(self, op):
+            cfg = GreedyRewriteConfig()
+            cfg.max_iterations = 0
+            ApplyPatternsGreedily(op.region(0), self.patterns_, cfg)
+
+    with pytest.raises(PassError, match="max_iterations must be 1 or more, got 0"):
+        PassManager().AddPass(Wrong()).Run(parse(TWO_TRANSPOSES))
+
+
+class DeadCodeElimination(Pass):
+    def Run(self, op):
+        block = op.region(0).front()
+        erased = [
+            inner
+            for inner in block
+            if all(inner.result(i).use_empty() for i in range(inner.num_results()))
+        ]
+        for inner in erased:
+            block.erase(inner)
+        assert [each.name() for each in block] == ["Add"]
+
+
+@pytest.mark.parametrize("pass_", [DeadCodeElimination, DeadCodeEliminationPass])
+def test_dead_code_goes_with_its_weights(pass_):
+    result = PassManager().AddPass(pass_()).Run(parse(DEAD)).model
+    assert [node.op_type for node in result.graph.node] == ["Add"]
+    assert [weight.name for weight in result.graph.initializer] == ["v"]
+
+
+def test_operands_and_results_by_declared_name():
+    seen = []
+
+    class Look(Pass):
+        def Run(self, op):
+            for inner in op.region(0).front():
+                if inner.name() == "Add":
+                    seen.append((inner.a().name, inner.b().value.name, inner.c().use_empty()))
+                    seen.append(inner.num_operands())
+                    with pytest.raises(
+                        AttributeError, match="declares no 'x'; it declares a, b, c"
+                    ):
+                        inner.x()
+
+    PassManager().AddPass(Look()).Run(parse(DEAD))
+    assert seen == [("x", "w", True), 2, ("x", "v", False), 2]
+
+
+CONSTANTS = (
+    HEAD
+    + """g (float[4] x, float[4] z) => (float[4] y) <float[4] two = {2, 2, 2, 2}> {
+    half = Constant <value = float[4] {0.5, 0.5, 0.5, 0.25}> ()
+    a = Mul(x, two) b = Mul(a, half) y = Mul(b, z) }"""
+)
+
+
+def _compiled(rule: Any) -> tuple[list[str], Any]:
+    host = Host(HostOptions(plugins=False, cleanup=False))
+    host.passes.add(rule.spec())
+    result, report = host.run(parse(CONSTANTS))
+    return [node.op_type for node in result.graph.node], report.passes[0]
+
+
+def test_a_source_operator_without_inputs_matches_a_constant():
+    @drr.rule()
+    def divide(pat, res):
+        full_1 = pat.Op("full_int_array")
+        pat.y = pat.Mul(pat.x, full_1())
+        res.y = res.Div(res.x, 2.0)
+
+    _, record = _compiled(divide)
+    assert (record.replaced, dict(record.rejected)) == (2, {"constant": 1})
+
+
+def test_a_constant_is_matched_by_its_attributes():
+    def rule(**attributes):
+        @drr.rule()
+        def doubled(pat, res):
+            pat.y = pat.Mul(pat.x, pat.Op("full", attributes)())
+            res.y = res.Add(res.x, res.x)
+
+        return doubled
+
+    ops, record = _compiled(rule(value=2.0, shape=[4]))
+    assert (ops.count("Add"), record.replaced) == (1, 1)
+    assert dict(record.rejected) == {"constant": 2}
+    ops, record = _compiled(rule(shape=[4], value=lambda value: value > 3))
+    assert (ops.count("Add"), dict(record.rejected)) == (0, {"constant": 3})
+    with pytest.raises(Exception, match='full has no attribute "axis"; it has value, shape, dtype'):
+        rule(axis=1)
+
+
+def test_a_variable_is_bound_by_a_constant():
+    @drr.rule()
+    def scaled(pat, res):
+        pat.y = pat.Mul(pat.x, pat.Op("full", {"value": pat.Attr("v")})())
+        pat.RequireNativeCall(lambda m: m.Attr("v") == 2 and m.v == 2, "value: another")
+        res.y = res.Div(res.x, res.Const(lambda m: 1 / m.Attr("v")))
+
+    ops, record = _compiled(scaled)
+    assert (ops.count("Div"), dict(record.rejected)) == (1, {"constant": 2})
