@@ -44,11 +44,13 @@ def simplify_inference():
         return second
 
     def dropout(x):
-        return op.Dropout(x, num_outputs=2)  # the mask is an inner tensor, which nobody may read
+        # the mask is an inner tensor: a match has no other reader of it
+        return op.Dropout(x, num_outputs=2).Output("output")
 
     def dropout_told(x, training):
         training.Attr("value")[0].EQ(0)
-        return op.Dropout(x, training_mode=training, num_outputs=2)  # whatever its ratio is
+        dropped = op.Dropout(x, training_mode=training, num_outputs=2)  # at any ratio
+        return dropped.Output("output")
 
     def replace(x):
         return x
