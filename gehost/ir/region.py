@@ -113,13 +113,6 @@ class Region:
         """The node that runs last."""
         return self.nodes[-1]
 
-    def outside_readers(self, value: Value) -> list[Node]:
-        """The nodes of this region's graph, not of the region, that read ``value`` themselves or
-        in a body.
-        """
-        readers = [self.graph.reading_node(reader) for reader in value.readers]
-        return [reader for reader in readers if reader is not None and reader not in self.nodes]
-
     def readers_before(self, order: int) -> list[Node]:
         """The nodes outside that depend on an output and stand before ``order``, in topological
         order.
@@ -127,7 +120,11 @@ class Region:
         Where such a node feeds the region, the region's nodes that it feeds are among them.
         """
         found: dict[Node, None] = {}
-        stack = [reader for value in self.outputs for reader in self.outside_readers(value)]
+        inside = set(self.nodes)
+        readers = [
+            self.graph.reading_node(reader) for value in self.outputs for reader in value.readers
+        ]
+        stack = [reader for reader in readers if reader is not None and reader not in inside]
         while stack:
             node = stack.pop()
             if node in found or node.order >= order:
@@ -143,9 +140,9 @@ class Region:
         """Whether an output feeds an input, itself or through nodes outside: joined into one
         node it would be a cycle.
         """
-        if any(value in self.outputs for value in self.inputs):
+        if not set(self.inputs).isdisjoint(self.outputs):
             return True
-        return any(node in self.nodes for node in self.readers_before(self.last.order + 1))
+        return not set(self.nodes).isdisjoint(self.readers_before(self.last.order + 1))
 
 
 def _named(node: Node) -> str:

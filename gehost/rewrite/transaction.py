@@ -130,8 +130,9 @@ class Transaction:
         self.position = last
         if all(value.producer is last for value in self.region.outputs):
             return  # whoever reads it stands behind it
+        inside = set(self.region.nodes)
         for reader in self.region.readers_before(last.order + 1):
-            if reader in self.region.nodes:
+            if reader in inside:
                 raise Refused("cycle: the replacement would make one")
             self.graph.move_after(reader, behind)
             behind = reader
@@ -465,12 +466,12 @@ def _still_needed(region: Region) -> set[Node]:
     kept: set[Node] = set()
     if region.closed and not _enters_again(region):
         return kept
-    inside, graph = set(region.nodes), region.graph
+    inside, outputs, graph = set(region.nodes), set(region.outputs), region.graph
     for node in reversed(region.nodes):
         for value in node.outputs:
             if value is None:
                 continue
-            replaced = value in region.outputs
+            replaced = value in outputs
             if not replaced and value in region.inputs:
                 kept.add(node)
                 continue

@@ -24,6 +24,7 @@ from gehost import (
     SubgraphRewriter,
     es,
 )
+from gehost.diagnose.recorder import RewriteRecorder
 from gehost.host.registry import PassSpec
 from gehost.passes.context import RewriteLimit, current_context
 from gehost.testing import parse, run_pass
@@ -234,3 +235,20 @@ def test_a_limit_of_none_is_never_reached() -> None:
     limit = RewriteLimit(1)
     limit.count()
     assert limit.reached
+
+
+def test_the_report_has_the_refusals_of_a_run_with_their_nodes(vendors: Any) -> None:
+    class Refusing(FusionBasePass):
+        def Run(self, graph: Any, context: Any) -> Any:
+            for node in graph.nodes_of("Relu"):
+                context.refuse(node, f"size: {node.label} is too small")
+
+    host = vendors.host(plugins=[("recorder", RewriteRecorder())])
+    _add(host, Refusing, "Refusing")
+    _, report = host.run(parse(CHAIN))
+    (record,) = report.passes
+    assert dict(record.rejected) == {"size": 2}
+    assert [(each.reason, each.nodes) for each in record.refusals] == [
+        ("size: a is too small", ["a"]),
+        ("size: b is too small", ["b"]),
+    ]
