@@ -9,12 +9,19 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import onnx.inliner
 
-from gehost.errors import ModelError, PassError, VendorError, described
+from gehost.errors import (
+    ModelError,
+    NumbersDifferError,
+    OutputError,
+    PassError,
+    VendorError,
+    described,
+)
 from gehost.host import ge_style
 from gehost.host.containment import contained
 from gehost.host.context import CompileContext
@@ -33,10 +40,6 @@ from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
 from gehost.stages import RUN_STAGES, CustomPassStage
-
-if TYPE_CHECKING:
-    from gehost.verify import Baseline
-
 
 REGISTERS_NOTHING = (
     "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
@@ -181,8 +184,9 @@ class Host:
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
         """Compile a model file; the output is written whole or not at all.
 
-        What is to be verified is first run as it was: if that fails, nothing is written. Other
-        numbers are only reported.
+        With ``verify``, the model is compared with the original before it replaces the output. If
+        its numbers differ, it goes to ``<name>.refused.onnx`` beside the output, which stays as it
+        was.
 
         Raises:
             ModelError: the model cannot be read, is not valid, or does not run where it is to
@@ -191,15 +195,16 @@ class Host:
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: the output or a dump cannot be written.
+            NumbersDifferError: the compiled model gives other numbers; has the ``report``.
         """
-        path = os.fspath(model)
+        path, target = os.fspath(model), os.fspath(output)
         report = Report(model=path, options=self.options.as_dict())
         with self.compiled(path, report) as compiled:
-            baseline = self._baseline(lambda: self.original(path), report)
+            difference = self._difference(lambda: self.original(path), compiled, report)
+            if difference:
+                raise _refusal(compiled, path, target, report)
             with self._timed(report, "save"):
-                compiled.save(output)
-        if baseline is not None:
-            self._verify(baseline, os.fspath(output), report)
+                compiled.save(target)
         return report
 
     @contextmanager
@@ -226,15 +231,21 @@ class Host:
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: a dump cannot be written.
+            NumbersDifferError: with ``verify``, the compiled model gives other numbers; has the
+                ``report`` and the ``model``.
         """
         report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         with self._compiled(lambda: Model(copy), report) as compiled:
             result = compiled.flush()
-        baseline = self._baseline(lambda: model, report)
-        if baseline is not None:
-            self._verify(baseline, result, report)
+            difference = self._difference(lambda: model, compiled, report)
+        if difference:
+            error = NumbersDifferError(
+                f"{compiled}: the compiled model gives other numbers: {difference}"
+            )
+            error.report, error.model = report, result
+            raise error
         return result, report
 
     @contextmanager
@@ -258,20 +269,19 @@ class Host:
                 self._compile(model, report)
             yield model
 
-    def _baseline(
-        self, original: Callable[[], onnx.ModelProto | str], report: Report
-    ) -> Baseline | None:
-        """What the model gives as it was, where it is to be verified."""
+    def _difference(
+        self, original: Callable[[], onnx.ModelProto | str], compiled: Model, report: Report
+    ) -> str:
+        """How the numbers of a compiled model differ; "" where they are equal or not verified."""
         if not self.options.verify:
-            return None
+            return ""
         from gehost.verify import Baseline
 
         with self._timed(report, "verify"):
-            return Baseline.of(original(), self._feeds)
-
-    def _verify(self, baseline: Baseline, after: onnx.ModelProto | str, report: Report) -> None:
-        with self._timed(report, "verify"):
-            report.verify = baseline.against(after).as_dict()
+            baseline = Baseline.of(original(), self._feeds)
+            found = baseline.against(compiled.flush(), base_dir=compiled.base_dir)
+            report.verify = found.as_dict()
+        return "" if found.equal else found.summary()
 
     def _compile(self, model: Model, report: Report) -> None:
         report.problems.extend(self.problems)
@@ -322,6 +332,25 @@ class Host:
             yield
         finally:
             report.seconds[what] = report.seconds.get(what, 0.0) + time.perf_counter() - start
+
+
+def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
+    """The error of a model whose numbers differ, once it is saved beside the output."""
+    refused = f"{output.removesuffix('.onnx')}.refused.onnx"
+    while os.path.exists(refused) and os.path.samefile(refused, path):
+        refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
+    cause: OutputError | ModelError | None = None
+    try:
+        model.save(refused)
+        where = f"the refused model is {refused}"
+    except (OutputError, ModelError) as failure:
+        cause, where = failure, f"the refused model was not kept: {failure}"
+    error = NumbersDifferError(
+        f"{output}: the numbers differ from those of {path}: {report.verify['summary']}; "
+        f"{where}; gehost bisect finds the rewrite"
+    )
+    error.report, error.__cause__ = report, cause
+    return error
 
 
 def _inlined(model: Model, report: Report) -> Model:
