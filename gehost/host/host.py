@@ -36,9 +36,10 @@ from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.model import Model, collector_is_free, collector_spared
+from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
-from gehost.passes.cleanup import clean_up
+from gehost.passes.cleanup import clean_up, remove_leftovers
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 REGISTERS_NOTHING = (
@@ -261,12 +262,13 @@ class Host:
                 spare(model)
                 with self._timed(report, "check"):
                     admit(model)
+                used = Usage.of(model)
                 if self.options.inline_functions and model.functions:
                     with self._timed(report, "inline"):
                         model = _inlined(model, report)
                     spare(model)
                 stack.callback(model.close)
-                self._compile(model, report)
+                self._compile(model, report, used)
             yield model
 
     def _difference(
@@ -283,22 +285,29 @@ class Host:
             report.verify = found.as_dict()
         return "" if found.equal else found.summary()
 
-    def _compile(self, model: Model, report: Report) -> None:
+    def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.problems.extend(self.problems)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
         context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
         executor = Executor(context, self._plugins, self.passes, self._disabled)
         executor.look("gehost_compile_started", context=context)
+        inferred, cleaned = 0, None
         for stage in RUN_STAGES:
             if stage is CustomPassStage.kAfterInferShape:
                 with self._timed(report, "infer_shape"):
                     self._infer(context)
+                    inferred = model.mark()
             if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
                 with self._timed(report, "cleanup"):
-                    self._clean_up(context)
+                    cleaned = self._clean_up(context, is_edited=model.mark() > inferred)
             with self._timed(report, "passes"):
                 executor.run_stage(stage)
+        if self.options.cleanup:
+            with self._timed(report, "cleanup"):
+                if cleaned is not None and model.mark() > cleaned:
+                    self._remove_leftovers(context)
+                remove_unused(model, used)
         with self._timed(report, "check"):
             _final_check(model, report)
         counts = op_counts(model)
@@ -313,16 +322,26 @@ class Host:
                 raise
             context.report.problems.append(f"shape inference gave up: {error}")
 
-    def _clean_up(self, context: CompileContext) -> None:
+    def _clean_up(self, context: CompileContext, *, is_edited: bool) -> int | None:
+        """Clean up; returns the point in the journal behind it, None where it gave up."""
         mark = context.model.mark()
+        done = None
         try:
-            context.report.cleanup = asdict(clean_up(context.model, self.ops, context.inferrer))
+            found = clean_up(context.model, self.ops, context.inferrer, is_edited=is_edited)
+            context.report.cleanup, done = asdict(found), context.model.mark()
         except VendorError as error:  # as above
             if not self.options.keep_going:
                 raise
             context.model.undo(mark)
             context.report.problems.append(f"clean-up gave up: {error}")
         context.model.commit()
+        return done
+
+    def _remove_leftovers(self, context: CompileContext) -> None:
+        """Remove nodes and weights that the stages after the clean-up added or made dead."""
+        found = asdict(remove_leftovers(context.model, self.ops, context.inferrer))
+        counts = context.report.cleanup
+        context.report.cleanup = {what: count + found[what] for what, count in counts.items()}
 
     @staticmethod
     @contextmanager
