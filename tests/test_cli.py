@@ -14,6 +14,7 @@ import pytest
 from gehost import hookimpl
 from gehost.cli import cli, run
 from gehost.testing import parse
+from gehost.verify import Runner
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -398,6 +399,20 @@ def test_verify_refuses_a_tolerance_or_seed_that_is_none(tmp_path: Path, option:
         path,
     )
     assert run(["verify", str(path), str(path), *option]) == 2
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "reference"])
+@pytest.mark.usefixtures("swapping")
+def test_verify_runs_on_the_engine_that_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    used: list[str] = []
+    run = Runner.run
+    monkeypatch.setattr(
+        Runner, "run", lambda self, feeds: used.append(self.engine) or run(self, feeds)
+    )
+    assert outcome(capsys, "verify", "m.onnx", "m.onnx", "--engine", engine)[0] == 0
+    assert set(used) == {engine}
 
 
 def test_verify_of_what_is_no_model_is_the_models_fault(tmp_path: Path) -> None:

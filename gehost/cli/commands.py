@@ -155,8 +155,19 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
 @compare_options
+@click.option(
+    "--engine",
+    type=click.Choice(["onnxruntime", "reference"]),
+    help="What both run on. Else ONNX Runtime, and the reference for types that it lacks.",
+)
 def verify(
-    a: str, b: str, rtol: float | None, atol: float | None, seed: int, feeds: str | None
+    a: str,
+    b: str,
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    feeds: str | None,
+    engine: str | None,
 ) -> None:
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.ir.model import Model
@@ -164,7 +175,7 @@ def verify(
 
     Model.load(b).close()  # a file that is no model is not a model with other numbers
     given = None if feeds is None else [load_feeds(feeds)]
-    result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed)
+    result = compare(a, b, given, rtol=rtol, atol=atol, seed=seed, engine=engine)
     if not result.equal:
         raise NumbersDifferError(result.summary())
     with telling():

@@ -188,10 +188,10 @@ class Model:
     def _collect_function(self, op: str, used: dict[str, onnx.FunctionProto]) -> None:
         if op in used or op not in self.new_functions:
             return
-        function = self.new_functions[op]
-        for node in function.node:
+        used[op] = self.new_functions[op]
+        for node in used[op].node:
             self._collect_function(op_name(node.domain, node.op_type, node.overload), used)
-        used[op] = function  # behind those that it calls, as onnx.reference wants it
+        used[op] = used.pop(op)  # behind those that it calls, as onnx.reference wants it
 
     def remove_functions(self, ops: Collection[str]) -> None:
         """Remove functions that came with the model, and commit; nothing may call them."""

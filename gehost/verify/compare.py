@@ -137,6 +137,7 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    engine: str | None = None,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -147,13 +148,14 @@ def compare(
         rtol: Instead of the default of each floating-point dtype.
         atol: Instead of the default of each floating-point dtype.
         seed: Of the inputs that are made.
+        engine: What both run on; see ``Runner``. A ``Runner`` keeps its own.
 
     Raises:
         ModelError: ``a`` does not load or run.
         UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws
-            random numbers without a seed.
+            random numbers without a seed, or there is no such engine.
     """
-    return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol).against(b)
+    return Baseline.of(a, feeds, seed=seed, rtol=rtol, atol=atol, engine=engine).against(b)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +168,8 @@ class Baseline:
     seed: int = 0
     rtol: float | None = None
     atol: float | None = None
+    engine: str | None = None
+    """What models run on; see ``Runner``."""
 
     @classmethod
     def of(
@@ -176,9 +180,10 @@ class Baseline:
         seed: int = 0,
         rtol: float | None = None,
         atol: float | None = None,
+        engine: str | None = None,
     ) -> Baseline:
         """Run the model that is right; arguments and errors are those of ``compare``."""
-        runner = model if isinstance(model, Runner) else Runner(model)
+        runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
         proto = runner.proto()
         random = unseeded(proto)
         if random is not None:
@@ -196,7 +201,7 @@ class Baseline:
             ]
         else:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
-        return cls(runner, runs, seed, rtol, atol)
+        return cls(runner, runs, seed, rtol, atol, engine)
 
     def against(
         self,
@@ -210,7 +215,11 @@ class Baseline:
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
         try:
-            second = model if isinstance(model, Runner) else Runner(model, base_dir=base_dir)
+            second = (
+                model
+                if isinstance(model, Runner)
+                else Runner(model, base_dir=base_dir, engine=self.engine)
+            )
             # they round differently, so a small difference may be theirs
             if second.engine != engine:
                 engine = f"{engine}, {second.engine}"

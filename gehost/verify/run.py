@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+ENGINES = ("onnxruntime", "reference")
+
 # What ONNX Runtime says when the fault is in the inputs that it was given.
 _BAD_INPUT = (
     "Unexpected input data type",
@@ -41,14 +43,23 @@ class Runner:
     Args:
         model: A path, or a model in memory.
         base_dir: The directory of the external data of a model in memory.
+        engine: ``onnxruntime`` or ``reference``, which then is the only one; None for the choice
+            above.
 
     Raises:
         ModelError: No engine can load the model.
+        UsageError: There is no such engine, or it is not installed.
     """
 
     def __init__(
-        self, model: onnx.ModelProto | str | os.PathLike[str], *, base_dir: str | Path | None = None
+        self,
+        model: onnx.ModelProto | str | os.PathLike[str],
+        *,
+        base_dir: str | Path | None = None,
+        engine: str | None = None,
     ) -> None:
+        if engine not in (None, *ENGINES):
+            raise UsageError(f"engine {engine!r}: wanted {' or '.join(ENGINES)}")
         self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
         self._name = (
             str(self._source)
@@ -58,17 +69,27 @@ class Runner:
         directory = None if base_dir is None else Path(base_dir)
         self._engine: _OnnxRuntime | _Reference
         try:
-            try:
-                self._engine = _OnnxRuntime(self._source, directory)
-            except (ImportError, _UnsupportedError):
-                if isinstance(self._source, Path):
-                    directory = self._source.parent
-                self._engine = _Reference(self.proto(), directory)
-        except ModelError:
+            self._engine = self._load(engine, directory)
+        except (ModelError, UsageError):
             raise
         except Exception as error:  # both engines raise whatever they like
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
             raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
+
+    def _load(self, engine: str | None, directory: Path | None) -> _OnnxRuntime | _Reference:
+        if engine != "reference":
+            try:
+                return _OnnxRuntime(self._source, directory)
+            except (ImportError, _UnsupportedError) as error:
+                if engine is not None:
+                    raise _missing(error) from error
+                return self._in_reference(directory)
+        return self._in_reference(directory)
+
+    def _in_reference(self, directory: Path | None) -> _Reference:
+        if isinstance(self._source, Path):
+            directory = self._source.parent
+        return _Reference(self.proto(), directory)
 
     @property
     def name(self) -> str:
@@ -117,6 +138,13 @@ class Runner:
                 raise UsageError(f"{self._name}: {text}") from error
             raise ModelError(f"{self._name} does not run: {text}") from error
         return dict(item for name, value in values.items() for item in _tensors(name, value))
+
+
+def _missing(error: Exception) -> ModelError | UsageError:
+    """Why ONNX Runtime cannot run what it was asked to run."""
+    if isinstance(error, ImportError):
+        return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
+    return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
 
 
 class _UnsupportedError(Exception):
