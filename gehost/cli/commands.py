@@ -111,6 +111,8 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
         with telling():
             print_report(error.report, f"{output} (refused)")
         raise
+    for warning in report.warnings:
+        click.echo(f"gehost: warning: {one_line(f'{model}: {warning}')}", err=True)
     with telling():
         print_report(report, output)
 

@@ -34,6 +34,7 @@ from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
+from gehost.infer.findings import type_findings
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ir.usage import Usage, remove_unused
@@ -317,6 +318,7 @@ class Host:
     def _infer(self, context: CompileContext) -> None:
         try:
             infer_model(context.model, context.inferrer)
+            context.report.warnings.extend(type_findings(context.model, context.inferrer))
         except VendorError as error:  # the shape function or the body of a custom operator
             if not self.options.keep_going:
                 raise
