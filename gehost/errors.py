@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from typing import Any
 
 _LONGEST = 2000
 """Characters of a message; a line of a terminal is for reading."""
@@ -63,9 +64,15 @@ class PassError(GehostError):
 
 
 class NumbersDifferError(GehostError):
-    """Two models that were compared give different numbers."""
+    """Two models that were compared give different numbers.
+
+    ``report`` is the ``Report`` of the compile that was verified, ``model`` the refused
+    ``ModelProto`` where ``Host.run`` compiled it; else they are None.
+    """
 
     exit_code = 6
+    report: Any = None
+    model: Any = None
 
 
 def deepest_line(error: BaseException, inside: str) -> str:

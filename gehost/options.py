@@ -42,6 +42,7 @@ class HostOptions:
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
+    """Compare the numbers with the original's before anything is saved."""
     feeds: str | os.PathLike[str] | None = None
     """An ``.npz`` file of inputs to verify with, instead of seeded ones."""
     special_values: bool = False

@@ -14,6 +14,7 @@ import pytest
 from gehost import hookimpl
 from gehost.cli import cli, run
 from gehost.testing import parse
+from gehost.verify import Runner
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -302,12 +303,26 @@ def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
         "gehost: out.onnx: the numbers differ from those of m.onnx: differ: y["
     )
     assert "Turn" in out
-    assert Path("out.onnx").exists()
-    code, out, err = outcome(capsys, "verify", "m.onnx", "out.onnx")
+    assert out.splitlines()[-1].startswith("out.onnx (refused): ")
+    assert not Path("out.onnx").exists()
+    code, out, err = outcome(capsys, "verify", "m.onnx", "out.refused.onnx")
     assert (code, out, err.count("\n")) == (6, "", 1)
-    assert outcome(capsys, "verify", "m.onnx", "out.onnx", "--atol", "100")[0] == 0
+    assert outcome(capsys, "verify", "m.onnx", "out.refused.onnx", "--atol", "100")[0] == 0
     code, out, err = outcome(capsys, "verify", "m.onnx", "m.onnx")
     assert (code, out.startswith("equal: "), err) == (0, True, "")
+
+
+@pytest.mark.usefixtures("swapping")
+def test_the_report_of_a_refused_model_has_the_comparison(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("out.onnx").write_text("what was there")
+    assert outcome(capsys, *COMPILE, "--verify", "--report", "r.json", "--report", "r.html")[0] == 6
+    assert Path("out.onnx").read_text() == "what was there"
+    report = json.loads(Path("r.json").read_text())
+    assert report["verify"]["equal"] is False
+    assert "the refused model is out.refused.onnx" in report["error"]
+    assert "the refused model is out.refused.onnx" in Path("r.html").read_text()
 
 
 # -- 1, 130, traceback ----------------------------------------------------------------------------------------------
@@ -449,6 +464,20 @@ def test_verify_refuses_a_tolerance_or_seed_that_is_none(tmp_path: Path, option:
         path,
     )
     assert run(["verify", str(path), str(path), *option]) == 2
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "reference"])
+@pytest.mark.usefixtures("swapping")
+def test_verify_runs_on_the_engine_that_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    used: list[str] = []
+    run = Runner.run
+    monkeypatch.setattr(
+        Runner, "run", lambda self, feeds: used.append(self.engine) or run(self, feeds)
+    )
+    assert outcome(capsys, "verify", "m.onnx", "m.onnx", "--engine", engine)[0] == 0
+    assert set(used) == {engine}
 
 
 def test_verify_of_what_is_no_model_is_the_models_fault(tmp_path: Path) -> None:

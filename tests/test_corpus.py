@@ -51,6 +51,15 @@ def test_the_whole_corpus_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
+def test_an_output_compiled_again_is_the_same(name: str, tmp_path: Path) -> None:
+    for vendors in ([ROOT / "vendors"], *([[]] if name in LIGHT_NAMES else [])):
+        host = Host(HostOptions(vendors=vendors))
+        host.compile(CORPUS / ENTRIES[name]["file"], tmp_path / "once.onnx")
+        host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
+        assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
 def test_numbers_interface_and_fusions(name: str, tmp_path: Path) -> None:
     source, output = CORPUS / ENTRIES[name]["file"], tmp_path / f"{name}.onnx"
     report = Host(HostOptions(vendors=[ROOT / "vendors"], enable=EXAMPLES)).compile(source, output)

@@ -13,9 +13,10 @@ from pathlib import Path
 import onnx
 import onnx.external_data_helper
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from gehost import Host, HostOptions
-from gehost.verify import compare, load_feeds
+from gehost.verify import Runner, compare, compare_outputs, load_feeds
 from tests.shipped import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -212,6 +213,29 @@ def test_without_vendors_and_cleanup_nothing_changes(name: str, tmp_path: Path) 
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
     Host(HostOptions(cleanup=False)).compile(source, output)
     assert loaded(output) == loaded(source)
+
+
+@pytest.mark.parametrize("vendors", [[], [VENDORS]])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_output_compiled_again_is_the_same(
+    name: str, vendors: list[Path], tmp_path: Path
+) -> None:
+    host = Host(HostOptions(vendors=vendors))
+    host.compile(MODELS / f"{name}.onnx", tmp_path / "once.onnx")
+    host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
+    assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "local_function"])
+def test_onnx_reference_runs_what_is_compiled(name: str, tmp_path: Path) -> None:
+    """With the functions that it carries; the one left out calls one of its own without a default."""
+    source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
+    Host(HostOptions(vendors=[VENDORS])).compile(source, output)
+    feeds = load_feeds(MODELS / "feeds" / f"{name}.A.npz")
+    found = ReferenceEvaluator(loaded(output)).run(None, dict(feeds))
+    wanted = Runner(source).run(feeds)
+    result = compare_outputs(wanted, dict(zip(wanted, found, strict=True)), rtol=1e-3, atol=1e-4)
+    assert all(each.equal for each in result), result
 
 
 def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:

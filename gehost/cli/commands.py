@@ -43,7 +43,12 @@ from gehost.errors import NumbersDifferError, one_line
     "--dump-passes", is_flag=True, help="One more dump after each pass that changed something."
 )
 @click.option(
-    "--verify", is_flag=True, help="Compare the numbers of the compiled model with the original's."
+    "--verify",
+    is_flag=True,
+    help=(
+        "Compare the numbers of the compiled model with the original's; where they differ, write "
+        "NAME.refused.onnx in place of the output."
+    ),
 )
 @click.option(
     "--feeds",
@@ -98,19 +103,21 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
     progress = Progress()
     plugins: list[tuple[str, Any]] = [("progress", progress)]
     recorded = reported(report_paths, model, options, plugins)
-    with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
-        host = Host(options, plugins, own_process=own_process)
-        for passed_over in host.skipped if verbose else ():
-            click.echo(one_line(f"skipped: {passed_over}"), err=True)
-        with progress.showing(len(host.passes)):
-            report = host.compile(model, output)
+    try:
+        with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
+            host = Host(options, plugins, own_process=own_process)
+            for passed_over in host.skipped if verbose else ():
+                click.echo(one_line(f"skipped: {passed_over}"), err=True)
+            with progress.showing(len(host.passes)):
+                report = host.compile(model, output)
+    except NumbersDifferError as error:
+        with telling():
+            print_report(error.report, f"{output} (refused)")
+        raise
+    for warning in report.warnings:
+        click.echo(f"gehost: warning: {one_line(f'{model}: {warning}')}", err=True)
     with telling():
         print_report(report, output)
-    if report.verify and not report.verify["equal"]:
-        raise NumbersDifferError(
-            f"{output}: the numbers differ from those of {model}: "
-            f"{report.verify['summary']}; gehost bisect finds the rewrite"
-        )
 
 
 @cli.command()
@@ -167,6 +174,11 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
 @click.argument("b", type=click.Path())
 @importer_option
 @compare_options
+@click.option(
+    "--engine",
+    type=click.Choice(["onnxruntime", "reference"]),
+    help="What both run on. Else ONNX Runtime, and the reference for types that it lacks.",
+)
 def verify(
     a: str,
     b: str,
@@ -176,6 +188,7 @@ def verify(
     seed: int,
     feeds: str | None,
     ort_libraries: tuple[str, ...],
+    engine: str | None,
     *,
     special_values: bool,
 ) -> None:
@@ -200,6 +213,7 @@ def verify(
         seed=seed,
         special_values=special_values,
         libraries=ort_libraries,
+        engine=engine,
     )
     if not result.equal:
         raise NumbersDifferError(result.summary())

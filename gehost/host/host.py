@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx.inliner
 
-from gehost.errors import ModelError, PassError, UsageError, VendorError, described
+from gehost.errors import (
+    ModelError,
+    NumbersDifferError,
+    OutputError,
+    PassError,
+    UsageError,
+    VendorError,
+    described,
+)
 from gehost.host import ge_style
 from gehost.host.containment import contained
 from gehost.host.context import CompileContext
@@ -27,18 +35,19 @@ from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
+from gehost.infer.findings import type_findings
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
 from gehost.ir.model import Model, collector_is_free, collector_spared
+from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
-from gehost.passes.cleanup import clean_up
+from gehost.passes.cleanup import clean_up, remove_leftovers
 from gehost.settings import PassOption, check_settings
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
-    from gehost.verify import Baseline, Runner
-
+    from gehost.verify import Runner
 
 REGISTERS_NOTHING = (
     "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
@@ -215,8 +224,9 @@ class Host:
     def compile(self, model: str | os.PathLike[str], output: str | os.PathLike[str]) -> Report:
         """Compile a model file; the output is written whole or not at all.
 
-        What is to be verified is first run as it was: if that fails, nothing is written. Other
-        numbers are only reported.
+        With ``verify``, the model is compared with the original before it replaces the output. If
+        its numbers differ, it goes to ``<name>.refused.onnx`` beside the output, which stays as it
+        was.
 
         Raises:
             ModelError: the model cannot be read, is not valid, or does not run where it is to
@@ -225,15 +235,16 @@ class Host:
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: the output or a dump cannot be written.
+            NumbersDifferError: the compiled model gives other numbers; has the ``report``.
         """
-        path = os.fspath(model)
+        path, target = os.fspath(model), os.fspath(output)
         report = Report(model=path, options=self.options.as_dict())
         with self.compiled(path, report) as compiled:
-            baseline = self._baseline(lambda: self.original(path), report)
+            difference = self._difference(lambda: self.original(path), compiled, report)
+            if difference:
+                raise _refusal(compiled, path, target, report)
             with self._timed(report, "save"):
-                compiled.save(output)
-        if baseline is not None:
-            self._verify(baseline, os.fspath(output), report)
+                compiled.save(target)
         return report
 
     @contextmanager
@@ -280,6 +291,8 @@ class Host:
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: a dump cannot be written.
+            NumbersDifferError: with ``verify``, the compiled model gives other numbers; has the
+                ``report`` and the ``model``.
         """
         report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
@@ -287,16 +300,20 @@ class Host:
         with self._compiled(lambda: Model(copy), report) as compiled:
             result = compiled.flush()
 
-        def original() -> onnx.ModelProto:
-            if not self.options.dims:
-                return model
-            fixed = onnx.ModelProto()
-            fixed.CopyFrom(model)
-            return _with_dims(Model(fixed), self.options.dims).flush()
+            def original() -> onnx.ModelProto:
+                if not self.options.dims:
+                    return model
+                fixed = onnx.ModelProto()
+                fixed.CopyFrom(model)
+                return _with_dims(Model(fixed), self.options.dims).flush()
 
-        baseline = self._baseline(original, report)
-        if baseline is not None:
-            self._verify(baseline, result, report)
+            difference = self._difference(original, compiled, report)
+        if difference:
+            error = NumbersDifferError(
+                f"{compiled}: the compiled model gives other numbers: {difference}"
+            )
+            error.report, error.model = report, result
+            raise error
         return result, report
 
     @contextmanager
@@ -312,6 +329,7 @@ class Host:
                 spare(model)
                 with self._timed(report, "check"):
                     admit(model)
+                used = Usage.of(model)
                 if self.options.inline_functions and model.functions:
                     with self._timed(report, "inline"):
                         model = _inlined(model, report)
@@ -321,15 +339,15 @@ class Host:
                         model = _with_dims(model, self.options.dims)
                     spare(model)
                 stack.callback(model.close)
-                self._compile(model, report)
+                self._compile(model, report, used)
             yield model
 
-    def _baseline(
-        self, original: Callable[[], onnx.ModelProto | Runner], report: Report
-    ) -> Baseline | None:
-        """What the model gives as it was, where it is to be verified."""
+    def _difference(
+        self, original: Callable[[], onnx.ModelProto | Runner], compiled: Model, report: Report
+    ) -> str:
+        """How the numbers of a compiled model differ; "" where they are equal or not verified."""
         if not self.options.verify:
-            return None
+            return ""
         from gehost.verify import Baseline, Runner
 
         with self._timed(report, "verify"):
@@ -339,28 +357,34 @@ class Host:
                 if isinstance(given, Runner)
                 else Runner(given, libraries=options.ort_libraries)
             )
-            return Baseline.of(runner, self._feeds, special_values=options.special_values)
+            baseline = Baseline.of(runner, self._feeds, special_values=options.special_values)
+            found = baseline.against(compiled.flush(), base_dir=compiled.base_dir)
+            report.verify = found.as_dict()
+        return "" if found.equal else found.summary()
 
-    def _verify(self, baseline: Baseline, after: onnx.ModelProto | str, report: Report) -> None:
-        with self._timed(report, "verify"):
-            report.verify = baseline.against(after).as_dict()
-
-    def _compile(self, model: Model, report: Report) -> None:
+    def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.problems.extend(self.problems)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
         context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
         executor = Executor(context, self._plugins, self.passes, self._disabled)
         executor.look("gehost_compile_started", context=context)
+        inferred, cleaned = 0, None
         for stage in RUN_STAGES:
             if stage is CustomPassStage.kAfterInferShape:
                 with self._timed(report, "infer_shape"):
                     self._infer(context)
+                    inferred = model.mark()
             if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
                 with self._timed(report, "cleanup"):
-                    self._clean_up(context)
+                    cleaned = self._clean_up(context, is_edited=model.mark() > inferred)
             with self._timed(report, "passes"):
                 executor.run_stage(stage)
+        if self.options.cleanup:
+            with self._timed(report, "cleanup"):
+                if cleaned is not None and model.mark() > cleaned:
+                    self._remove_leftovers(context)
+                remove_unused(model, used)
         with self._timed(report, "check"):
             _final_check(model, report)
         counts = op_counts(model)
@@ -370,21 +394,32 @@ class Host:
     def _infer(self, context: CompileContext) -> None:
         try:
             infer_model(context.model, context.inferrer)
+            context.report.warnings.extend(type_findings(context.model, context.inferrer))
         except VendorError as error:  # the shape function or the body of a custom operator
             if not self.options.keep_going:
                 raise
             context.report.problems.append(f"shape inference gave up: {error}")
 
-    def _clean_up(self, context: CompileContext) -> None:
+    def _clean_up(self, context: CompileContext, *, is_edited: bool) -> int | None:
+        """Clean up; returns the point in the journal behind it, None where it gave up."""
         mark = context.model.mark()
+        done = None
         try:
-            context.report.cleanup = asdict(clean_up(context.model, self.ops, context.inferrer))
+            found = clean_up(context.model, self.ops, context.inferrer, is_edited=is_edited)
+            context.report.cleanup, done = asdict(found), context.model.mark()
         except VendorError as error:  # as above
             if not self.options.keep_going:
                 raise
             context.model.undo(mark)
             context.report.problems.append(f"clean-up gave up: {error}")
         context.model.commit()
+        return done
+
+    def _remove_leftovers(self, context: CompileContext) -> None:
+        """Remove nodes and weights that the stages after the clean-up added or made dead."""
+        found = asdict(remove_leftovers(context.model, self.ops, context.inferrer))
+        counts = context.report.cleanup
+        context.report.cleanup = {what: count + found[what] for what, count in counts.items()}
 
     @staticmethod
     @contextmanager
@@ -408,6 +443,25 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
     except UsageError as error:
         raise UsageError(f"{model}: {error}") from error
     return Model(model.proto, path=model.path)
+
+
+def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
+    """The error of a model whose numbers differ, once it is saved beside the output."""
+    refused = f"{output.removesuffix('.onnx')}.refused.onnx"
+    while os.path.exists(refused) and os.path.samefile(refused, path):
+        refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
+    cause: OutputError | ModelError | None = None
+    try:
+        model.save(refused)
+        where = f"the refused model is {refused}"
+    except (OutputError, ModelError) as failure:
+        cause, where = failure, f"the refused model was not kept: {failure}"
+    error = NumbersDifferError(
+        f"{output}: the numbers differ from those of {path}: {report.verify['summary']}; "
+        f"{where}; gehost bisect finds the rewrite"
+    )
+    error.report, error.__cause__ = report, cause
+    return error
 
 
 def _inlined(model: Model, report: Report) -> Model:

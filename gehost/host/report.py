@@ -29,6 +29,8 @@ class Report:
     """What went wrong without ending the compile: skipped vendor files, failed passes, inference
     that gave up.
     """
+    warnings: list[str] = field(default_factory=list[str])
+    """Of the input: types that do not fit, which ``onnx.checker`` with full checks refuses."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])

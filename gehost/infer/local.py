@@ -77,6 +77,8 @@ class Inferrer:
         self._contents = Contents()
         self._inside: set[str] = set()
         """Operators whose bodies are being walked."""
+        self.failures: dict[Node, str] = {}
+        """Nodes of the model whose operators do not take their inputs, and why."""
         self.walk: Callable[[Graph, Inferrer], None] | None = None
         """Inference of a whole graph, once there is such: bodies may want it."""
 

@@ -55,8 +55,11 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
         except (
             InferenceFailed,
             ModelError,
-        ):  # of what it cannot be, or whose constants cannot be read
+        ) as error:  # of what it cannot be, or whose constants cannot be read
+            inferrer.failures[node] = str(error)
             continue
+        if inferrer.failures:  # a body is tried with other types
+            inferrer.failures.pop(node, None)
         for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
             if value is not None:
                 _learn(value, known)

@@ -18,6 +18,7 @@ from gehost.ir.types import ValueType
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
+    from gehost.ir.model import Model
 
 
 def connect(
@@ -80,8 +81,8 @@ def put_attribute(
     node.forget_attrs()
 
 
-def put_metadata(node: Node, key: str, text: str | None) -> None:
-    entries = node.proto.metadata_props
+def put_metadata(owner: Node | Model, key: str, text: str | None) -> None:
+    entries = owner.proto.metadata_props
     present = find_entry([entry.key for entry in entries], key)
     if text is None:
         if present is not None:

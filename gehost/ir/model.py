@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError
 from gehost.ir.check import check_graph
-from gehost.ir.edits import write_tables
+from gehost.ir.edits import arrange, put_metadata, write_tables
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
 from gehost.ir.journal import Journal
@@ -87,6 +87,8 @@ class Model:
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
         """The operators that the model had when it was loaded."""
         self._has_device_configurations: bool | None = None
+        self.original_domains = frozenset(self.opsets)
+        """The domains that the model imported when it was loaded."""
         self._interface = _interface(proto.graph)
 
     def __str__(self) -> str:
@@ -186,6 +188,18 @@ class Model:
             for name in (*body.values, *(inner.name for inner in body.nodes)):
                 self.names.use(name)
 
+    # -- metadata
+    # ---------------------------------------------------------------------------------------------------
+
+    def metadata(self, key: str) -> str | None:
+        """One ``metadata_props`` entry of the model; None where it has none."""
+        return next((entry.value for entry in self.proto.metadata_props if entry.key == key), None)
+
+    def set_metadata(self, key: str, text: str | None) -> None:
+        """Set one ``metadata_props`` entry of the model; None removes it."""
+        self.journal.record(put_metadata, self, key, self.metadata(key))
+        put_metadata(self, key, text)
+
     # -- functions
     # --------------------------------------------------------------------------------------------------
 
@@ -208,9 +222,31 @@ class Model:
     def _collect_function(self, op: str, used: dict[str, onnx.FunctionProto]) -> None:
         if op in used or op not in self.new_functions:
             return
-        function = used[op] = self.new_functions[op]
-        for node in function.node:
+        used[op] = self.new_functions[op]
+        for node in used[op].node:
             self._collect_function(op_name(node.domain, node.op_type, node.overload), used)
+        used[op] = used.pop(op)  # behind those that it calls, as onnx.reference wants it
+
+    def remove_functions(self, ops: Collection[str]) -> None:
+        """Remove functions that came with the model, and commit; nothing may call them."""
+        self.commit()
+        kept = [
+            function
+            for function in self.proto.functions[: self._original_functions]
+            if op_name(function.domain, function.name, function.overload) not in ops
+        ]
+        arrange(self.proto.functions, [*kept, *self.proto.functions[self._original_functions :]])
+        self._original_functions = len(kept)
+        for op in ops:
+            del self.functions[op]
+
+    def remove_imports(self, domains: Collection[str]) -> None:
+        """Remove imports of domains, and commit; nothing may use them."""
+        self.commit()
+        kept = [entry for entry in self.proto.opset_import if entry.domain not in domains]
+        arrange(self.proto.opset_import, kept)
+        for domain in domains:
+            del self.opsets[domain]
 
     # -- transactions
     # -----------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class _BodyMaker:
         self._inside.append(op)
         try:
             function = self._function(
-                definition, _call_body(definition, present, attributes), types
+                definition, _call_body(definition, present, attributes), types, attributes
             )
         finally:
             self._inside.pop()
@@ -135,15 +135,29 @@ class _BodyMaker:
         return named
 
     def _function(
-        self, definition: OpDef, graph: EsGraph, types: Sequence[ValueType | None]
+        self,
+        definition: OpDef,
+        graph: EsGraph,
+        types: Sequence[ValueType | None],
+        attributes: Mapping[str, Any],
     ) -> onnx.FunctionProto:
         """The body as a function; it does not depend on the input types unless a literal needs a
         dtype that only they tell.
+
+        It declares as many inputs as the call gives, and every attribute that a call may leave out
+        with the value that the body was made for: ``onnx.reference`` runs no other call.
         """
         function = onnx.FunctionProto()
-        function.input.extend(definition.inputs)
+        function.input.extend(definition.inputs[: len(types)])
         function.output.extend(definition.outputs)
-        function.attribute.extend(definition.attributes)
+        defaults = definition.defaults
+        for name in definition.attributes:
+            if name not in defaults:
+                function.attribute.append(name)
+                continue
+            default = _encoded(name, attributes.get(name, defaults[name]))
+            if default is not None:
+                function.attribute_proto.append(default)
         if definition.body is not None and definition.body.__doc__:
             function.doc_string = inspect.cleandoc(definition.body.__doc__)
         names = {
@@ -249,6 +263,14 @@ def _call_body(
     if len(outputs) != len(definition.outputs):
         raise VendorError(f"{where} gives {len(outputs)} of {len(definition.outputs)} outputs")
     return builder.BuildAndReset(outputs)
+
+
+def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
+    """An attribute; None for a value that ONNX cannot express, such as None or an empty list."""
+    try:
+        return None if value is None else encode_attribute(name, value)
+    except TypeError:
+        return None
 
 
 def _import(function: onnx.FunctionProto, domains: Iterable[str], model: Model) -> None:

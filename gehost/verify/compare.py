@@ -144,6 +144,7 @@ def compare(
     seed: int = 0,
     special_values: bool = False,
     libraries: Sequence[str | os.PathLike[str]] = (),
+    engine: str | None = None,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -157,16 +158,23 @@ def compare(
         special_values: Also compare on the first inputs with NaN, infinities, denormals and the
             like among the floats; see ``with_special_values``.
         libraries: Of custom operators; see ``Runner``, which has its own if it is given.
+        engine: What both run on; see ``Runner``. A ``Runner`` keeps its own.
 
     Raises:
         ModelError: ``a`` does not load or run.
         UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws
             random numbers without a seed; a library cannot be loaded; there are no floats for
-            special values.
+            special values; there is no such engine.
     """
-    runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries)
+    runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries, engine=engine)
     baseline = Baseline.of(
-        runner, feeds, seed=seed, rtol=rtol, atol=atol, special_values=special_values
+        runner,
+        feeds,
+        seed=seed,
+        rtol=rtol,
+        atol=atol,
+        special_values=special_values,
+        engine=engine,
     )
     return baseline.against(b)
 
@@ -181,6 +189,8 @@ class Baseline:
     seed: int = 0
     rtol: float | None = None
     atol: float | None = None
+    engine: str | None = None
+    """What models run on; see ``Runner``."""
 
     @classmethod
     def of(
@@ -192,9 +202,10 @@ class Baseline:
         rtol: float | None = None,
         atol: float | None = None,
         special_values: bool = False,
+        engine: str | None = None,
     ) -> Baseline:
         """Run the model that is right; arguments and errors are those of ``compare``."""
-        runner = model if isinstance(model, Runner) else Runner(model)
+        runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
         proto = runner.proto()
         random = unseeded(proto)
         if random is not None:
@@ -214,7 +225,7 @@ class Baseline:
             raise UsageError("no feeds to compare on: give at least one, or None to have them made")
         if special_values:
             runs += _special_runs(runner, runs[0][0], seed)
-        return cls(runner, runs, seed, rtol, atol)
+        return cls(runner, runs, seed, rtol, atol, engine)
 
     def against(
         self,
@@ -231,7 +242,12 @@ class Baseline:
             second = (
                 model
                 if isinstance(model, Runner)
-                else Runner(model, base_dir=base_dir, libraries=self.runner.libraries)
+                else Runner(
+                    model,
+                    base_dir=base_dir,
+                    libraries=self.runner.libraries,
+                    engine=self.engine,
+                )
             )
             # they round differently, so a small difference may be theirs
             if second.engine != engine:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+ENGINES = ("onnxruntime", "reference")
+
 # What ONNX Runtime says when the fault is in the inputs that it was given.
 _BAD_INPUT = (
     "Unexpected input data type",
@@ -43,10 +45,13 @@ class Runner:
         base_dir: The directory of the external data of a model in memory.
         libraries: Shared libraries of custom operators for ONNX Runtime, which then is the only
             engine.
+        engine: ``onnxruntime`` or ``reference``, which then is the only one; None for the choice
+            above.
 
     Raises:
         ModelError: No engine can load the model.
-        UsageError: A library cannot be loaded, or ONNX Runtime is not there to load it.
+        UsageError: There is no such engine, or it is not installed; a library cannot be loaded,
+            or the engine takes none.
     """
 
     def __init__(
@@ -55,7 +60,10 @@ class Runner:
         *,
         base_dir: str | Path | None = None,
         libraries: Sequence[str | os.PathLike[str]] = (),
+        engine: str | None = None,
     ) -> None:
+        if engine not in (None, *ENGINES):
+            raise UsageError(f"engine {engine!r}: wanted {' or '.join(ENGINES)}")
         self.libraries = tuple(os.path.abspath(library) for library in libraries)
         self._source = model if isinstance(model, onnx.ModelProto) else Path(model)
         self._name = (
@@ -66,22 +74,34 @@ class Runner:
         directory = None if base_dir is None else Path(base_dir)
         self._engine: _OnnxRuntime | _Reference
         try:
+            self._engine = self._load(engine, directory)
+        except (ModelError, UsageError):
+            raise
+        except Exception as error:  # both engines raise whatever they like
+            cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
+            raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
+
+    def _load(self, engine: str | None, directory: Path | None) -> _OnnxRuntime | _Reference:
+        if self.libraries and engine == "reference":
+            raise UsageError(f"{self._name}: the reference takes no libraries of operators")
+        if engine != "reference":
             try:
-                self._engine = _OnnxRuntime(self._source, directory, self.libraries)
+                return _OnnxRuntime(self._source, directory, self.libraries)
             except (ImportError, _UnsupportedError) as error:
                 if self.libraries:
                     raise UsageError(
                         f"{self._name}: only ONNX Runtime takes libraries of operators: "
                         f"{_one_line(error)}"
                     ) from error
-                if isinstance(self._source, Path):
-                    directory = self._source.parent
-                self._engine = _Reference(self.proto(), directory)
-        except (ModelError, UsageError):
-            raise
-        except Exception as error:  # both engines raise whatever they like
-            cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
-            raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
+                if engine is not None:
+                    raise _missing(error) from error
+                return self._in_reference(directory)
+        return self._in_reference(directory)
+
+    def _in_reference(self, directory: Path | None) -> _Reference:
+        if isinstance(self._source, Path):
+            directory = self._source.parent
+        return _Reference(self.proto(), directory)
 
     @property
     def name(self) -> str:
@@ -130,6 +150,13 @@ class Runner:
                 raise UsageError(f"{self._name}: {text}") from error
             raise ModelError(f"{self._name} does not run: {text}") from error
         return dict(item for name, value in values.items() for item in _tensors(name, value))
+
+
+def _missing(error: Exception) -> ModelError | UsageError:
+    """Why ONNX Runtime cannot run what it was asked to run."""
+    if isinstance(error, ImportError):
+        return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
+    return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
 
 
 class _UnsupportedError(Exception):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import sys
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from gehost import (
     Host,
     HostOptions,
     ModelError,
+    NumbersDifferError,
     OutputError,
     PassError,
     PassOption,
@@ -29,6 +33,7 @@ from gehost import (
 )
 from gehost.ir.model import Model
 from gehost.testing import parse
+from gehost.verify import compare
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2] x) => (float[2] y) {
@@ -251,13 +256,122 @@ def test_what_onnx_does_not_allow_is_refused_before_anything_is_done(vendors: An
 
 def test_numbers_are_compared_and_reported(vendors: Any, model_file: Path, tmp_path: Path) -> None:
     vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"), vendors.swap("Q", "Cos", "Sin"))
-    report = vendors.host(verify=True).compile(model_file, tmp_path / "out.onnx")
-    assert report.verify["equal"] is False
-    assert "differ" in report.verify["summary"]
-    assert (tmp_path / "out.onnx").exists()
-    _, report = vendors.host(verify=True, disable=["P"]).run(parse(CHAIN))
+    host = vendors.host(verify=True, disable=["P"])
+    assert host.compile(model_file, tmp_path / "out.onnx").verify["equal"] is True
+    assert onnx.load(tmp_path / "out.onnx").graph.node
+    _, report = host.run(parse(CHAIN))
     assert report.verify["equal"] is True
     assert report.seconds["verify"] > 0
+
+
+def test_a_model_of_other_numbers_never_gets_the_outputs_name(
+    vendors: Any, model_file: Path, old_output: Path
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    with pytest.raises(NumbersDifferError, match=r"out\.refused\.onnx; gehost bisect") as caught:
+        vendors.host(verify=True).compile(model_file, old_output)
+    assert old_output.read_text() == "what was there"
+    refused = old_output.with_name("out.refused.onnx")
+    assert op_types(onnx.load(refused)) == ["Abs", "Identity", "Neg"]
+    assert sorted(path.name for path in old_output.parent.iterdir() if "out" in path.name) == [
+        "out.onnx",
+        "out.refused.onnx",
+    ]
+    report = caught.value.report
+    assert report.verify["equal"] is False
+    assert report.verify["summary"] in str(caught.value)
+    assert [record.replaced for record in report.passes] == [1]
+    assert caught.value.model is None
+
+
+def test_a_model_in_memory_of_other_numbers_comes_with_the_error(vendors: Any) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    with pytest.raises(
+        NumbersDifferError, match="the compiled model gives other numbers"
+    ) as caught:
+        vendors.host(verify=True).run(parse(CHAIN))
+    for error in (
+        caught.value,
+        pickle.loads(pickle.dumps(caught.value)),
+        copy.deepcopy(caught.value),
+    ):
+        assert op_types(error.model) == ["Abs", "Identity", "Neg"]
+        assert error.report.verify["equal"] is False
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("out.onnx", "out.refused.onnx"),
+        ("out", "out.refused.onnx"),
+        ("out.pb", "out.pb.refused.onnx"),
+        ("m.onnx", "m.refused.onnx"),
+    ],
+)
+def test_the_refused_model_is_named_after_the_output(
+    vendors: Any, model_file: Path, output: str, refused: str
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    model = model_file.rename(model_file.with_name("m.onnx"))
+    before = model.read_bytes()
+    with pytest.raises(NumbersDifferError):
+        vendors.host(verify=True).compile(model, model.with_name(output))
+    assert model.with_name(refused).exists()
+    assert model.read_bytes() == before
+    assert model.with_name(output).exists() is (output == "m.onnx")
+
+
+def test_a_refused_model_that_is_compiled_is_not_overwritten(
+    vendors: Any, model_file: Path
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    model = model_file.rename(model_file.with_name("out.refused.onnx"))
+    before = model.read_bytes()
+    with pytest.raises(NumbersDifferError):
+        vendors.host(verify=True).compile(model, model.with_name("out.onnx"))
+    assert model.read_bytes() == before
+    assert model.with_name("out.refused.refused.onnx").exists()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_external_data_of_a_refused_model_is_kept_apart(
+    vendors: Any, tmp_path: Path, elsewhere: bool
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    weights = {"w": np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)}
+    text = CHAIN.replace("Neg(b)", "MatMul(w, b)").replace("float[2] y", "float[3] y")
+    model, output = tmp_path / "m.onnx", tmp_path / "out" / "o.onnx"
+    output.parent.mkdir()
+    onnx.save(
+        parse(text, weights), model, save_as_external_data=True, size_threshold=0, location="m.data"
+    )
+    if not elsewhere:
+        output = tmp_path / "o.onnx"
+    output.write_text("what was there")
+    output.with_name("o.onnx.data").write_text("its weights")
+    data = (tmp_path / "m.data").read_bytes()
+    with pytest.raises(NumbersDifferError):
+        vendors.host(verify=True).compile(model, output)
+    assert (output.read_text(), output.with_name("o.onnx.data").read_text()) == (
+        "what was there",
+        "its weights",
+    )
+    assert (tmp_path / "m.data").read_bytes() == data
+    refused = output.with_name("o.refused.onnx")
+    assert output.with_name("o.refused.onnx.data").exists() is elsewhere
+    assert not compare(model, refused).equal
+    assert compare(refused, refused).equal
+
+
+def test_a_refused_model_that_cannot_be_written_is_still_refused(
+    vendors: Any, model_file: Path, old_output: Path
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    old_output.with_name("out.refused.onnx").mkdir()
+    with pytest.raises(NumbersDifferError, match="was not kept: cannot write") as caught:
+        vendors.host(verify=True).compile(model_file, old_output)
+    assert isinstance(caught.value.__cause__, OutputError)
+    assert old_output.read_text() == "what was there"
 
 
 def test_verify_on_given_feeds_sees_only_what_they_show(
@@ -267,7 +381,8 @@ def test_verify_on_given_feeds_sees_only_what_they_show(
     for values, equal in (([1.0, 2.0], True), ([1.0, -2.0], False)):
         np.savez(tmp_path / "feeds.npz", x=np.array(values, np.float32))
         host = vendors.host(verify=True, feeds=tmp_path / "feeds.npz")
-        assert host.compile(model_file, tmp_path / "out.onnx").verify["equal"] is equal
+        with nullcontext() if equal else pytest.raises(NumbersDifferError):
+            assert host.compile(model_file, tmp_path / "out.onnx").verify["equal"]
 
 
 def test_feeds_that_cannot_be_used_stop_before_anything_runs(
@@ -298,13 +413,6 @@ def test_what_cannot_be_verified_leaves_the_old_output(
     with pytest.raises(error):
         vendors.host(verify=True, feeds=path).compile(model_file, old_output)
     assert old_output.read_text() == "what was there"
-
-
-def test_a_model_that_is_replaced_is_compared_with_what_it_was(
-    vendors: Any, model_file: Path
-) -> None:
-    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
-    assert vendors.host(verify=True).compile(model_file, model_file).verify["equal"] is False
 
 
 def test_two_runs_give_equal_bytes_also_with_weights(vendors: Any, tmp_path: Path) -> None:

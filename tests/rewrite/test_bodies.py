@@ -7,6 +7,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from gehost import es, ops
 from gehost.errors import GehostError, PatternError, VendorError
@@ -21,6 +22,7 @@ from gehost.ops import OpRegistry
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.proof import Step
+from gehost.verify import make_feeds
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) z = Add(s, b) }"
 WEIGHTS = {"w": (3, 4), "v": (3, 4), "b": (4,)}
@@ -74,12 +76,86 @@ def test_a_body_runs_in_onnx_runtime_and_equals_the_original(rewriting, opset):
         ["a", "b", "c"],
         ["y"],
     )
-    assert (list(function.attribute), function.doc_string) == (
-        ["alpha", "beta"],
-        "alpha · a · b + beta · c.",
-    )
+    assert function.doc_string == "alpha · a · b + beta · c."
     assert {entry.domain: entry.version for entry in function.opset_import} == {"": opset}
     assert all("gehost.op" not in node.metadata for node in work.model.graph.nodes)
+
+
+def declared(function: onnx.FunctionProto) -> dict[str, object]:
+    """The attributes of a function with their defaults; None for one without."""
+    known = {each.name: onnx.helper.get_attribute_value(each) for each in function.attribute_proto}
+    return {**dict.fromkeys(function.attribute), **known}
+
+
+def assert_reference_runs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    feeds = make_feeds(before)
+    for wanted, got in zip(
+        ReferenceEvaluator(before).run(None, feeds),
+        ReferenceEvaluator(after).run(None, feeds),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def many(a, b, c, *, need, flag=True, sizes=(1, 2), text="none", none=None, alpha=1.0):
+    """Of every kind of attribute."""
+    del need, flag, sizes, text, none
+    return es.MatMul(a, b) * alpha + c
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"need": 3}, {"need": None, "flag": 1, "sizes": [1, 2], "text": b"none", "alpha": 1.0}),
+        ({"need": 3, "none": 2.5, "text": "t"}, {"none": 2.5, "text": b"t"}),
+        ({"need": 3, "alpha": 1.0, "sizes": [4]}, {"sizes": [4], "alpha": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("ir", [8, 10])
+def test_a_function_declares_what_a_call_may_leave_out(rewriting, given, wanted, ir):
+    """With the value that the body was made for, as only calls with it have this body."""
+    work = rewriting(LINEAR, ir=ir, **WEIGHTS).replace(
+        matmul_add, lambda a, b, c: es.GEMM(a, b, c, **given), 3, registry=registry(many)
+    )
+    result = work.assert_equal()
+    (function,) = result.functions
+    found = declared(function)
+    assert {name: found[name] for name in wanted} == wanted
+    assert ("none" in found) is ("none" in given)
+    onnx.checker.check_model(result)
+    assert_reference_runs(work.before, result)
+
+
+def test_a_function_has_the_inputs_that_its_calls_give(rewriting):
+    def body(a, b, c=None, d=None):
+        product = es.MatMul(a, b)
+        return product if c is None else product + c
+
+    made = registry(body)
+    work = rewriting(LINEAR.replace("z = Add(s, b)", "z = Neg(s)"), **WEIGHTS)
+    work.replace(matmul_add, lambda a, b, c: es.GEMM(a, b, c), 3, registry=made)
+    work.replace(lambda a, b: es.MatMul(a, b), lambda a, b: es.GEMM(a, b), 2, registry=made)
+    result = work.assert_equal()
+    assert sorted(len(function.input) for function in result.functions) == [2, 3]
+    assert_reference_runs(work.before, result)
+
+
+def test_a_function_stands_behind_those_that_it_calls(rewriting):
+    made = registry(lambda x: es.Abs(x), "ge::Inner", outputs=("o",))
+    outer = registry(lambda a, b, c: es.op("ge::Middle")(es.MatMul(a, b) + c))
+    middle = registry(lambda x: es.op("ge::Inner")(x), "ge::Middle", outputs=("o",))
+    for each in (*outer, *middle):
+        made.add(each)
+    work = rewriting(LINEAR.replace("y = Add(t, b)", "u = Add(t, b) y = Abs(u)"), **WEIGHTS)
+    work.replace(
+        lambda a, b, c: es.Abs(matmul_add(a, b, c)),
+        lambda a, b, c: es.GEMM(a, b, c),
+        3,
+        registry=made,
+    )
+    result = work.assert_equal()
+    assert [function.name for function in result.functions] == ["Inner", "Middle", "GEMM"]
+    assert_reference_runs(work.before, result)
 
 
 def test_another_body_gets_another_name(rewriting):

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from gehost.errors import ModelError, UsageError
-from gehost.verify import Runner
+from gehost.verify import Runner, compare
 
 HEAD = '<ir_version: 10, opset_import: ["": 21, "local": 1]>'
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
@@ -131,6 +131,23 @@ def test_types_that_onnxruntime_lacks_run_on_the_reference(text: str, dtype: typ
     runner = Runner(parse(text))
     assert runner.engine == "reference"
     assert runner.run({"x": X.astype(dtype)})["y"].dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "reference"])
+def test_an_engine_can_be_asked_for(name: str) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Add(x, x) }")
+    runner = Runner(model, engine=name)
+    assert runner.engine == name
+    assert runner.run({"x": np.ones(2, np.float32)})["y"].tolist() == [2, 2]
+    assert compare(model, model, engine=name).engine == name
+
+
+def test_an_engine_that_is_asked_for_is_not_replaced() -> None:
+    model = parse("g (bfloat16[2] x) => (bfloat16[2] y) { y = Add(x, x) }")
+    with pytest.raises(ModelError, match="engine 'onnxruntime' cannot run the model: "):
+        Runner(model, engine="onnxruntime")
+    with pytest.raises(UsageError, match="engine 'torch': wanted onnxruntime or reference"):
+        Runner(model, engine="torch")
 
 
 def test_wrong_inputs_are_the_callers_fault(engine: str) -> None:

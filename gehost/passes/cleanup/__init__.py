@@ -2,6 +2,6 @@
 sub-expressions.
 """
 
-from gehost.passes.cleanup.cleaner import CleanUpResult, clean_up
+from gehost.passes.cleanup.cleaner import CleanUpResult, clean_up, remove_leftovers
 
-__all__ = ["CleanUpResult", "clean_up"]
+__all__ = ["CleanUpResult", "clean_up", "remove_leftovers"]

@@ -19,6 +19,8 @@ from gehost.passes.cleanup.refine import refine
 from gehost.passes.cleanup.state import State
 
 GROWTH_LIMIT = 1 << 20
+GROWN = "gehost.grown"
+"""Metadata of a model: the bytes by which folding has grown it, where more would be folded else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,12 @@ class CleanUpResult:
 
 
 def clean_up(
-    model: Model, registry: OpRegistry, inferrer: Inferrer, growth_limit: int = GROWTH_LIMIT
+    model: Model,
+    registry: OpRegistry,
+    inferrer: Inferrer,
+    growth_limit: int = GROWTH_LIMIT,
+    *,
+    is_edited: bool = False,
 ) -> CleanUpResult:
     """Remove dead nodes and initializers, identities and repeated computations, and compute
     constants.
@@ -58,24 +65,52 @@ def clean_up(
         model: its values carry the types that inference found.
         registry: says which custom operators are stateful or random.
         inferrer: infers what becomes known on the way.
-        growth_limit: bytes by which folding may grow the model; whoever cleans a model again
-            gives what was ``grown`` off.
+        growth_limit: bytes by which folding may grow the model, in all the times that it is
+            cleaned: what is left undone for that alone, the model's metadata holds what was grown.
+        is_edited: edits since inference may have made more known, so that types that are not
+            whole are inferred again.
     """
-    if model.proto.training_info or any(
-        graph.by_op.get("ai.onnx.preview.training::Gradient") for graph in model.graphs
-    ):
+    if _is_trained(model):
         return CleanUpResult()
     with collector_off():
         state = State(model, registry, inferrer)
         dead.sweep(state)
+        if is_edited:
+            state.stale.update(state.initial)
         _Cleaner(state, growth_limit).run()
     return CleanUpResult(**asdict(state.counts))
+
+
+def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
+    """Remove what edits since ``clean_up`` left behind: dead nodes and initializers, and constants
+    equal to others. Nothing is computed or merged otherwise.
+
+    Args:
+        model: ``clean_up`` came before.
+        registry: as above.
+        inferrer: as above.
+    """
+    if _is_trained(model):
+        return CleanUpResult()
+    with collector_off():
+        state = State(model, registry, inferrer)
+        dead.sweep(state)
+        Merger(state).merge_constants()
+    return CleanUpResult(**asdict(state.counts))
+
+
+def _is_trained(model: Model) -> bool:
+    """Whether training information or a ``Gradient`` refers to tensors by name."""
+    return bool(model.proto.training_info) or any(
+        graph.by_op.get("ai.onnx.preview.training::Gradient") for graph in model.graphs
+    )
 
 
 class _Cleaner:
     def __init__(self, state: State, growth_limit: int) -> None:
         self._state = state
-        self._folder = Folder(state, growth_limit)
+        self._grown = _number(state.model.metadata(GROWN))
+        self._folder = Folder(state, growth_limit, self._grown)
         self._merger = Merger(state)
 
     def run(self) -> None:
@@ -87,8 +122,10 @@ class _Cleaner:
                 self._visit(node)
             made = self._folder.fold_waiting()
             if made is None:
-                return
+                break
             self._unify(made)
+        if self._folder.is_starved and self._state.counts.grown:
+            self._state.model.set_metadata(GROWN, str(self._grown + self._state.counts.grown))
 
     def _unify(self, made: Sequence[Folded]) -> None:
         for folded in made:
@@ -109,3 +146,8 @@ class _Cleaner:
             self._unify(made)
         else:
             self._merger.merge(node)
+
+
+def _number(text: str | None) -> int:
+    """A number from 0 that the metadata of a model holds; 0 where there is none."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0

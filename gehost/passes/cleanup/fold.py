@@ -48,13 +48,16 @@ class Folded(NamedTuple):
 class Folder:
     """Folds nodes within one budget of growth."""
 
-    def __init__(self, state: State, growth_limit: int) -> None:
+    def __init__(self, state: State, growth_limit: int, grown: int = 0) -> None:
         self._state = state
         self._version = state.model.opset() or 0
-        self._growth_left = growth_limit
+        self._growth_limit = growth_limit
+        self._growth_left = max(0, growth_limit - grown)
         self._external_left = EXTERNAL_LIMIT
         self._waiting: dict[Node, None] = {}
         """Nodes whose results would grow the model by more than a little."""
+        self._starved: dict[Node, None] = {}
+        """Nodes that the whole limit would have room for, and what is left of it has not."""
 
     def fold(self, node: Node) -> Sequence[Folded]:
         """Replace a node by its results; returns them, none where it stays."""
@@ -67,9 +70,15 @@ class Folder:
             del self._waiting[node]
             if self._state.alive(node):
                 made = self._fold(node, self._growth_left)
-                self._waiting.pop(node, None)
+                if self._waiting.pop(node, self) is None:
+                    self._starved[node] = None
                 return made
         return None
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether a node was left as it is only because of what was folded before."""
+        return any(map(self._state.alive, self._starved))
 
     def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
         if not self._state.purity.is_builtin(node.op):
@@ -93,8 +102,9 @@ class Folder:
         if external > self._external_left:
             return ()
         room = freed + allowance
+        declared = sum(map(_declared_bytes, results))
         try:
-            if sum(map(_declared_bytes, results)) > room:
+            if declared > room:
                 raise TooLargeError
             with np.errstate(all="ignore"):
                 outputs = [known] if known is not None else self._compute(node, room)
@@ -107,7 +117,8 @@ class Folder:
             for value, array in zip(results, arrays, strict=True):
                 join(value.type, TensorType(DataType(tensors.elem_type(array.dtype)), array.shape))
         except TooLargeError:
-            self._waiting[node] = None
+            if declared <= freed + self._growth_limit:
+                self._waiting[node] = None
             return ()
         except (
             DeclinedError,

@@ -39,14 +39,71 @@ def test_zeros_that_widen_are_refused(ascend):
     ascend.assert_refuses(ascend.model(text, zero=np.zeros((4, 3), np.float32)), NAME, zeros=1)
 
 
+def bodied(inputs: str = "p, q", outputs: str = "r", body: str = "", more: str = "") -> str:
+    """A call of a model's own AddCustom, with the function."""
+    return f"""g (float[2,3] x) => (float[2,3] y) {{ y = ge.AddCustom(x, zero) }}
+        <domain: "ge", opset_import: ["" : 17{more}]> AddCustom ({inputs}) => ({outputs}) {{ {body} }}"""
+
+
 @pytest.mark.parametrize(
     "body",
-    ["r = Sub(p, q)", "t = Add(p, q) r = Neg(t)", "r = Add(p, p)", "t = Add(p, q) r = Add(t, q)"],
+    [
+        "r = Sub(p, q)",
+        "t = Add(p, q) r = Neg(t)",
+        "r = Add(p, p)",
+        "t = Add(p, q) r = Add(t, q)",
+        "t = Add(p, q) r = Identity(p)",
+        "t = Add(p, q) r = Identity(q)",
+        "u = Identity(p) t = Add(p, q) r = Identity(u)",
+        "u = Identity(p) r = Add(u, p)",
+        "t = Add(p, q) r = Constant<value_float = 1.0>()",
+    ],
 )
 def test_another_operator_of_that_name_is_refused(ascend, body):
-    text = f"""g (float[2,3] x) => (float[2,3] y) {{ y = ge.AddCustom(x, zero) }}
-        <domain: "ge", opset_import: ["" : 17]> AddCustom (p, q) => (r) {{ {body} }}"""
-    ascend.assert_refuses(ascend.model(text, zero=np.float32(0)), NAME, operator=1)
+    ascend.assert_refuses(ascend.model(bodied(body=body), zero=np.float32(0)), NAME, operator=1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "body"),
+    [
+        ("p, q", "r, s", "r = Add(p, q) s = Neg(p)"),
+        ("p, q, o", "r", "r = Add(p, o)"),
+        ("p, q, o", "r", "r = Add(p, q)"),
+    ],
+)
+def test_another_signature_is_refused(ascend, inputs, outputs, body):
+    model = ascend.model(bodied(inputs, outputs, body), zero=np.float32(0))
+    ascend.assert_refuses(model, NAME, operator=1)
+
+
+def test_an_add_of_another_domain_is_refused(ascend):
+    text = bodied(body="r = q.Add(p, q)", more=', "q" : 1')
+    text += ' <domain: "q", opset_import: ["" : 17]> Add (p, q) => (r) { r = Sub(p, q) }'
+    model = ascend.model(text, zero=np.float32(0))
+    model.opset_import.add(domain="q", version=1)
+    ascend.assert_refuses(model, NAME, operator=1)
+
+
+@pytest.mark.parametrize("attributes", ["", "<broadcast = 1>"])
+def test_an_older_add_is_refused(ascend, attributes):
+    """Before opset 7 it broadcasts only where its attributes state it."""
+    text = bodied(body=f"r = Add{attributes}(p, q)").replace("17", "6")
+    ascend.assert_refuses(ascend.model(text, opset=6, zero=np.float32(0)), NAME, operator=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "r = Add(q, p)",
+        "t = Add(p, q) r = Identity(t)",
+        "u = Identity(q) v = Identity(u) t = Add(v, p) s = Identity(t) r = Identity(s)",
+        "r = Add(p, q) t = Add(p, p)",
+    ],
+)
+def test_the_same_sum_in_other_words_is_taken(ascend, body):
+    ascend.assert_rewrites(
+        ascend.model(bodied(body=body), zero=np.float32(0)), NAME, 1, {"Identity": 1}
+    )
 
 
 def test_bool_is_refused(ascend):

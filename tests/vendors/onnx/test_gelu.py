@@ -254,7 +254,8 @@ def test_other_dtypes(
     dtype: str,
     opset: int,
 ) -> None:
-    fuses(build(opset, dtype=dtype), name, CUSTOM if opset < 20 else STANDARD)
+    custom = opset < 20 or (dtype == "double" and name == TANH)
+    fuses(build(opset, dtype=dtype), name, CUSTOM if custom else STANDARD)
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,30 @@ class RemoveAddCustomZeroPass(PatternFusionPass):
 
 
 def _is_the_sum(graph: Graph) -> bool:
-    """Whether the model leaves the meaning of the operator to its registration, or gives it the
-    same one.
+    """Whether the model has no function for the operator, or one that is this sum.
+
+    The function must have two inputs and one output, made by ONNX's ``Add`` (of opset 7 or newer,
+    which broadcasts as this one) from both inputs. Between them only ``Identity`` may stand.
     """
     function = graph.model.functions.get(ADD_CUSTOM)
     if function is None:
         return True
-    sums = [node for node in function.node if node.op_type == "Add"]
-    others = {node.op_type for node in function.node} - {"Add", "Identity"}
-    return not others and len(sums) == 1 and set(sums[0].input) == set(function.input)
+    if len(function.input) != 2 or len(function.output) != 1:
+        return False
+    opsets = {entry.domain or "ai.onnx": entry.version for entry in function.opset_import}
+    if opsets.get("ai.onnx", 0) < 7:
+        return False
+    sums: dict[str, list[str]] = {}
+    copies = {name: name for name in function.input}
+    for node in function.node:
+        if node.domain not in ("", "ai.onnx") or node.attribute or len(node.output) != 1:
+            return False
+        if node.op_type == "Identity" and len(node.input) == 1:
+            source, (copy,) = node.input[0], node.output
+            copies[copy] = copies.get(source, source)
+        elif node.op_type == "Add":
+            sums[node.output[0]] = sorted(copies.get(name, name) for name in node.input)
+        else:
+            return False
+    (output,) = function.output
+    return sums.get(copies.get(output, output)) == sorted(function.input)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
+    DataType,
     EsGraphBuilder,
     Pattern,
     PatternFusionPass,
@@ -91,7 +92,8 @@ class GeluTanhFusionPass(PatternFusionPass):
 
     Forms: the cube as Pow or as two Mul; the outer product bracketed in each way; operands in any
     order.
-    Becomes: Gelu(approximate="tanh") from opset 20 on, below it ``gehost::Gelu`` with a body.
+    Becomes: Gelu(approximate="tanh") from opset 20 on, below it ``gehost::Gelu`` with a body; that
+        one for float64 at every opset, as the standard operator's constants are float32.
     Keeps: dtype and shape, whatever they are.
     Refuses: as ``GeluFusionPass``; ``constant``: not √(2/π) and 0.044715 to the precision of their
     dtype.
@@ -148,7 +150,9 @@ def _constant_problem(constant: Value, wanted: float, x: Value) -> str:
 def _gelu(match: MatchResult, approximate: str) -> EsGraph:
     builder = EsGraphBuilder("gelu")
     x = builder.CreateInput(0)
-    standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE
+    standard = (match.graph.model.opset() or 0) >= STANDARD_SINCE and (
+        approximate == "none" or match.inputs[0].dtype is not DataType.DOUBLE
+    )
     return builder.BuildAndReset(
         [es.op("Gelu" if standard else "gehost::Gelu")(x, approximate=approximate)]
     )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
 from typing import Any
 
 from gehost import CustomPassStage, DataType, EsTensor, es, ops
@@ -20,15 +19,16 @@ def fused_gemm_epilogue(
 ) -> EsTensor:
     """``activation(x · y + bias)``: x [..., K], y [K, N], bias [N]; result [..., N].
 
-    ``activation``: none, relu, gelu (exact, by erf) or gelu_tanh.
+    ``activation``: none, relu, gelu (exact, by erf) or gelu_tanh; the last two are ONNX's Gelu, of
+    opset 20 and newer, so that the numbers are those of the model.
     """
     out = es.MatMul(x, y) + bias
     if activation == "relu":
         return es.Relu(out)
     if activation == "gelu":
-        return out * 0.5 * (es.Erf(out / sqrt(2.0)) + 1.0)
+        return es.Gelu(out)
     if activation == "gelu_tanh":
-        return out * 0.5 * (es.Tanh((out + out * out * out * 0.044715) * sqrt(2.0 / pi)) + 1.0)
+        return es.Gelu(out, approximate="tanh")
     return out
 
 

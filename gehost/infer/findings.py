@@ -1,0 +1,91 @@
+"""What inference found wrong in a model, although a compile can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from gehost.infer.local import Inferrer
+from gehost.ir.graph import Node, split_op
+from gehost.ir.model import Model
+from gehost.ir.schemas import schema_at
+from gehost.ir.types import TensorType
+
+_MOST = 10
+
+
+def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
+    """Nodes that inference refused, types that an operator does not take, and negative sizes.
+
+    ``onnx.checker`` with full checks refuses such models. A line for each, at most 10 and one with
+    the number of the others.
+    """
+    found = list(dict.fromkeys(_findings(model, inferrer)))
+    if len(found) > _MOST:
+        found[_MOST:] = [f"types: {len(found) - _MOST} more findings of this kind"]
+    return found
+
+
+def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
+    seen: dict[tuple[object, ...], str] = {}
+    for graph in model.graphs:
+        for info in (*graph.proto.input, *graph.proto.output, *graph.proto.value_info):
+            sizes = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+            if any(size < 0 for size in sizes):
+                yield f'types: "{info.name}" has the negative size {min(sizes)}'
+        for node in graph.nodes:
+            refused = inferrer.failures.get(node)
+            if refused is not None:
+                yield f"types of {node.label} ({node.op}): {refused}"
+                continue
+            types = [None if value is None else value.type for value in node.inputs]
+            key = (
+                node.op,
+                *(known.dtype if isinstance(known, TensorType) else None for known in types),
+            )
+            if key not in seen:
+                seen[key] = _refusal(model, node)
+            if seen[key]:
+                yield f"types of {node.label} ({node.op}): {seen[key]}"
+
+
+def _refusal(model: Model, node: Node) -> str:
+    """Why an operator of ONNX does not take the element types of a node's inputs; "" where it
+    does, or this is another operator.
+    """
+    domain, op_type = split_op(node.op)
+    version = model.opset(domain)
+    if version is None or model.function(node.op) is not None:
+        return ""
+    schema = schema_at(domain, op_type, version)
+    if schema is None:
+        return ""
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    bound: dict[str, str] = {}
+    for slot, value in enumerate(node.inputs):
+        parameter = _parameter(schema, slot)
+        if value is None or parameter is None or not isinstance(value.type, TensorType):
+            continue
+        if not value.type.dtype:
+            continue
+        given = f"tensor({value.type.dtype.name.lower()})"
+        kind = parameter.type_str
+        if given not in _one_or_all(allowed, kind):
+            return f"input {slot} is {given}, which opset {version} does not take"
+        if kind in allowed and parameter.is_homogeneous and bound.setdefault(kind, given) != given:
+            return f"input {slot} is {given}, and another one {bound[kind]}"
+    return ""
+
+
+def _one_or_all(allowed: dict[str, Sequence[str]], kind: str) -> Sequence[str]:
+    return allowed.get(kind, [kind])
+
+
+def _parameter(schema: onnx.defs.OpSchema, slot: int) -> onnx.defs.OpSchema.FormalParameter | None:
+    """The formal input of a slot; the last one may stand for any number."""
+    inputs = schema.inputs
+    if slot < len(inputs):
+        return inputs[slot]
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    return inputs[-1] if inputs and inputs[-1].option == variadic else None

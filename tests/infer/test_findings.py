@@ -1,0 +1,59 @@
+"""A type that cannot be is reported, in the report and on stderr; the compile goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+from gehost.cli import run
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
+
+
+def warnings_of(text: str, edit: tuple[str, int] | None = None) -> list[str]:
+    model = onnx.parser.parse_model(HEAD + text)
+    if edit is not None:
+        for info in (*model.graph.input, *model.graph.output):
+            if info.name in edit[0]:
+                info.type.tensor_type.elem_type = edit[1]
+    with pytest.raises((onnx.checker.ValidationError, onnx.shape_inference.InferenceError)):
+        onnx.checker.check_model(model, full_check=True)
+    return Host(HostOptions(plugins=False)).run(model)[1].warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("g (float[2] x, string[2] s) => (float[2] y) { y = Add(x, s) }", "Add"),
+        ("g (float[2] x) => (float[2] y) { a = Cast<to = 8>(x) y = Mul(x, a) }", "Mul"),
+        ("g (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) }", "MatMul"),
+        ("g (float[2] x, bool c) => (float[2] y) { y = If (c) <then_branch = t () => (float[2] u)"
+         " { u = Not(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }> }", "Not"),
+    ],
+)  # fmt: skip
+def test_a_node_that_does_not_take_its_inputs(text: str, told: str) -> None:
+    (line,) = warnings_of(text)
+    assert f"({told}): " in line
+
+
+def test_an_element_type_that_the_opset_lacks() -> None:
+    (line,) = warnings_of("g (float[2] x) => (float[2] y) { y = Identity(x) }", ("xy", 26))
+    assert "(Identity): " in line
+    assert "tensor(int2)" in line
+
+
+def test_a_negative_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -7
+    onnx.save(model, tmp_path / "m.onnx")
+    assert run(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out.onnx")]) == 0
+    assert '"x" has the negative size -7' in capsys.readouterr().err
+    assert (tmp_path / "out.onnx").exists()
+
+
+def test_what_is_right_has_no_warning() -> None:
+    text = HEAD + "g (float[N] x, float[?] z) => (float[?] y) { y = Concat<axis = 0>(x, z) }"
+    assert Host(HostOptions(plugins=False)).run(onnx.parser.parse_model(text))[1].warnings == []
