@@ -14,7 +14,6 @@ from typing import TypeAlias
 import onnx
 
 from gehost.errors import ModelError
-from gehost.infer.contents import merge_types
 from gehost.infer.local import InferenceFailed, Inferrer, is_scan
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
@@ -63,9 +62,28 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
 
 
 def _learn(value: Value, known: ValueType | None) -> None:
+    """Give a value its inferred type, in place of the one that the file states.
+
+    A model runs whatever it states of the sizes of a tensor that a node makes, so such a number
+    is no knowledge. It stands only where inference knows nothing of the operator. Ranks and names
+    of sizes that inference leaves open are kept.
+    """
+    declared = value.type
+    if isinstance(known, TensorType) and isinstance(declared, TensorType):
+        known = TensorType(known.dtype or declared.dtype, _with_names(known.shape, declared.shape))
     if known is not None:
-        before = value.type
-        value.stated = known if before is None else merge_types(before, known)
+        value.stated = known
+
+
+def _with_names(
+    inferred: tuple[Dim, ...] | None, declared: tuple[Dim, ...] | None
+) -> tuple[Dim, ...] | None:
+    if declared is None or (inferred is not None and len(inferred) != len(declared)):
+        return inferred
+    names = [dim if isinstance(dim, str) else None for dim in declared]
+    if inferred is None:
+        return tuple(names)
+    return tuple([b if a is None else a for a, b in zip(inferred, names, strict=True)])
 
 
 # -- nodes with bodies
