@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +14,8 @@ import onnx.shape_inference
 import onnxruntime
 
 from gehost.infer import Inferrer, infer_model
+from gehost.infer.doubtful_sizes import DOUBTS
+from gehost.infer.doubts import Doubt
 from gehost.ir.model import Model
 from gehost.ir.types import Dim, TensorType, decode_type
 from gehost.ops import OpRegistry
@@ -116,10 +119,11 @@ def onnx_shapes(case: Case, model: onnx.ModelProto) -> Shapes:
     return [known.shape if isinstance(known, TensorType) else None for known in found]
 
 
-def gehost_shapes(case: Case, model: onnx.ModelProto, *, doubt: bool = True) -> Shapes:
-    """The sizes that gehost infers; without its doubts they are those of onnx."""
+def gehost_shapes(
+    case: Case, model: onnx.ModelProto, doubts: Mapping[str, Sequence[Doubt]] = DOUBTS
+) -> Shapes:
+    """The sizes that gehost infers; without doubts they are mostly those of onnx."""
     loaded = Model(model)
-    inferrer = Inferrer(loaded, OpRegistry()) if doubt else Inferrer(loaded, OpRegistry(), {})
-    infer_model(loaded, inferrer)
+    infer_model(loaded, Inferrer(loaded, OpRegistry(), doubts))
     values = [loaded.graph.values.get(name) for name in case.node.output]
     return [None if value is None else value.shape for value in values]

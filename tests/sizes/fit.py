@@ -1,0 +1,186 @@
+"""Doubts from cases: for each operator, few conditions that hold for every wrong size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from unittest import mock
+
+from gehost.infer import local
+from gehost.infer.doubts import CONDITIONS, Doubt, Statement, holds
+from gehost.ir.node import split_op
+from gehost.ir.schemas import history
+from gehost.ir.types import ValueType
+from tests.sizes.sweep import Seen
+from tests.sizes.witnesses import AGREE, DISAGREE, Shapes, gehost_shapes
+
+_VALUES = ("auto_pad", "mode", "coordinate_transformation_mode", "keep_aspect_ratio_policy")
+_ATTRIBUTES = ("axes", "axis", "ceil_mode", "dilations", "output_padding", "output_shape", "pads", "strides")  # fmt: skip
+_EASE = 1.5
+"""How many further cases each condition of a rule has to explain: rare cases get broad rules."""
+
+
+@dataclass
+class Rule:
+    """A doubt with what was seen of it.
+
+    Attributes:
+        wrong: cases in doubt whose sizes were wrong, by number.
+        right: how many cases are in doubt although their sizes are right.
+    """
+
+    op: str
+    doubt: Doubt
+    wrong: list[int]
+    right: int
+
+    @property
+    def share(self) -> float:
+        """The share of cases in doubt whose sizes are right."""
+        return self.right / (self.right + len(self.wrong))
+
+
+def statement_of(seen: Seen) -> Statement | None:
+    """What gehost's inference is asked to believe of a case; None where ONNX is not asked."""
+    found: list[Statement] = []
+
+    def record(_: object, __: int, statement: Statement) -> Sequence[ValueType | None]:
+        found.append(statement)
+        return statement.stated
+
+    assert seen.case is not None
+    with mock.patch.object(local, "believed", record):
+        gehost_shapes(seen.case, seen.case.model(), {seen.op: ()})
+    return found[-1] if found else None
+
+
+def _names(statements: Iterable[Statement]) -> list[str]:
+    """The conditions that a rule for these cases may have."""
+    found = dict.fromkeys(CONDITIONS)
+    for statement in statements:
+        shape = statement.shape(0)
+        if shape is not None:
+            found[f"rank={len(shape)}"] = None
+        for name in _ATTRIBUTES:
+            if name in statement.attributes:
+                found[name] = found[f"not {name}"] = None
+        for name in _VALUES:
+            if name in statement.attributes:
+                found[f"{name}={statement.attributes[name]}"] = None
+    return list(found)
+
+
+def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
+    """The rules for all cases, and the cases with wrong sizes that no rule can hold for."""
+    by_op: dict[str, list[Seen]] = {}
+    for each in seen:
+        if each.verdict in (AGREE, DISAGREE):
+            by_op.setdefault(each.op, []).append(each)
+    rules: list[Rule] = []
+    beyond: list[Seen] = []
+    for op, cases in sorted(by_op.items()):
+        if any(case.verdict == DISAGREE for case in cases):
+            found, left = _fit_operator(op, cases)
+            rules += found
+            beyond += left
+    return rules, beyond
+
+
+def _fit_operator(op: str, cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
+    statements = {case.number: statement_of(case) for case in cases}
+    beyond = [c for c in cases if c.verdict == DISAGREE and statements[c.number] is None]
+    known = {case.number: s for case in cases if (s := statements[case.number]) is not None}
+    by_number = {case.number: case for case in cases}
+    wrong = {number for number in known if by_number[number].verdict == DISAGREE}
+    extent: dict[tuple[str, ...], set[int]] = {}
+    for name in _names(known.values()):
+        numbers = {number for number, statement in known.items() if holds(name, statement)}
+        if numbers & wrong:
+            extent[name,] = numbers
+    for (one,), (other,) in combinations(list(extent), 2):
+        both = extent[one,] & extent[other,]
+        if both & wrong and both not in (extent[one,], extent[other,]):
+            extent[one, other] = both
+    rules: list[Rule] = []
+    left = set(wrong)
+    while left:
+        when = max(extent, key=lambda when: _score(when, extent[when], wrong, left))
+        numbers = extent[when]
+        rules.append(_rule(op, when, [by_number[number] for number in sorted(numbers)]))
+        left -= numbers
+    return rules, beyond
+
+
+def _score(
+    when: tuple[str, ...], extent: set[int], wrong: set[int], left: set[int]
+) -> tuple[float, int]:
+    new = len(extent & left)
+    return new / (new + len(extent - wrong) + _EASE * len(when)), new
+
+
+def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:
+    """A rule for the opsets between the first and the last at which sizes were wrong."""
+    domain, name = split_op(op)
+    starts = [schema.since_version for schema in history(domain, name)]
+    wrong = [case for case in cases if case.verdict == DISAGREE]
+    opsets = [case.opset for case in wrong]
+    first = max(start for start in starts if start <= min(opsets))
+    later = [start for start in starts if start > max(opsets)]
+    last = later[0] - 1 if later else None
+    right = [c for c in cases if c.verdict == AGREE and first <= c.opset <= (last or c.opset)]
+    certain = min(map(_certain, wrong))
+    doubt = Doubt(first, last, when, certain)
+    return Rule(op, doubt, [case.number for case in wrong], len(right))
+
+
+def _certain(seen: Seen) -> int:
+    """How many leading sizes of a case are right in all outputs; -1 where a rank is wrong."""
+    assert seen.case is not None
+    assert seen.inferred is not None
+    sizes = seen.case.sizes
+    found = [
+        _agreeing(stated, shape, sizes)
+        for shapes in (seen.actual or {}).values()
+        for stated, shape in zip(seen.inferred, shapes, strict=True)
+        if stated is not None and shape is not None
+    ]
+    return min(found, default=0)
+
+
+def _agreeing(
+    stated: tuple[int | str | None, ...],
+    shape: tuple[int | str | None, ...],
+    sizes: Mapping[str, int],
+) -> int:
+    if len(stated) != len(shape):
+        return -1
+    for place, (dim, size) in enumerate(zip(stated, shape, strict=True)):
+        number = sizes.get(dim) if isinstance(dim, str) else dim
+        if number is not None and number != size:
+            return place
+    return 99
+
+
+def in_doubt(rules: Sequence[Rule], seen: Seen) -> bool:
+    """Whether a rule holds for a case."""
+    mine = [rule.doubt for rule in rules if rule.op == seen.op]
+    mine = [doubt for doubt in mine if doubt.first <= seen.opset <= (doubt.last or seen.opset)]
+    statement = statement_of(seen) if mine else None
+    return statement is not None and any(
+        all(holds(name, statement) for name in doubt.when) for doubt in mine
+    )
+
+
+def table(rules: Sequence[Rule]) -> dict[str, tuple[Doubt, ...]]:
+    """The doubts by operator, as gehost has them."""
+    found: dict[str, tuple[Doubt, ...]] = {}
+    for rule in rules:
+        found[rule.op] = (*found.get(rule.op, ()), rule.doubt)
+    return found
+
+
+def shapes_in(rules: Sequence[Rule], seen: Seen) -> Shapes:
+    """What gehost infers of a case with these doubts."""
+    assert seen.case is not None
+    return gehost_shapes(seen.case, seen.case.model(), table(rules))
