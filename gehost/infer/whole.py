@@ -14,7 +14,7 @@ from typing import TypeAlias
 import onnx
 
 from gehost.errors import ModelError
-from gehost.infer.local import InferenceFailed, Inferrer, is_scan
+from gehost.infer.local import InferenceFailed, Inferrer, is_scan, small_array
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
 from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
@@ -112,7 +112,26 @@ def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
     begin = [None if value is None else value.type for value in node.inputs[2:]]
     counted = [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None)]
     end = _in_repeated(node.bodies[0], 1, inferrer, begin, before=counted)
-    return [*map(_either, begin, end), *(_with_axis(known, 0, None) for known in end[len(begin) :])]
+    scanned = [_with_axis(known, 0, None) for known in end[len(begin) :]]
+    if not _runs_at_least_once(node):
+        scanned = list(map(_of_any_size, scanned))
+    return [*map(_either, begin, end), *scanned]
+
+
+def _runs_at_least_once(loop: Node) -> bool:
+    """Whether a Loop has an iteration; without one, ONNX Runtime makes its outputs of size 0."""
+    count, condition = loop.input(0), loop.input(1)
+    arrays = [None if value is None else small_array(value) for value in (count, condition)]
+    return all(
+        value is None or (array is not None and array.size == 1 and array.item() > 0)
+        for value, array in zip((count, condition), arrays, strict=True)
+    )
+
+
+def _of_any_size(known: ValueType | None) -> ValueType | None:
+    if isinstance(known, TensorType) and known.shape is not None:
+        return TensorType(known.dtype, (None,) * len(known.shape))
+    return known
 
 
 def _of_scan(node: Node, inferrer: Inferrer) -> _Types:

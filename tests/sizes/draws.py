@@ -6,9 +6,12 @@ Every other operator is drawn from the schema, or is a node test of onnx with ot
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -19,6 +22,7 @@ import onnx.numpy_helper
 import onnx.parser
 
 from gehost.ir.schemas import schema_at
+from tests.backend import cases as backend
 from tests.sizes.cases import Case, node_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -1120,34 +1124,41 @@ def _by_schema(d: Draw) -> Drawn:
 
 
 @cache
-def node_tests() -> Mapping[str, Sequence[str]]:
-    """The names of onnx's node tests of one node, by operator."""
-    from tests.backend.cases import _found
+def node_tests() -> Mapping[str, Sequence[tuple[onnx.NodeProto, list[Any]]]]:
+    """Onnx's node tests of one node whose inputs are tensors, by operator.
 
-    found: dict[str, list[str]] = {}
-    for name, case in sorted(_found().items()):
-        if case.kind == "node" and case.model is not None and len(case.model.graph.node) == 1:
-            node = case.model.graph.node[0]
+    Making them takes seconds, so that they are kept in ``build`` for the next process.
+    """
+    kept = Path(f"build/sizes/node_tests.{onnx.__version__}.pickle")
+    if kept.exists():
+        return pickle.loads(kept.read_bytes())
+    found: dict[str, list[tuple[onnx.NodeProto, list[Any]]]] = {}
+    for name in backend.names():
+        if not name.startswith("node/"):
+            continue
+        case = backend.load(name)
+        nodes = case.model.graph.node
+        if len(nodes) != 1 or not case.runs:
+            continue
+        node, feeds = nodes[0], case.runs[0].feeds
+        arrays = [feeds.get(entry) if entry else None for entry in node.input]
+        given = [array for array, entry in zip(arrays, node.input, strict=True) if entry]
+        if all(isinstance(array, np.ndarray) for array in given):
             op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            found.setdefault(op, []).append(name)
+            found.setdefault(op, []).append((node, arrays))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(pickle.dumps(found))
+    partial.rename(kept)
     return found
 
 
-def _by_test(op: str, opset: int, rng: random.Random) -> Case | None:
+def _by_test(op: str, opset: int, rng: random.Random) -> Case:
     """A node test of onnx, in which sizes that are equal are changed together."""
-    from tests.backend.cases import load
-
-    name = rng.choice(node_tests()[op])
-    test = load(name)
-    graph = test.model.graph
+    test, given = rng.choice(node_tests()[op])
     node = onnx.NodeProto()
-    node.CopyFrom(graph.node[0])
-    feeds = test.runs[0].feeds
-    arrays = [feeds.get(entry) if entry else None for entry in node.input]
-    if any(array is None for array, entry in zip(arrays, node.input, strict=True) if entry):
-        return None
-    if any(array is not None and not isinstance(array, np.ndarray) for array in arrays):
-        return None
+    node.CopyFrom(test)
+    arrays = list(given)
     if rng.random() < 0.7:
         sizes = {dim for array in arrays if array is not None for dim in array.shape}
         chosen = {dim: max(0, dim + rng.randint(-2, 3)) for dim in sizes if rng.random() < 0.4}

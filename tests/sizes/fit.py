@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from unittest import mock
 
 from gehost.infer import local
@@ -15,9 +14,11 @@ from gehost.ir.types import ValueType
 from tests.sizes.sweep import Seen
 from tests.sizes.witnesses import AGREE, DISAGREE, Shapes, gehost_shapes
 
-_VALUES = ("auto_pad", "mode", "coordinate_transformation_mode", "keep_aspect_ratio_policy")
-_ATTRIBUTES = ("axes", "axis", "ceil_mode", "dilations", "output_padding", "output_shape", "pads", "strides")  # fmt: skip
-_EASE = 1.5
+_VALUES = ("auto_pad", "ceil_mode", "mode", "coordinate_transformation_mode", "keep_aspect_ratio_policy")
+_ATTRIBUTES = ("axes", "axis", "dilations", "output_padding", "output_shape", "pads", "strides")  # fmt: skip
+_MOST = 3
+"""Conditions of one rule."""
+_EASE = 1.0
 """How many further cases each condition of a rule has to explain: rare cases get broad rules."""
 
 
@@ -88,35 +89,53 @@ def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
 
 
 def _fit_operator(op: str, cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
-    statements = {case.number: statement_of(case) for case in cases}
-    beyond = [c for c in cases if c.verdict == DISAGREE and statements[c.number] is None]
-    known = {case.number: s for case in cases if (s := statements[case.number]) is not None}
-    by_number = {case.number: case for case in cases}
-    wrong = {number for number in known if by_number[number].verdict == DISAGREE}
-    extent: dict[tuple[str, ...], set[int]] = {}
-    for name in _names(known.values()):
-        numbers = {number for number, statement in known.items() if holds(name, statement)}
-        if numbers & wrong:
-            extent[name,] = numbers
-    for (one,), (other,) in combinations(list(extent), 2):
-        both = extent[one,] & extent[other,]
-        if both & wrong and both not in (extent[one,], extent[other,]):
-            extent[one, other] = both
+    statements = [statement_of(case) for case in cases]
+    beyond = [c for c, s in zip(cases, statements, strict=True) if c.verdict == DISAGREE and s is None]
+    known = [(c, s) for c, s in zip(cases, statements, strict=True) if s is not None]
+    wrong = _bits(case.verdict == DISAGREE for case, _ in known)
+    extents = _extents([statement for _, statement in known], wrong)
     rules: list[Rule] = []
-    left = set(wrong)
+    left = wrong
     while left:
-        when = max(extent, key=lambda when: _score(when, extent[when], wrong, left))
-        numbers = extent[when]
-        rules.append(_rule(op, when, [by_number[number] for number in sorted(numbers)]))
-        left -= numbers
+        when = max(extents, key=lambda when: _score(when, extents[when], wrong, left))
+        extent = extents[when]
+        rules.append(_rule(op, when, [c for place, (c, _) in enumerate(known) if extent >> place & 1]))
+        left &= ~extent
     return rules, beyond
 
 
-def _score(
-    when: tuple[str, ...], extent: set[int], wrong: set[int], left: set[int]
-) -> tuple[float, int]:
-    new = len(extent & left)
-    return new / (new + len(extent - wrong) + _EASE * len(when)), new
+def _bits(flags: Iterable[bool]) -> int:
+    """A set of cases, as the bits of a number."""
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
+
+
+def _extents(statements: Sequence[Statement], wrong: int) -> dict[tuple[str, ...], int]:
+    """For each one to three conditions the cases for which all hold, if a wrong one is among them.
+
+    A condition is added to others only where it takes right cases away.
+    """
+    single: dict[str, int] = {}
+    for name in _names(statements):
+        extent = _bits(holds(name, statement) for statement in statements)
+        if extent & wrong:
+            single[name] = extent
+    found: dict[tuple[str, ...], int] = {(name,): extent for name, extent in single.items()}
+    level = dict(found)
+    for _ in range(_MOST - 1):
+        wider: dict[tuple[str, ...], int] = {}
+        for when, extent in level.items():
+            for name, other in single.items():
+                both = extent & other
+                if name > when[-1] and both & wrong and both != extent and both != other:
+                    wider[*when, name] = both
+        found |= wider
+        level = wider
+    return found
+
+
+def _score(when: tuple[str, ...], extent: int, wrong: int, left: int) -> tuple[float, int]:
+    new = (extent & left).bit_count()
+    return new / (new + (extent & ~wrong).bit_count() + _EASE * len(when)), new
 
 
 def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:

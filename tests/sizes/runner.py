@@ -10,8 +10,10 @@ from typing import Any
 from tests.fuzz.workers import Outcome, outcomes
 
 BATCH = 100
-PATIENCE = 300.0
+PATIENCE = 120.0
 """Seconds for a batch, the start of its process included."""
+PATIENCE_ALONE = 30.0
+"""The same for one case."""
 
 Look = Callable[[int], Any]
 
@@ -30,4 +32,4 @@ def each(look: Look, numbers: range, processes: int) -> Iterator[Outcome]:
             continue
         sys.stderr.write(f"batch {outcome.number}: {outcome.failure.strip().splitlines()[-1]}\n")
         alone = range(outcome.number, min(outcome.number + BATCH, numbers.stop))
-        yield from outcomes(look, iter(alone), 1, PATIENCE)
+        yield from outcomes(look, iter(alone), 1, PATIENCE_ALONE)
