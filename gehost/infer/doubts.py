@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from gehost.ir.types import Dim, TensorType, ValueType
+from gehost.ir.types import DataType, Dim, TensorType, ValueType
 
 
 class Doubt(NamedTuple):
@@ -26,8 +26,7 @@ class Doubt(NamedTuple):
         first: the first opset.
         last: the last opset; None where the newest has the doubt too.
         when: names of conditions, which must all hold. A name is one of ``CONDITIONS``,
-            ``attribute=value``, ``attribute`` (it is present) or ``rank=n`` (of input 0); after
-            ``not `` it must not hold.
+            ``attribute=value`` or ``attribute`` (it is present); after ``not `` it must not hold.
         certain: how many leading sizes of each output hold all the same; -1 where not even the
             rank does.
     """
@@ -110,11 +109,8 @@ def holds(name: str, statement: Statement) -> bool:
         return not holds(name.removeprefix("not "), statement)
     condition = CONDITIONS.get(name)
     if condition is not None:
-        return condition(statement)
+        return condition.holds(statement)
     attribute, _, value = name.partition("=")
-    if attribute == "rank":
-        shape = statement.shape(0)
-        return shape is not None and len(shape) == int(value)
     found = statement.attributes.get(attribute)
     return found is not None if not value else str(found) == value
 
@@ -155,7 +151,9 @@ def _windows(s: Statement) -> Iterator[_Window]:
         return
     count = len(shape) - 2
     pads = s.attributes.get("pads") or [0] * (2 * count)
-    strides, dilations = (s.attributes.get(name) or [1] * count for name in ("strides", "dilations"))
+    strides, dilations = (
+        s.attributes.get(name) or [1] * count for name in ("strides", "dilations")
+    )
     if not len(kernel) == len(strides) == len(dilations) == count == len(pads) / 2:
         return
     stated = (None,) * count if result is None or len(result) != count + 2 else result[2:]
@@ -189,39 +187,63 @@ def _pads_twice(s: Statement) -> bool:
     )
 
 
-def _dilates_and_pads_itself(s: Statement) -> bool:
-    return s.attributes.get("auto_pad", "NOTSET") != "NOTSET" and any(
-        w.dilation > 1 for w in _windows(s)
-    )
-
-
 def _is_dilated(s: Statement) -> bool:
     return any(dilation != 1 for dilation in s.attributes.get("dilations") or ())
 
 
-def _rounds_up_into_padding(s: Statement) -> bool:
-    """``ceil_mode`` gives a window that begins behind the axis, which only inference counts."""
-    if not s.attributes.get("ceil_mode"):
-        return False
+def _runtime_ends_elsewhere(s: Statement) -> bool:
+    """ONNX Runtime counts fewer windows of a pool.
+
+    It drops the last window of ``ceil_mode`` where it begins behind the axis, and pads for SAME
+    as if there were no dilations.
+    """
+    auto = s.attributes.get("auto_pad", "NOTSET")
     for w in _windows(s):
-        if _pads_itself(s):
-            padded = max((-(-w.size // w.stride) - 1) * w.stride + w.kernel - w.size, 0)
-            before = padded // 2
-        else:
-            before, padded = w.before, w.before + w.after
-        count = -(-(w.size + padded - w.extent) // w.stride) + 1
-        if (count - 1) * w.stride >= w.size + before:
-            count -= 1
-        if isinstance(w.stated, int) and w.stated != count:
+        before, padding = w.before, w.before + w.after
+        if auto == "VALID":
+            before = padding = 0
+        elif auto != "NOTSET":
+            padding = max((-(-w.size // w.stride) - 1) * w.stride + w.kernel - w.size, 0)
+            before = padding // 2 if auto == "SAME_UPPER" else padding - padding // 2
+        room = w.size + padding - w.extent
+        count = room // w.stride + 1
+        if s.attributes.get("ceil_mode"):
+            count = -(-room // w.stride) + 1
+            if (count - 1) * w.stride >= w.size + before:
+                count -= 1
+        if isinstance(w.stated, int) and w.stated != max(count, 0):
             return True
     return False
 
 
-def _rounds_up_where_it_divides(s: Statement) -> bool:
-    """``ceil_mode`` changes the size of an axis."""
-    return bool(s.attributes.get("ceil_mode")) and any(
-        (w.size + w.before + w.after - w.extent) % w.stride for w in _windows(s)
+def _same_lower_rounds_down(s: Statement) -> bool:
+    """The reference rounds the axis over the stride down, where inference rounds it up."""
+    return s.attributes.get("auto_pad") == "SAME_LOWER" and any(
+        w.size % w.stride for w in _windows(s)
     )
+
+
+def _rounding_up_counts(s: Statement) -> bool:
+    """``ceil_mode`` changes the size of an axis."""
+    is_valid = s.attributes.get("auto_pad") == "VALID"
+    return bool(s.attributes.get("ceil_mode")) and any(
+        (w.size + (0 if is_valid else w.before + w.after) - w.extent) % w.stride
+        for w in _windows(s)
+    )
+
+
+def _valid_without_dilations(s: Statement) -> bool:
+    """A window that is not dilated would give another size."""
+    return s.attributes.get("auto_pad") == "VALID" and any(
+        (w.size - w.kernel) // w.stride != (w.size - w.extent) // w.stride for w in _windows(s)
+    )
+
+
+def _pads_in_pairs(s: Statement) -> bool:
+    """Pads that are taken as pairs of one axis each give another size."""
+    pads = list(s.attributes.get("pads") or ())
+    count = len(pads) // 2
+    return any(pads[2 * i] + pads[2 * i + 1] != pads[i] + pads[count + i] for i in range(count))
 
 
 def _differs_from_plain(s: Statement) -> bool:
@@ -233,9 +255,17 @@ def _differs_from_plain(s: Statement) -> bool:
 
 def _is_not_padded_to_multiple(s: Statement) -> bool:
     """A transposed window that is padded itself does not give the axis times the stride."""
-    return _pads_itself(s) and any(
-        isinstance(w.stated, int) and w.stated != w.size * w.stride for w in _windows(s)
+    return (
+        _pads_itself(s)
+        and not s.attributes.get("output_shape")
+        and any(isinstance(w.stated, int) and w.stated != w.size * w.stride for w in _windows(s))
     )
+
+
+def _loses_axes(s: Statement) -> bool:
+    """The result has another rank than the tensor."""
+    shape, result = s.shape(0), s.result()
+    return shape is not None and result is not None and len(shape) != len(result)
 
 
 def _has_pads(s: Statement) -> bool:
@@ -250,47 +280,36 @@ def _has_strides(s: Statement) -> bool:
 # ------------------------------------------------------------------------------------------------------
 
 
-def _depends_on_rounding(number: float) -> bool:
-    """Whether arithmetic in another precision may round down to another whole number."""
-    return abs(number - round(number)) <= 1e-5 * max(1.0, abs(number))
-
-
-def _scales(s: Statement) -> list[float] | None:
-    return s.numbers(1 if s.op == "Upsample" or not s.has(2) else 2, "scales")
-
-
-def _scaled_size_depends_on_rounding(s: Statement) -> bool:
-    """A size times its scale is next to a whole number, which it is not exactly."""
-    shape, scales = s.shape(0), _scales(s)
-    if shape is None or not scales or len(scales) > len(shape):
+def _scales_to_another_size(s: Statement) -> bool:
+    """Single precision, with which ONNX Runtime multiplies size and scale, gives another size."""
+    shape, result = s.shape(0), s.result()
+    scales = s.numbers(1 if s.op == "Upsample" or len(s.present) == 2 else 2, "scales")
+    if shape is None or result is None or not scales:
         return False
     axes = s.attributes.get("axes") or range(len(scales))
-    for axis, scale in zip(axes, scales, strict=False):
-        size = shape[axis]
-        if isinstance(size, int) and scale != 1 and float(size) * scale != round(size * scale):
-            if _depends_on_rounding(size * scale):
-                return True
-        elif isinstance(size, int):
-            if math.floor(np.float32(size) * np.float32(scale)) != math.floor(size * scale):
-                return True
-    return False
+    return any(
+        isinstance(size := shape[axis], int)
+        and isinstance(stated := result[axis], int)
+        and math.floor(np.float32(size) * np.float32(scale)) != stated
+        for axis, scale in zip(axes, scales, strict=False)
+    )
 
 
-def _count_depends_on_rounding(s: Statement) -> bool:
-    """The count of a float ``Range`` is next to a whole number, or single precision changes it."""
+def _counts_otherwise(s: Statement) -> bool:
+    """Single or double precision gives another count."""
     numbers = [s.numbers(slot) for slot in range(3)]
-    known = s.types[0] if s.types else None
-    if not isinstance(known, TensorType) or not known.dtype.is_float or None in numbers:
+    known, result = s.types[0] if s.types else None, s.result()
+    if not isinstance(known, TensorType) or not known.dtype.is_float or not result:
+        return False
+    if not all(numbers):
         return False
     start, limit, delta = (part[0] for part in numbers if part)
-    if not delta:
-        return True
-    counts = [
-        math.ceil(kind(kind(limit) - kind(start)) / kind(delta))
-        for kind in (np.float32, np.float64)
-    ]
-    exact = (limit - start) / delta
-    return counts[0] != counts[1] or (exact != round(exact) and _depends_on_rounding(exact))
+    kinds = [np.float64] if known.dtype is DataType.DOUBLE else [np.float32, np.float64]
+    with np.errstate(all="ignore"):
+        ratios = [float((kind(limit) - kind(start)) / kind(delta)) for kind in kinds]
+    return any(
+        not math.isfinite(ratio) or max(math.ceil(ratio), 0) != result[0] for ratio in ratios
+    )
 
 
 # -- inputs and attributes that do not go together
@@ -333,21 +352,8 @@ def _axes_out_of_order(s: Statement) -> bool:
     return axes != sorted(set(axes)) or len({axis < 0 for axis in axes}) > 1
 
 
-def _has_negative_axes(s: Statement) -> bool:
-    return any(axis < 0 for axis in _axes(s) or ())
-
-
 def _is_empty(s: Statement) -> bool:
     return any(0 in (s.shape(slot) or ()) for slot in range(len(s.types)))
-
-
-def _may_be_empty(s: Statement) -> bool:
-    """An input is empty, or has a size that is not known."""
-    return any(
-        dim == 0 or not isinstance(dim, int)
-        for slot in range(len(s.types))
-        for dim in s.shape(slot) or ()
-    )
 
 
 def _has_symbols(s: Statement) -> bool:
@@ -377,25 +383,72 @@ def _has_empty_part(s: Statement) -> bool:
     return -(-size // count) * (count - 1) >= size
 
 
-def _slices_backwards(s: Statement) -> Iterator[tuple[int, int, int, Dim]]:
-    """Start, end, step and size of each axis that is sliced with a negative step."""
-    shape = s.shape(0)
+class _Slice(NamedTuple):
+    """What is taken of one axis; ``stated`` is the size that inference gives."""
+
+    start: int
+    end: int
+    step: int
+    size: Dim
+    stated: Dim
+
+
+def _slices(s: Statement) -> Iterator[_Slice]:
+    shape, result = s.shape(0), s.result()
     starts, ends = s.numbers(1, "starts"), s.numbers(2, "ends")
-    if shape is None or starts is None or ends is None:
+    if shape is None or result is None or starts is None or ends is None:
         return
     axes = s.numbers(3, "axes") or list(range(len(starts)))
     steps = s.numbers(4) or [1] * len(starts)
     for start, end, step, axis in zip(starts, ends, steps, axes, strict=False):
-        if step < 0 and -len(shape) <= axis < len(shape):
-            yield start, end, step, shape[axis]
+        if -len(shape) <= axis < len(shape) == len(result):
+            yield _Slice(start, end, step, shape[axis], result[axis])
+
+
+def _begins_before_the_axis(s: Statement) -> bool:
+    """A slice backwards begins before the axis, which is its first element or none."""
+    return any(
+        part.step < 0
+        and isinstance(part.size, int)
+        and part.start < -part.size
+        and part.stated != 0
+        for part in _slices(s)
+    )
+
+
+def _ends_at_the_largest(s: Statement) -> bool:
+    """A slice goes backwards and ends at the largest number, which may stand for its begin."""
+    return any(part.step < 0 and part.end in (2**63 - 1, 2**31 - 1) for part in _slices(s))
 
 
 def _ends_behind_the_axis(s: Statement) -> bool:
-    """A slice goes backwards from or to a place beyond the axis."""
-    for start, end, _, size in _slices_backwards(s):
-        if not isinstance(size, int) or end >= size or start < -size:
-            return True
-    return False
+    return any(
+        part.step < 0 and (not isinstance(part.size, int) or part.end >= part.size)
+        for part in _slices(s)
+    )
+
+
+def _keeps_a_name(s: Statement) -> bool:
+    """An axis of unknown size that is sliced keeps its name."""
+    return any(
+        isinstance(part.stated, str)
+        and part.stated == part.size
+        and (part.start, part.step) != (0, 1)
+        for part in _slices(s)
+    ) or any(isinstance(part.stated, str) and part.end < 2**31 - 1 for part in _slices(s))
+
+
+def _bound_before_first_axis(s: Statement) -> bool:
+    shape = s.shape(0)
+    return not shape or s.attributes.get("end", 0) < -len(shape)
+
+
+def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
+    def condition(s: Statement) -> bool:
+        shape = s.shape(0)
+        return shape is None or len(shape) in ranks
+
+    return condition
 
 
 def _leading_sizes_differ(s: Statement) -> bool:
@@ -411,7 +464,7 @@ def _hidden_size_differs(s: Statement) -> bool:
     if weights is None or len(weights) != 3:
         return True
     both = 2 if s.attributes.get("direction") == "bidirectional" else 1
-    return weights[2] != hidden or weights[0] != both
+    return (hidden is not None and weights[2] != hidden) or weights[0] != both
 
 
 def _state_is_not_kernel(s: Statement) -> bool:
@@ -423,6 +476,75 @@ def _state_is_not_kernel(s: Statement) -> bool:
     return not isinstance(width, int) or not isinstance(length, int) or length != width - 1
 
 
+def _parameters_differ(s: Statement) -> bool:
+    """A vector is not as long as its axis of the tensor."""
+    shape = s.shape(0)
+    if shape is None:
+        return True
+    axis = s.attributes.get("axis", 1)
+    if not -len(shape) <= axis < len(shape):
+        return True
+    vectors = [s.shape(slot) for slot in range(1, len(s.types)) if s.has(slot)]
+    return any(v is None or (len(v) == 1 and v[0] not in (1, shape[axis])) for v in vectors) or any(
+        v == (1,) and shape[axis] != 1 for v in vectors
+    )
+
+
+def _parameters_are_longer(s: Statement) -> bool:
+    """A vector is longer than its axis of the tensor, as far as is known."""
+    shape = s.shape(0)
+    if shape is None:
+        return True
+    axis = s.attributes.get("axis", 1)
+    if not -len(shape) <= axis < len(shape):
+        return True
+    vectors = [s.shape(slot) for slot in range(1, len(s.types)) if s.has(slot)]
+    return any(v is None or (len(v) == 1 and v[0] not in (1, shape[axis])) for v in vectors)
+
+
+def _rois_differ(s: Statement) -> bool:
+    rois, batches = s.shape(1), s.shape(2)
+    return not rois or not batches or rois[0] != batches[0]
+
+
+def _targets_differ(s: Statement) -> bool:
+    """The sizes of the targets are not those of the scores without the classes."""
+    scores, targets = s.shape(0), s.shape(1)
+    return scores is None or targets is None or (*scores[:1], *scores[2:]) != targets
+
+
+def _later_is_wider(s: Statement) -> bool:
+    """A letter, or an axis of the dots, may be wider in a later term of an ``Einsum``."""
+    terms = str(s.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
+    first: dict[str | int, Dim] = {}
+    for slot, term in enumerate(terms):
+        shape = s.shape(slot)
+        if shape is None:
+            return True
+        front, dots, back = term.partition("...")
+        count = len(shape) - len(front) - len(back)
+        dotted = range(-count, 0) if dots else ()
+        for letter, dim in zip((*front, *dotted, *back), shape, strict=False):
+            before = first.setdefault(letter, dim)
+            if dim is None or (dim not in (1, before) and not (dots and before == 1)):
+                return True
+    return False
+
+
+def _initial_state_differs(s: Statement) -> bool:
+    """An initial state has another batch than the sequence."""
+    shape, batch = s.shape(0), 0 if s.attributes.get("layout") else 1
+    states = [s.shape(slot) for slot in (5, 6) if s.has(slot)]
+    if shape is None or len(shape) != 3:
+        return bool(states)
+    return any(state is None or len(state) != 3 or state[batch] != shape[batch] for state in states)
+
+
+def _has_one_class(s: Statement) -> bool:
+    names = ("classlabels_ints", "classlabels_strings", "classlabels_int64s")
+    return any(len(s.attributes.get(name) or ()) == 1 for name in names)
+
+
 def _affine_batch_differs(s: Statement) -> bool:
     theta, size = s.shape(0), s.numbers(1)
     return not theta or not size or theta[0] != size[0]
@@ -432,37 +554,98 @@ def _axis_is_not_first(s: Statement) -> bool:
     return s.attributes.get("axis", 0) != 0
 
 
-CONDITIONS: Mapping[str, Callable[[Statement], bool]] = MappingProxyType(
+class Condition(NamedTuple):
+    """A condition, and the operators that it is about; None for all."""
+
+    holds: Callable[[Statement], bool]
+    ops: frozenset[str] | None = None
+
+
+_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "DeformConv", "QLinearConv"})
+_TRANSPOSED = frozenset({"ConvTranspose", "MaxUnpool"})
+_SLIDING = _POOLS | _CONVOLUTIONS | _TRANSPOSED
+
+
+def _of(*ops: str) -> frozenset[str]:
+    return frozenset(ops)
+
+
+CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
-        "any node": lambda _: True,
-        "a window is wider than its axis": _is_too_wide,
-        "pads beside auto_pad": _pads_twice,
-        "dilations beside auto_pad": _dilates_and_pads_itself,
-        "dilated": _is_dilated,
-        "padded": _has_pads,
-        "strided": _has_strides,
-        "the last window begins behind the axis": _rounds_up_into_padding,
-        "rounding up changes a size": _rounds_up_where_it_divides,
-        "SAME is not the axis over the stride": _differs_from_plain,
-        "SAME is not the axis times the stride": _is_not_padded_to_multiple,
-        "a scaled size depends on rounding": _scaled_size_depends_on_rounding,
-        "the count depends on rounding": _count_depends_on_rounding,
-        "a flag is neither 0 nor 1": _has_odd_flag,
-        "a parameter may be wider than the tensor": _is_wider,
-        "there are no axes": _has_no_axes,
-        "axes are out of order": _axes_out_of_order,
-        "an axis is negative": _has_negative_axes,
-        "an input is empty": _is_empty,
-        "an input may be empty": _may_be_empty,
-        "a size is not known": _has_symbols,
-        "input 1 is computed": _is_computed(1),
-        "a bound is computed": _is_computed(1, 2, 3, 4),
-        "a part is empty": _has_empty_part,
-        "a slice back begins or ends beyond the axis": _ends_behind_the_axis,
-        "leading sizes may differ": _leading_sizes_differ,
-        "hidden_size is not that of the weights": _hidden_size_differs,
-        "the state is not as long as the kernel": _state_is_not_kernel,
-        "the batch is not that of the size": _affine_batch_differs,
-        "the axis is not the first": _axis_is_not_first,
+        "any node": Condition(lambda _: True),
+        "a flag is neither 0 nor 1": Condition(_has_odd_flag),
+        "an input is empty": Condition(_is_empty),
+        "a size is not known": Condition(_has_symbols),
+        "the tensor is a scalar": Condition(_rank_is(0), _of("NonZero")),
+        "input 1 is computed": Condition(_is_computed(1), _of("DFT", "Upsample", "Resize")),
+        "leading sizes may differ": Condition(
+            _leading_sizes_differ,
+            _of("Attention", "LinearAttention", "RotaryEmbedding", "TensorScatter"),
+        ),
+        "a parameter may be wider than the tensor": Condition(
+            _is_wider, _of("GroupNormalization", "LayerNormalization", "PRelu", "RMSNormalization")
+        ),
+        "a window is wider than its axis": Condition(_is_too_wide, _SLIDING),
+        "pads beside auto_pad": Condition(_pads_twice, _SLIDING),
+        "dilated": Condition(_is_dilated, _SLIDING),
+        "padded": Condition(_has_pads, _SLIDING),
+        "strided": Condition(_has_strides, _SLIDING),
+        "SAME is not the axis over the stride": Condition(_differs_from_plain, _SLIDING),
+        "the runtime ends elsewhere": Condition(_runtime_ends_elsewhere, _POOLS),
+        "rounding up changes a size": Condition(_rounding_up_counts, _POOLS),
+        "VALID without dilations differs": Condition(_valid_without_dilations, _POOLS),
+        "SAME_LOWER rounds down": Condition(_same_lower_rounds_down, _POOLS),
+        "pads taken in pairs differ": Condition(_pads_in_pairs, _POOLS),
+        "SAME is not the axis times the stride": Condition(_is_not_padded_to_multiple, _TRANSPOSED),
+        "the rank is another": Condition(_loses_axes, _TRANSPOSED),
+        "single precision scales to another size": Condition(
+            _scales_to_another_size, _of("Resize", "Upsample")
+        ),
+        "another precision counts otherwise": Condition(_counts_otherwise, _of("Range")),
+        "there are no axes": Condition(_has_no_axes, _of("Squeeze", "Unsqueeze")),
+        "axes are out of order": Condition(_axes_out_of_order, _of("Squeeze", "Unsqueeze")),
+        "a part is empty": Condition(_has_empty_part, _of("Split")),
+        "a slice back begins before the axis": Condition(_begins_before_the_axis, _of("Slice")),
+        "a slice back ends behind the axis": Condition(_ends_behind_the_axis, _of("Slice")),
+        "a slice back ends at the largest number": Condition(_ends_at_the_largest, _of("Slice")),
+        "a sliced axis keeps its name": Condition(_keeps_a_name, _of("Slice")),
+        "a bound is before the first axis": Condition(_bound_before_first_axis, _of("Shape")),
+        "the rank is not 4": Condition(
+            lambda s: not _rank_is(4)(s), _of("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+        ),
+        "the rank is over 2": Condition(lambda s: not _rank_is(0, 1, 2)(s), _of("Unique")),
+        "the axis is not the first": Condition(_axis_is_not_first, _of("Unique")),
+        "hidden_size is not that of the weights": Condition(
+            _hidden_size_differs, _of("GRU", "LSTM", "RNN")
+        ),
+        "the state is not as long as the kernel": Condition(
+            _state_is_not_kernel, _of("CausalConvWithState")
+        ),
+        "the batch is not that of the size": Condition(_affine_batch_differs, _of("AffineGrid")),
+        "a vector is not as long as its axis": Condition(
+            _parameters_differ,
+            _of(
+                "BatchNormalization", "DequantizeLinear", "InstanceNormalization", "QuantizeLinear"
+            ),
+        ),
+        "a vector is longer than its axis": Condition(
+            _parameters_are_longer,
+            _of(
+                "BatchNormalization", "DequantizeLinear", "InstanceNormalization", "QuantizeLinear"
+            ),
+        ),
+        "the regions are not as many as their batches": Condition(_rois_differ, _of("RoiAlign")),
+        "the targets have other sizes": Condition(
+            _targets_differ, _of("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+        ),
+        "a later term may be wider": Condition(_later_is_wider, _of("Einsum")),
+        "the initial state has another batch": Condition(
+            _initial_state_differs, _of("GRU", "LSTM", "RNN")
+        ),
+        "there is one class": Condition(
+            _has_one_class,
+            _of("ai.onnx.ml::LinearClassifier", "ai.onnx.ml::SVMClassifier"),
+        ),
     }
 )

@@ -67,7 +67,7 @@ def run(number: int) -> Chain:
     return Chain(number, op, WRONG, f"opset {opset}: {before}, then {after}; {shapes}"[:500], model)
 
 
-def _equal(a: Any, b: Any, random_numbers: bool) -> bool:  # noqa: FBT001
+def _equal(a: Any, b: Any, random_numbers: bool) -> bool:
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
@@ -147,9 +147,7 @@ def _tail(
     return [read, node("Identity", ["s"], ["r"])], ["r"]
 
 
-def _declare(
-    model: onnx.ModelProto, name: str, shape: tuple[Dim, ...], rng: random.Random
-) -> None:
+def _declare(model: onnx.ModelProto, name: str, shape: tuple[Dim, ...], rng: random.Random) -> None:
     """State sizes of the tensor in the file, as an exporter would, or others."""
     dims = [
         dim + rng.choice([0, 0, 1]) if isinstance(dim, int) else rng.choice([dim, 1, 2])

@@ -71,7 +71,9 @@ class Draw:
     def floats(self, *shape: int, dtype: Any = np.float32) -> Array:
         return np.random.default_rng(self.rng.randrange(1 << 30)).normal(size=shape).astype(dtype)
 
-    def array(self, shape: Sequence[int], dtype: Any = np.float32, low: int = 0, high: int = 4) -> Array:
+    def array(
+        self, shape: Sequence[int], dtype: Any = np.float32, low: int = 0, high: int = 4
+    ) -> Array:
         numbers = np.random.default_rng(self.rng.randrange(1 << 30))
         if np.dtype(dtype) == np.object_:
             return np.array(numbers.choice(["a", "bc", "d e"], size=tuple(shape)), dtype=object)
@@ -124,7 +126,10 @@ class Draw:
         """Shapes that broadcast together."""
         whole = self.shape(0, 4)
         shapes = [
-            tuple(1 if self.chance(0.2) else dim for dim in whole[self.rng.randint(0, len(whole)) if self.chance(0.4) else 0 :])
+            tuple(
+                1 if self.chance(0.2) else dim
+                for dim in whole[self.rng.randint(0, len(whole)) if self.chance(0.4) else 0 :]
+            )
             for _ in range(count)
         ]
         return shapes
@@ -257,16 +262,26 @@ def _deform_conv(d: Draw) -> Drawn:
     ]  # fmt: skip
     if min(out) < 1:
         out = [1, 1]
-    return [d.floats(1, 2, *sizes), d.floats(3, 2, *kernel), d.floats(1, 2 * kernel[0] * kernel[1], *out)], made
+    return [
+        d.floats(1, 2, *sizes),
+        d.floats(3, 2, *kernel),
+        d.floats(1, 2 * kernel[0] * kernel[1], *out),
+    ], made
 
 
 @draws("MaxUnpool")
 def _unpool(d: Draw) -> Drawn:
     count = d.one(1, 2)
     kernel = d.sizes(count, 1, 3)
-    made = {"kernel_shape": kernel, **{k: v for k, v in _window(d, count, kernel, 1).items() if k != "auto_pad"}}
+    made = {
+        "kernel_shape": kernel,
+        **{k: v for k, v in _window(d, count, kernel, 1).items() if k != "auto_pad"},
+    }
     shape = (1, 1, *d.sizes(count, 1, 4))
-    inputs: list[Any] = [d.floats(*shape), np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)]
+    inputs: list[Any] = [
+        d.floats(*shape),
+        np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape),
+    ]
     if d.chance(0.3):
         inputs.append(d.vector(2, [1, 1, *d.sizes(count, 6, 14)]))
     return inputs, made
@@ -275,20 +290,27 @@ def _unpool(d: Draw) -> Drawn:
 @draws("MaxRoiPool")
 def _roi_pool(d: Draw) -> Drawn:
     rois = np.array([[0, 0, 0, 3, 3]] * d.one(1, 2), np.float32)
-    return [d.floats(1, 2, 6, 6), rois], {"pooled_shape": d.sizes(2, 1, 3), **d.some(spatial_scale=[1.0, 0.5])}
+    return [d.floats(1, 2, 6, 6), rois], {
+        "pooled_shape": d.sizes(2, 1, 3),
+        **d.some(spatial_scale=[1.0, 0.5]),
+    }
 
 
 @draws("RoiAlign")
 def _roi_align(d: Draw) -> Drawn:
     count = d.one(1, 2, 3)
     rois = np.array([[0, 0, 3, 3]] * count, np.float32)
-    made = d.some(output_height=[1, 2, 3], output_width=[1, 2, 3], sampling_ratio=[0, 2], mode=["avg", "max"])
+    made = d.some(
+        output_height=[1, 2, 3], output_width=[1, 2, 3], sampling_ratio=[0, 2], mode=["avg", "max"]
+    )
     return [d.floats(1, 2, 6, 6), rois, np.zeros(count, np.int64)], made
 
 
 @draws("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def _global_pool(d: Draw) -> Drawn:
-    return [d.floats(*[max(size, 1) for size in d.shape(2, 5)])], d.some(p=[1, 2]) if d.op == "GlobalLpPool" else {}
+    return [d.floats(*[max(size, 1) for size in d.shape(2, 5)])], d.some(
+        p=[1, 2]
+    ) if d.op == "GlobalLpPool" else {}
 
 
 # -- resizing -----------------------------------------------------------------------------------
@@ -304,7 +326,9 @@ def _scale(d: Draw, size: int) -> float:
 
 
 def _scales(d: Draw, shape: Sequence[int]) -> list[float]:
-    return [1.0 if place < 2 and d.chance(0.85) else _scale(d, size) for place, size in enumerate(shape)]
+    return [
+        1.0 if place < 2 and d.chance(0.85) else _scale(d, size) for place, size in enumerate(shape)
+    ]
 
 
 @draws("Upsample")
@@ -326,7 +350,13 @@ def _resize(d: Draw) -> Drawn:
         return [x, d.vector(1, scales, np.float32)], d.some(mode=["nearest", "linear"])
     made = d.some(
         mode=["nearest", "linear", "cubic"],
-        coordinate_transformation_mode=["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_crop_and_resize"],
+        coordinate_transformation_mode=[
+            "half_pixel",
+            "asymmetric",
+            "align_corners",
+            "pytorch_half_pixel",
+            "tf_crop_and_resize",
+        ],
         nearest_mode=["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
     )
     crop = made.get("coordinate_transformation_mode") == "tf_crop_and_resize"
@@ -346,7 +376,11 @@ def _resize(d: Draw) -> Drawn:
             if roi is not None and crop:
                 count = len(shape)
                 entries = list(roi)
-                roi = d.vector(1, [entries[a] for a in chosen] + [entries[count + a] for a in chosen], np.float32)
+                roi = d.vector(
+                    1,
+                    [entries[a] for a in chosen] + [entries[count + a] for a in chosen],
+                    np.float32,
+                )
         made |= d.some(antialias=[0, 1]) if d.chance(0.2) else {}
     if d.chance(0.35):
         sizes = [shape[a] if a < 2 and d.chance(0.8) else d.rng.randint(1, 14) for a in chosen]
@@ -355,7 +389,11 @@ def _resize(d: Draw) -> Drawn:
             if "axes" not in made and d.chance(0.7):
                 made["axes"] = chosen = list(range(2, len(shape)))
                 sizes = d.sizes(len(chosen), 1, 14)
-                roi = None if not crop else d.vector(1, [0.0] * len(chosen) + [1.0] * len(chosen), np.float32)  # type: ignore[arg-type]
+                roi = (
+                    None
+                    if not crop
+                    else d.vector(1, [0.0] * len(chosen) + [1.0] * len(chosen), np.float32)
+                )  # type: ignore[arg-type]
         empty = d.vector(2, [], np.float32) if d.opset < 13 else None
         return [x, roi, empty, d.vector(3, sizes)], made
     return [x, roi, d.vector(2, [scales[a] for a in chosen], np.float32)], made
@@ -365,13 +403,19 @@ def _resize(d: Draw) -> Drawn:
 def _grid_sample(d: Draw) -> Drawn:
     count = 2 if d.opset < 20 else d.one(2, 2, 3)
     batch = d.one(1, 2)
-    return [d.floats(batch, 2, *d.sizes(count, 1, 5)), d.floats(batch, *d.sizes(count, 1, 5), count)], d.some(align_corners=[0, 1])
+    return [
+        d.floats(batch, 2, *d.sizes(count, 1, 5)),
+        d.floats(batch, *d.sizes(count, 1, 5), count),
+    ], d.some(align_corners=[0, 1])
 
 
 @draws("AffineGrid")
 def _affine_grid(d: Draw) -> Drawn:
     count, batch = d.one(2, 3), d.one(1, 2)
-    return [d.floats(batch, count, count + 1), d.vector(1, [batch, 2, *d.sizes(count, 1, 5)])], d.some(align_corners=[0, 1])
+    return [
+        d.floats(batch, count, count + 1),
+        d.vector(1, [batch, 2, *d.sizes(count, 1, 5)]),
+    ], d.some(align_corners=[0, 1])
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -407,7 +451,10 @@ def _expand(d: Draw) -> Drawn:
 @draws("Tile")
 def _tile(d: Draw) -> Drawn:
     x = d.shape(1, 4)
-    return [d.array(x, d.kind("T")), d.vector(1, d.sizes(len(x), 0 if d.chance(0.05) else 1, 3))], {}
+    return [
+        d.array(x, d.kind("T")),
+        d.vector(1, d.sizes(len(x), 0 if d.chance(0.05) else 1, 3)),
+    ], {}
 
 
 @draws("ConstantOfShape")
@@ -421,7 +468,10 @@ def _constant_of_shape(d: Draw) -> Drawn:
 def _squeeze(d: Draw) -> Drawn:
     x = [1 if d.chance(0.5) else d.size() for _ in range(d.rng.randint(0, 5))]
     ones = [place for place, dim in enumerate(x) if dim == 1]
-    axes = [a - len(x) if d.chance(0.3) and d.opset >= 11 else a for a in d.rng.sample(ones, d.rng.randint(0, len(ones)))]
+    axes = [
+        a - len(x) if d.chance(0.3) and d.opset >= 11 else a
+        for a in d.rng.sample(ones, d.rng.randint(0, len(ones)))
+    ]
     return _with_axes(d, d.array(x, d.kind("T")), axes if axes or d.chance(0.1) else None, 13)
 
 
@@ -450,14 +500,18 @@ def _flatten(d: Draw) -> Drawn:
 @draws("Transpose")
 def _transpose(d: Draw) -> Drawn:
     x = d.shape(0, 4)
-    return [d.array(x, d.kind("T"))], {"perm": d.rng.sample(range(len(x)), len(x))} if x and d.chance(0.7) else {}
+    return [d.array(x, d.kind("T"))], {
+        "perm": d.rng.sample(range(len(x)), len(x))
+    } if x and d.chance(0.7) else {}
 
 
 @draws("Concat")
 def _concat(d: Draw) -> Drawn:
     x, kind = list(d.shape(1, 4)), d.kind("T")
     axis = d.rng.randrange(len(x))
-    parts = [d.array([*x[:axis], d.size(), *x[axis + 1 :]], kind) for _ in range(d.rng.randint(1, 3))]
+    parts = [
+        d.array([*x[:axis], d.size(), *x[axis + 1 :]], kind) for _ in range(d.rng.randint(1, 3))
+    ]
     return parts, {"axis": axis - len(x) if d.opset >= 11 and d.chance(0.3) else axis}
 
 
@@ -467,7 +521,11 @@ def _split(d: Draw) -> Drawn:
     axis = d.rng.randrange(len(x))
     count = d.rng.randint(1, 4)
     x[axis] = d.rng.randint(count, 9)
-    made: dict[str, Any] = {"axis": axis - len(x) if d.opset >= 11 and d.chance(0.3) else axis} if axis or d.chance(0.7) else {}
+    made: dict[str, Any] = (
+        {"axis": axis - len(x) if d.opset >= 11 and d.chance(0.3) else axis}
+        if axis or d.chance(0.7)
+        else {}
+    )
     array = d.array(x, np.float32 if d.chance(0.7) else d.kind("T"))
     if d.chance(0.5):
         cuts = sorted(d.rng.randint(0, x[axis]) for _ in range(count - 1))
@@ -485,7 +543,9 @@ def _split(d: Draw) -> Drawn:
 
 def _bound(d: Draw, size: int) -> int:
     if d.chance(0.2):
-        return d.one(INT64_MAX, INT64_MIN, INT64_MAX - 1, INT64_MIN + 1, 1 << 31, -(1 << 31), 1000, -1000)
+        return d.one(
+            INT64_MAX, INT64_MIN, INT64_MAX - 1, INT64_MIN + 1, 1 << 31, -(1 << 31), 1000, -1000
+        )
     return d.rng.randint(-size - 3, size + 3)
 
 
@@ -504,7 +564,10 @@ def _slice(d: Draw) -> Drawn:
     if d.chance(0.04):
         steps[0] = d.one(INT64_MAX, INT64_MIN, 100, -100)
     kind = np.int64 if d.chance(0.85) else np.int32
-    clipped = [np.clip(part, np.iinfo(kind).min, np.iinfo(kind).max) for part in (starts, ends, axes, steps)]
+    clipped = [
+        np.clip(part, np.iinfo(kind).min, np.iinfo(kind).max)
+        for part in (starts, ends, axes, steps)
+    ]
     vectors = [d.vector(place + 1, part, kind) for place, part in enumerate(clipped)]
     if plain:
         vectors[2] = None  # type: ignore[call-overload]
@@ -516,8 +579,16 @@ def _slice(d: Draw) -> Drawn:
 @draws("Pad")
 def _pad(d: Draw) -> Drawn:
     x = d.shape(1, 4)
-    mode = d.some(mode=["constant", "reflect", "edge", "wrap"] if d.opset >= 19 else ["constant", "reflect", "edge"])
-    chosen = sorted(d.rng.sample(range(len(x)), d.rng.randint(1, len(x)))) if d.opset >= 18 and d.chance(0.3) else None
+    mode = d.some(
+        mode=["constant", "reflect", "edge", "wrap"]
+        if d.opset >= 19
+        else ["constant", "reflect", "edge"]
+    )
+    chosen = (
+        sorted(d.rng.sample(range(len(x)), d.rng.randint(1, len(x))))
+        if d.opset >= 18 and d.chance(0.3)
+        else None
+    )
     count = 2 * len(chosen if chosen is not None else x)
     pads = [d.rng.randint(-2, 3) if d.chance(0.2) else d.rng.randint(0, 2) for _ in range(count)]
     array = d.array(x, np.float32 if d.chance(0.8) else np.int64)
@@ -537,7 +608,11 @@ def _range(d: Draw) -> Drawn:
         numbers: list[Any] = [d.rng.randint(-9, 9), d.rng.randint(-9, 9), d.one(1, 2, 3, -1, -2, 7)]
     else:
         digits = d.one(1, 1, 2, 3, 6)
-        numbers = [round(d.rng.uniform(-2, 2), digits), round(d.rng.uniform(-2, 4), digits), round(d.rng.uniform(0.05, 0.7) * d.one(1, 1, 1, -1), digits)]
+        numbers = [
+            round(d.rng.uniform(-2, 2), digits),
+            round(d.rng.uniform(-2, 4), digits),
+            round(d.rng.uniform(0.05, 0.7) * d.one(1, 1, 1, -1), digits),
+        ]
         if d.chance(0.4):
             numbers[1] = numbers[0] + numbers[2] * d.rng.randint(1, 20)
         if abs(numbers[2]) < 1e-3:
@@ -549,11 +624,21 @@ def _range(d: Draw) -> Drawn:
 
 @draws("Shape")
 def _shape(d: Draw) -> Drawn:
-    made = {name: d.rng.randint(-6, 6) for name in ("start", "end") if d.opset >= 15 and d.chance(0.5)}
+    made = {
+        name: d.rng.randint(-6, 6) for name in ("start", "end") if d.opset >= 15 and d.chance(0.5)
+    }
     return [d.array(d.shape(0, 4), d.kind("T"))], made
 
 
-@draws("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND", "TensorScatter")
+@draws(
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "TensorScatter",
+)
 def _gather(d: Draw) -> Drawn | None:
     x = tuple(max(size, 1) for size in d.shape(1, 4))
     axis, kind = d.rng.randrange(len(x)), np.float32
@@ -569,7 +654,11 @@ def _gather(d: Draw) -> Drawn | None:
         return [d.array(x, kind), indices, d.array(part, kind)], made
     if d.op == "TensorScatter":
         return None
-    batch = d.rng.randint(0, len(x) - 1) if d.op == "GatherND" and d.opset >= 12 and d.chance(0.4) else 0
+    batch = (
+        d.rng.randint(0, len(x) - 1)
+        if d.op == "GatherND" and d.opset >= 12 and d.chance(0.4)
+        else 0
+    )
     depth = d.rng.randint(1, len(x) - batch)
     lead = (*x[:batch], *(max(size, 1) for size in d.shape(0, 2)))
     if not lead and d.chance(0.5):
@@ -623,7 +712,9 @@ def _one_hot(d: Draw) -> Drawn:
     if d.chance(0.5):
         depth = depth.reshape(())
     rank = indices.ndim
-    return [indices, depth, d.floats(2)], {"axis": d.rng.randint(-rank - 1, rank)} if d.chance(0.6) else {}
+    return [indices, depth, d.floats(2)], {"axis": d.rng.randint(-rank - 1, rank)} if d.chance(
+        0.6
+    ) else {}
 
 
 @draws("TopK")
@@ -642,7 +733,11 @@ def _top_k(d: Draw) -> Drawn:
 @draws("Unique")
 def _unique(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(1, 3))
-    return [d.array(x, np.int64)], {**d.some(sorted=[0, 1]), **({"axis": d.axis(len(x))} if d.chance(0.5) else {})}, d.rng.randint(1, 4)
+    return (
+        [d.array(x, np.int64)],
+        {**d.some(sorted=[0, 1]), **({"axis": d.axis(len(x))} if d.chance(0.5) else {})},
+        d.rng.randint(1, 4),
+    )
 
 
 @draws("EyeLike")
@@ -657,14 +752,23 @@ def _depth(d: Draw) -> Drawn:
     if d.op == "DepthToSpace":
         x = (d.one(1, 2), block * block * d.one(1, 2), *d.sizes(2, 1, 4))
         return [d.floats(*x)], {**made, **(d.some(mode=["DCR", "CRD"]) if d.opset >= 11 else {})}
-    return [d.floats(d.one(1, 2), d.one(1, 2), *[block * d.rng.randint(1, 3) + (1 if d.chance(0.05) else 0) for _ in range(2)])], made
+    return [
+        d.floats(
+            d.one(1, 2),
+            d.one(1, 2),
+            *[block * d.rng.randint(1, 3) + (1 if d.chance(0.05) else 0) for _ in range(2)],
+        )
+    ], made
 
 
 @draws("ReverseSequence")
 def _reverse(d: Draw) -> Drawn:
     x = d.sizes(d.one(2, 3), 1, 4)
     axis = d.one(0, 1)
-    return [d.floats(*x), np.ones(x[1 - axis], np.int64)], {"time_axis": axis, "batch_axis": 1 - axis}
+    return [d.floats(*x), np.ones(x[1 - axis], np.int64)], {
+        "time_axis": axis,
+        "batch_axis": 1 - axis,
+    }
 
 
 @draws("CenterCropPad")
@@ -683,10 +787,16 @@ def _col2im(d: Draw) -> Drawn:
     pads = d.sizes(2 * count, 0, 1)
     blocks = [
         (i + p + q - g * (k - 1) - 1) // t + 1
-        for i, k, t, g, p, q in zip(image, kernel, strides, dilations, pads[:count], pads[count:], strict=True)
+        for i, k, t, g, p, q in zip(
+            image, kernel, strides, dilations, pads[:count], pads[count:], strict=True
+        )
     ]
     x = (d.one(1, 2), d.one(1, 2) * int(np.prod(kernel)), int(np.prod(blocks)))
-    return [d.floats(*x), d.vector(1, image), d.vector(2, kernel)], {"strides": strides, "dilations": dilations, "pads": pads}
+    return [d.floats(*x), d.vector(1, image), d.vector(2, kernel)], {
+        "strides": strides,
+        "dilations": dilations,
+        "pads": pads,
+    }
 
 
 # -- reductions ---------------------------------------------------------------------------------
@@ -718,7 +828,9 @@ def _arg(d: Draw) -> Drawn:
 @draws("CumSum", "CumProd")
 def _cumulative(d: Draw) -> Drawn:
     x = d.shape(1, 3)
-    return [d.array(x), d.vector(1, [d.axis(len(x))]).reshape(())], d.some(exclusive=[0, 1], reverse=[0, 1])
+    return [d.array(x), d.vector(1, [d.axis(len(x))]).reshape(())], d.some(
+        exclusive=[0, 1], reverse=[0, 1]
+    )
 
 
 @draws("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
@@ -824,7 +936,11 @@ def _batch_norm(d: Draw) -> Drawn:
 def _layer_norm(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(1, 4))
     axis = d.rng.randrange(len(x))
-    inside = x[axis:] if d.chance(0.8) else tuple(1 if d.chance(0.5) else dim for dim in x[d.rng.randrange(len(x)) :])
+    inside = (
+        x[axis:]
+        if d.chance(0.8)
+        else tuple(1 if d.chance(0.5) else dim for dim in x[d.rng.randrange(len(x)) :])
+    )
     made = {"axis": axis - len(x) if d.chance(0.5) else axis}
     if d.op == "RMSNormalization":
         return [d.floats(*x), d.floats(*inside)], made
@@ -839,13 +955,19 @@ def _recurrent(d: Draw) -> Drawn:
     direction = d.one("forward", "reverse", "bidirectional")
     both = 2 if direction == "bidirectional" else 1
     layout = d.one(0, 1) if d.opset >= 14 and d.chance(0.4) else 0
-    made: dict[str, Any] = {} if direction == "forward" and d.chance(0.5) else {"direction": direction}
+    made: dict[str, Any] = (
+        {} if direction == "forward" and d.chance(0.5) else {"direction": direction}
+    )
     if d.chance(0.8):
         made["hidden_size"] = hidden
     if layout:
         made["layout"] = 1
     x = (batch, steps, inner) if layout else (steps, batch, inner)
-    inputs: list[Any] = [d.floats(*x), d.floats(both, gates * hidden, inner), d.floats(both, gates * hidden, hidden)]
+    inputs: list[Any] = [
+        d.floats(*x),
+        d.floats(both, gates * hidden, inner),
+        d.floats(both, gates * hidden, hidden),
+    ]
     if d.chance(0.4):
         inputs += [d.floats(both, 2 * gates * hidden), np.full(batch, steps, np.int32)]
         inputs.append(d.floats(*((batch, both, hidden) if layout else (both, batch, hidden))))
@@ -859,10 +981,17 @@ def _recurrent(d: Draw) -> Drawn:
 def _dft(d: Draw) -> Drawn:
     x = (*(max(size, 1) for size in d.shape(2, 3)), d.one(1, 1, 2))
     made = d.some(onesided=[0, 1], inverse=[0, 1])
-    inputs: list[Any] = [d.floats(*x), d.vector(1, [d.rng.randint(1, 9)]).reshape(()) if d.chance(0.4) else None]
+    inputs: list[Any] = [
+        d.floats(*x),
+        d.vector(1, [d.rng.randint(1, 9)]).reshape(()) if d.chance(0.4) else None,
+    ]
     axis = d.rng.randrange(len(x) - 1)
     if d.opset >= 20:
-        inputs.append(d.vector(2, [axis - len(x) if d.chance(0.3) else axis]).reshape(()) if d.chance(0.6) else None)
+        inputs.append(
+            d.vector(2, [axis - len(x) if d.chance(0.3) else axis]).reshape(())
+            if d.chance(0.6)
+            else None
+        )
     elif d.chance(0.6):
         made["axis"] = axis
     while inputs[-1] is None:
@@ -875,7 +1004,11 @@ def _stft(d: Draw) -> Drawn:
     frame, step = d.rng.randint(2, 9), d.rng.randint(1, 5)
     length = frame + d.rng.randint(0, 20)
     window = np.abs(d.floats(frame)) if d.chance(0.6) else None
-    inputs: list[Any] = [d.floats(d.one(1, 2), length, d.one(1, 1, 2)), d.vector(1, [step]).reshape(()), window]
+    inputs: list[Any] = [
+        d.floats(d.one(1, 2), length, d.one(1, 1, 2)),
+        d.vector(1, [step]).reshape(()),
+        window,
+    ]
     if window is None or d.chance(0.5):
         inputs.append(d.vector(3, [frame]).reshape(()))
     return inputs, d.some(onesided=[0, 1])
@@ -883,7 +1016,10 @@ def _stft(d: Draw) -> Drawn:
 
 @draws("MelWeightMatrix")
 def _mel(d: Draw) -> Drawn:
-    numbers = [d.vector(place, [number]).reshape(()) for place, number in enumerate([d.rng.randint(1, 5), d.rng.randint(4, 17), 8192])]
+    numbers = [
+        d.vector(place, [number]).reshape(())
+        for place, number in enumerate([d.rng.randint(1, 5), d.rng.randint(4, 17), 8192])
+    ]
     return [*numbers, np.array(0.0, np.float32), np.array(4096.0, np.float32)], {}
 
 
@@ -894,7 +1030,11 @@ def _windows(d: Draw) -> Drawn:
 
 @draws("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 def _loss(d: Draw) -> Drawn:
-    batch, classes, rest = d.rng.randint(1, 3), d.rng.randint(2, 4), d.sizes(d.rng.randint(0, 2), 1, 3)
+    batch, classes, rest = (
+        d.rng.randint(1, 3),
+        d.rng.randint(2, 4),
+        d.sizes(d.rng.randint(0, 2), 1, 3),
+    )
     made = d.some(reduction=["none", "mean", "sum"])
     inputs = [d.floats(batch, classes, *rest), d.array((batch, *rest), np.int64, 0, classes)]
     if d.chance(0.4):
@@ -904,13 +1044,20 @@ def _loss(d: Draw) -> Drawn:
 
 @draws("StringSplit")
 def _string_split(d: Draw) -> Drawn:
-    return [d.array(tuple(max(s, 1) for s in d.shape(0, 3)), np.object_)], d.some(delimiter=[" ", "b"], maxsplit=[1, 2]), 2
+    return (
+        [d.array(tuple(max(s, 1) for s in d.shape(0, 3)), np.object_)],
+        d.some(delimiter=[" ", "b"], maxsplit=[1, 2]),
+        2,
+    )
 
 
 @draws("StringNormalizer")
 def _string_normalizer(d: Draw) -> Drawn:
     shape = d.one((4,), (1, 4), (1,), (1, 1))
-    return [d.array(shape, np.object_)], {**d.some(case_change_action=["LOWER", "UPPER"]), **({"stopwords": ["a"]} if d.chance(0.6) else {})}
+    return [d.array(shape, np.object_)], {
+        **d.some(case_change_action=["LOWER", "UPPER"]),
+        **({"stopwords": ["a"]} if d.chance(0.6) else {}),
+    }
 
 
 @draws("TfIdfVectorizer")
@@ -939,7 +1086,9 @@ def _quantize(d: Draw) -> Drawn:
     per_axis = d.opset >= 13 and d.chance(0.5)
     shape: tuple[int, ...] = (x[axis],) if per_axis else ()
     array = d.floats(*x) if d.op == "QuantizeLinear" else d.array(x, np.uint8)
-    return [array, np.abs(d.floats(*shape)) + np.float32(0.1), np.ones(shape, np.uint8)], {"axis": axis} if per_axis else {}
+    return [array, np.abs(d.floats(*shape)) + np.float32(0.1), np.ones(shape, np.uint8)], {
+        "axis": axis
+    } if per_axis else {}
 
 
 @draws("RandomNormal", "RandomUniform")
@@ -949,12 +1098,16 @@ def _random(d: Draw) -> Drawn:
 
 @draws("Multinomial")
 def _multinomial(d: Draw) -> Drawn:
-    return [d.floats(d.rng.randint(1, 3), d.rng.randint(1, 4))], d.some(sample_size=[1, 3], dtype=[6, 7])
+    return [d.floats(d.rng.randint(1, 3), d.rng.randint(1, 4))], d.some(
+        sample_size=[1, 3], dtype=[6, 7]
+    )
 
 
 @draws("Cast")
 def _cast(d: Draw) -> Drawn:
-    return [d.array(d.shape(), d.one(np.float32, np.int64, np.bool_))], {"to": d.one(1, 6, 7, 9, 10, 11)}
+    return [d.array(d.shape(), d.one(np.float32, np.int64, np.bool_))], {
+        "to": d.one(1, 6, 7, 9, 10, 11)
+    }
 
 
 @draws("BitCast")
@@ -971,15 +1124,27 @@ def _attention(d: Draw) -> Drawn:
     flat = d.chance(0.4)
 
     def tensor(count: int, length: int, width: int) -> Array:
-        return d.floats(batch, length, count * width) if flat else d.floats(batch, count, length, width)
+        return (
+            d.floats(batch, length, count * width)
+            if flat
+            else d.floats(batch, count, length, width)
+        )
 
     made: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": kv_heads} if flat else {}
     made |= d.some(is_causal=[0, 1], scale=[0.5])
-    inputs: list[Any] = [tensor(heads, q_len, size), tensor(kv_heads, k_len, size), tensor(kv_heads, k_len, v_size)]
+    inputs: list[Any] = [
+        tensor(heads, q_len, size),
+        tensor(kv_heads, k_len, size),
+        tensor(kv_heads, k_len, v_size),
+    ]
     outputs = 1
     if d.chance(0.3):
         past = d.rng.randint(0, 3)
-        inputs += [None, d.floats(batch, kv_heads, past, size), d.floats(batch, kv_heads, past, v_size)]
+        inputs += [
+            None,
+            d.floats(batch, kv_heads, past, size),
+            d.floats(batch, kv_heads, past, v_size),
+        ]
         outputs = d.one(3, 4)
     elif d.chance(0.3):
         inputs.append(d.floats(q_len, k_len))
@@ -989,7 +1154,10 @@ def _attention(d: Draw) -> Drawn:
 @draws("ai.onnx.ml::ArrayFeatureExtractor")
 def _extractor(d: Draw) -> Drawn:
     x = tuple(max(size, 1) for size in d.shape(1, 3))
-    return [d.floats(*x), d.array(d.one((1,), (2,), (3,)) if d.chance(0.7) else (1, 2), np.int64, 0, x[-1])], {}
+    return [
+        d.floats(*x),
+        d.array(d.one((1,), (2,), (3,)) if d.chance(0.7) else (1, 2), np.int64, 0, x[-1]),
+    ], {}
 
 
 @draws("ai.onnx.ml::FeatureVectorizer")
@@ -1001,35 +1169,58 @@ def _vectorizer(d: Draw) -> Drawn:
 @draws("ai.onnx.ml::LinearRegressor")
 def _linear(d: Draw) -> Drawn:
     targets, width = d.one(1, 2), d.rng.randint(1, 3)
-    return [d.floats(d.rng.randint(1, 3), width)], {"coefficients": [0.5] * (targets * width), "targets": targets}
+    return [d.floats(d.rng.randint(1, 3), width)], {
+        "coefficients": [0.5] * (targets * width),
+        "targets": targets,
+    }
 
 
 @draws("ai.onnx.ml::LinearClassifier")
 def _classifier(d: Draw) -> Drawn:
     classes, width = d.one(1, 2, 3), d.rng.randint(1, 3)
-    return [d.floats(d.rng.randint(1, 3), width)], {"coefficients": [0.5] * (classes * width), "intercepts": [0.1] * classes, "classlabels_ints": d.one(list(range(classes)), [0, 1])}, 2
+    return (
+        [d.floats(d.rng.randint(1, 3), width)],
+        {
+            "coefficients": [0.5] * (classes * width),
+            "intercepts": [0.1] * classes,
+            "classlabels_ints": d.one(list(range(classes)), [0, 1]),
+        },
+        2,
+    )
 
 
 @draws("ai.onnx.ml::OneHotEncoder")
 def _encoder(d: Draw) -> Drawn:
-    return [d.array(d.shape(0, 3), np.int64)], {"cats_int64s": list(range(d.rng.randint(1, 4))), "zeros": 1}
+    return [d.array(d.shape(0, 3), np.int64)], {
+        "cats_int64s": list(range(d.rng.randint(1, 4))),
+        "zeros": 1,
+    }
 
 
 @draws("ai.onnx.ml::LabelEncoder")
 def _labels(d: Draw) -> Drawn:
-    return [d.array(d.shape(0, 3), np.int64)], {"keys_int64s": [0, 1, 2], "values_floats": [0.5, 1.5, 2.5]}
+    return [d.array(d.shape(0, 3), np.int64)], {
+        "keys_int64s": [0, 1, 2],
+        "values_floats": [0.5, 1.5, 2.5],
+    }
 
 
 @draws("ai.onnx.ml::Imputer")
 def _imputer(d: Draw) -> Drawn:
     x = d.shape(1, 3)
-    return [d.floats(*x)], {"imputed_value_floats": [1.0] * d.one(1, x[-1] or 1), "replaced_value_float": 0.0}
+    return [d.floats(*x)], {
+        "imputed_value_floats": [1.0] * d.one(1, x[-1] or 1),
+        "replaced_value_float": 0.0,
+    }
 
 
 @draws("ai.onnx.ml::Scaler")
 def _scaler(d: Draw) -> Drawn:
     x = d.shape(1, 3)
-    return [d.floats(*x)], {"offset": [0.5] * d.one(1, x[-1] or 1), "scale": [2.0] * d.one(1, x[-1] or 1)}
+    return [d.floats(*x)], {
+        "offset": [0.5] * d.one(1, x[-1] or 1),
+        "scale": [2.0] * d.one(1, x[-1] or 1),
+    }
 
 
 # -- control flow -------------------------------------------------------------------------------
@@ -1061,15 +1252,23 @@ def _scan(d: Draw) -> Drawn | None:
         return None
     state, slices = d.sizes(d.one(1, 2), 1, 3), d.sizes(d.one(1, 2), 1, 3)
     length, named = d.rng.randint(1, 3), d.one(True, False)
-    mine, theirs = (",".join(map(str, dims) if named else "?" * len(dims)) for dims in (state, slices))
+    mine, theirs = (
+        ",".join(map(str, dims) if named else "?" * len(dims)) for dims in (state, slices)
+    )
     text = d.one(
         "t = Identity(s) o = Relu(x)",
         "t = Concat<axis = 0>(s, s) o = Identity(s)",
         "t = Transpose(s) o = Concat<axis = 0>(x, x)",
     )
-    body = onnx.parser.parse_graph(f"body (float[{mine}] s, float[{theirs}] x) => (float[{mine}] t, float o) {{ {text} }}")
+    body = onnx.parser.parse_graph(
+        f"body (float[{mine}] s, float[{theirs}] x) => (float[{mine}] t, float o) {{ {text} }}"
+    )
     body.output[1].ClearField("type")
-    made = {"body": body, "num_scan_inputs": 1, **d.some(scan_output_axes=[[0], [1]], scan_input_directions=[[0], [1]])}
+    made = {
+        "body": body,
+        "num_scan_inputs": 1,
+        **d.some(scan_output_axes=[[0], [1]], scan_input_directions=[[0], [1]]),
+    }
     return [d.floats(*state), d.floats(length, *slices)], made, 2
 
 
@@ -1110,7 +1309,11 @@ def _by_schema(d: Draw) -> Drawn:
     arrays: list[Any] = []
     for slot in range(count):
         formal = schema.inputs[min(slot, len(schema.inputs) - 1)]
-        kind = kinds.setdefault(formal.type_str, d.kind(formal.type_str)) if formal.type_str not in kinds else kinds[formal.type_str]
+        kind = (
+            kinds.setdefault(formal.type_str, d.kind(formal.type_str))
+            if formal.type_str not in kinds
+            else kinds[formal.type_str]
+        )
         shape = shapes[slot]
         if d.op in ("Clip", "Dropout", "Trilu") and slot:
             shape = ()
@@ -1120,7 +1323,11 @@ def _by_schema(d: Draw) -> Drawn:
         for name, entry in schema.attributes.items()
         if name in _BY_NAME and (entry.required or d.chance(0.4))
     }
-    return arrays, made, d.rng.randint(schema.min_output, min(schema.max_output, max(schema.min_output, 2)))
+    return (
+        arrays,
+        made,
+        d.rng.randint(schema.min_output, min(schema.max_output, max(schema.min_output, 2))),
+    )
 
 
 @cache
@@ -1164,7 +1371,8 @@ def _by_test(op: str, opset: int, rng: random.Random) -> Case:
         chosen = {dim: max(0, dim + rng.randint(-2, 3)) for dim in sizes if rng.random() < 0.4}
         arrays = [
             array
-            if array is None or (array.dtype.kind in "iu" and array.ndim <= 1 and rng.random() < 0.7)
+            if array is None
+            or (array.dtype.kind in "iu" and array.ndim <= 1 and rng.random() < 0.7)
             else np.resize(array, [chosen.get(dim, dim) for dim in array.shape])
             for array in arrays
         ]
@@ -1174,7 +1382,9 @@ def _by_test(op: str, opset: int, rng: random.Random) -> Case:
     node.input[:] = ["" if array is None else f"i{slot}" for slot, array in enumerate(arrays)]
     node.output[:] = [f"o{slot}" if entry else "" for slot, entry in enumerate(node.output)]
     constant = {
-        slot for slot, array in enumerate(arrays) if array is not None and array.dtype.kind in "iu" and rng.random() < 0.5
+        slot
+        for slot, array in enumerate(arrays)
+        if array is not None and array.dtype.kind in "iu" and rng.random() < 0.5
     }
     return Case(node, opset, arrays, frozenset(constant))
 
@@ -1206,7 +1416,14 @@ def draw(op: str, opset: int, rng: random.Random) -> Case | None:
         known = _schema(op, opset).attributes
         attributes = {key: value for key, value in attributes.items() if key in known}
         node = node_of(name, arrays, attributes, more[0] if more else 1, domain)
-        case = Case(node, opset, arrays, frozenset(slot for slot in d.constant if slot < len(arrays) and arrays[slot] is not None))
+        case = Case(
+            node,
+            opset,
+            arrays,
+            frozenset(
+                slot for slot in d.constant if slot < len(arrays) and arrays[slot] is not None
+            ),
+        )
     _disturb(case, rng)
     _name_sizes(case, rng)
     return case
@@ -1216,7 +1433,11 @@ def _disturb(case: Case, rng: random.Random) -> None:
     """Now and then change a size that others may depend on: what runs all the same is a case."""
     if rng.random() < 0.93:
         return
-    slots = [slot for slot, array in enumerate(case.arrays) if isinstance(array, np.ndarray) and array.ndim]
+    slots = [
+        slot
+        for slot, array in enumerate(case.arrays)
+        if isinstance(array, np.ndarray) and array.ndim
+    ]
     if slots:
         slot = rng.choice(slots)
         shape = list(case.arrays[slot].shape)
@@ -1238,7 +1459,11 @@ def _name_sizes(case: Case, rng: random.Random) -> None:
             if kind < 0.5:
                 dims.append(size)
             elif kind < 0.9:
-                dims.append(by_size.setdefault(size, f"N{slot}_{place}") if rng.random() < 0.7 else f"M{slot}_{place}")
+                dims.append(
+                    by_size.setdefault(size, f"N{slot}_{place}")
+                    if rng.random() < 0.7
+                    else f"M{slot}_{place}"
+                )
             else:
                 dims.append(None)
         case.dims[slot] = tuple(dims)

@@ -14,7 +14,13 @@ from gehost.ir.types import ValueType
 from tests.sizes.sweep import Seen
 from tests.sizes.witnesses import AGREE, DISAGREE, Shapes, gehost_shapes
 
-_VALUES = ("auto_pad", "ceil_mode", "mode", "coordinate_transformation_mode", "keep_aspect_ratio_policy")
+_VALUES = (
+    "auto_pad",
+    "ceil_mode",
+    "mode",
+    "coordinate_transformation_mode",
+    "keep_aspect_ratio_policy",
+)
 _ATTRIBUTES = ("axes", "axis", "dilations", "output_padding", "output_shape", "pads", "strides")  # fmt: skip
 _MOST = 3
 """Conditions of one rule."""
@@ -56,13 +62,13 @@ def statement_of(seen: Seen) -> Statement | None:
     return found[-1] if found else None
 
 
-def _names(statements: Iterable[Statement]) -> list[str]:
+def _names(op: str, statements: Iterable[Statement]) -> list[str]:
     """The conditions that a rule for these cases may have."""
-    found = dict.fromkeys(CONDITIONS)
+    found: dict[str, None] = {}
+    for name, condition in CONDITIONS.items():
+        if condition.ops is None or op in condition.ops:
+            found[name] = None
     for statement in statements:
-        shape = statement.shape(0)
-        if shape is not None:
-            found[f"rank={len(shape)}"] = None
         for name in _ATTRIBUTES:
             if name in statement.attributes:
                 found[name] = found[f"not {name}"] = None
@@ -70,6 +76,10 @@ def _names(statements: Iterable[Statement]) -> list[str]:
             if name in statement.attributes:
                 found[f"{name}={statement.attributes[name]}"] = None
     return list(found)
+
+
+_ENOUGH = 0.9
+"""A share of wrong cases above which a broader rule is better."""
 
 
 def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
@@ -90,16 +100,20 @@ def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
 
 def _fit_operator(op: str, cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
     statements = [statement_of(case) for case in cases]
-    beyond = [c for c, s in zip(cases, statements, strict=True) if c.verdict == DISAGREE and s is None]
+    beyond = [
+        c for c, s in zip(cases, statements, strict=True) if c.verdict == DISAGREE and s is None
+    ]
     known = [(c, s) for c, s in zip(cases, statements, strict=True) if s is not None]
     wrong = _bits(case.verdict == DISAGREE for case, _ in known)
-    extents = _extents([statement for _, statement in known], wrong)
+    extents = _extents(op, [statement for _, statement in known], wrong)
     rules: list[Rule] = []
     left = wrong
     while left:
         when = max(extents, key=lambda when: _score(when, extents[when], wrong, left))
         extent = extents[when]
-        rules.append(_rule(op, when, [c for place, (c, _) in enumerate(known) if extent >> place & 1]))
+        rules.append(
+            _rule(op, when, [c for place, (c, _) in enumerate(known) if extent >> place & 1])
+        )
         left &= ~extent
     return rules, beyond
 
@@ -109,13 +123,13 @@ def _bits(flags: Iterable[bool]) -> int:
     return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
-def _extents(statements: Sequence[Statement], wrong: int) -> dict[tuple[str, ...], int]:
+def _extents(op: str, statements: Sequence[Statement], wrong: int) -> dict[tuple[str, ...], int]:
     """For each one to three conditions the cases for which all hold, if a wrong one is among them.
 
     A condition is added to others only where it takes right cases away.
     """
     single: dict[str, int] = {}
-    for name in _names(statements):
+    for name in _names(op, statements):
         extent = _bits(holds(name, statement) for statement in statements)
         if extent & wrong:
             single[name] = extent
@@ -135,7 +149,8 @@ def _extents(statements: Sequence[Statement], wrong: int) -> dict[tuple[str, ...
 
 def _score(when: tuple[str, ...], extent: int, wrong: int, left: int) -> tuple[float, int]:
     new = (extent & left).bit_count()
-    return new / (new + (extent & ~wrong).bit_count() + _EASE * len(when)), new
+    share = new / (new + (extent & ~wrong).bit_count() + _EASE * len(when))
+    return min(share, _ENOUGH), new - len(when)
 
 
 def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:

@@ -8,7 +8,7 @@ from functools import cache
 
 import onnx
 
-from gehost.ir.schemas import first_version, operator_names, schema_at
+from gehost.ir.schemas import operator_names, schema_at
 from tests.sizes.cases import Case
 from tests.sizes.draws import FAMILIES, FIRST_OPSET, draw
 from tests.sizes.witnesses import (

@@ -46,9 +46,9 @@ class Verdict:
 
 def judge(case: Case, inferred: Shapes, actual: dict[str, Shapes]) -> str:
     """Compare each inferred size with that of each witness."""
-    if not any(shape is not None and any(dim is not None for dim in shape) for shape in inferred) and not any(
-        shape == () for shape in inferred
-    ):
+    if not any(
+        shape is not None and any(dim is not None for dim in shape) for shape in inferred
+    ) and not any(shape == () for shape in inferred):
         return OPEN
     if not actual:
         return ALONE
