@@ -125,14 +125,13 @@ class Draw:
     def broadcast(self, count: int) -> list[tuple[int, ...]]:
         """Shapes that broadcast together."""
         whole = self.shape(0, 4)
-        shapes = [
+        return [
             tuple(
                 1 if self.chance(0.2) else dim
                 for dim in whole[self.rng.randint(0, len(whole)) if self.chance(0.4) else 0 :]
             )
             for _ in range(count)
         ]
-        return shapes
 
 
 def _schema(op: str, opset: int) -> onnx.defs.OpSchema:

@@ -12,7 +12,7 @@ from gehost.ir.node import split_op
 from gehost.ir.schemas import history
 from gehost.ir.types import ValueType
 from tests.sizes.sweep import Seen
-from tests.sizes.witnesses import AGREE, DISAGREE, Shapes, gehost_shapes
+from tests.sizes.witnesses import AGREE, DISAGREE, gehost_shapes
 
 _VALUES = (
     "auto_pad",
@@ -96,6 +96,15 @@ def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
             rules += found
             beyond += left
     return rules, beyond
+
+
+def fit_of(
+    rules: Sequence[Rule], seen: Sequence[Seen], ops: set[str]
+) -> tuple[list[Rule], list[Seen]]:
+    """The rules, with those of some operators fitted to more cases."""
+    new, beyond = fit([case for case in seen if case.op in ops])
+    kept = [rule for rule in rules if rule.op not in ops]
+    return sorted([*kept, *new], key=lambda rule: rule.op), beyond
 
 
 def _fit_operator(op: str, cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
@@ -212,9 +221,3 @@ def table(rules: Sequence[Rule]) -> dict[str, tuple[Doubt, ...]]:
     for rule in rules:
         found[rule.op] = (*found.get(rule.op, ()), rule.doubt)
     return found
-
-
-def shapes_in(rules: Sequence[Rule], seen: Seen) -> Shapes:
-    """What gehost infers of a case with these doubts."""
-    assert seen.case is not None
-    return gehost_shapes(seen.case, seen.case.model(), table(rules))

@@ -49,14 +49,14 @@ def versions() -> dict[str, str]:
 
 def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
     """Write gehost's list."""
-    seen = {rule.doubt: rule for rule in rules}
+    seen = {(rule.op, rule.doubt): rule for rule in rules}
     lines = [_HEAD, f"VERSIONS: Mapping[str, str] = MappingProxyType({versions()!r})\n"]
     lines.append('"""The versions that were measured."""\n\n')
     lines.append("DOUBTS: Mapping[str, Sequence[Doubt]] = MappingProxyType({\n")
     for op, doubts in sorted(table(rules).items()):
         lines.append(f"{op!r}: (\n")
         for doubt in doubts:
-            rule = seen[doubt]
+            rule = seen[op, doubt]
             values = f"{doubt.first}, {doubt.last}, {doubt.when!r}, {doubt.certain}"
             lines.append(f"Doubt({values}),  # {len(rule.wrong)} wrong, {rule.right} right\n")
         lines.append("),\n")

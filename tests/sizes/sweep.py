@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,6 +28,9 @@ _WINDOWS = frozenset(
 """Operators whose sizes have the most rules, drawn four times as often as those."""
 
 
+NOT_DRAWN = "not drawn"
+
+
 @dataclass
 class Seen:
     """A case with everything that was seen of it; ``case`` is None where none was drawn."""
@@ -38,11 +42,10 @@ class Seen:
     inferred: Shapes | None = None
     """By gehost, without its doubts."""
     by_onnx: Shapes | None = None
-    believed: Shapes | None = None
-    """By gehost, with its doubts."""
     actual: dict[str, Shapes] | None = None
     refused: dict[str, str] | None = None
-    verdict: str = "not drawn"
+    verdict: str = NOT_DRAWN
+    by_onnx_verdict: str = NOT_DRAWN
 
 
 @cache
@@ -82,7 +85,28 @@ def look(number: int) -> Seen:
     except onnx.shape_inference.InferenceError:
         seen.by_onnx = [None] * len(case.node.output)
     seen.inferred = gehost_shapes(case, model, {})
-    seen.believed = gehost_shapes(case, model)
     seen.actual, seen.refused = actual_shapes(case, model)
     seen.verdict = judge(case, seen.inferred, seen.actual)
+    seen.by_onnx_verdict = judge(case, seen.by_onnx, seen.actual)
     return seen
+
+
+def left_out(seen: Sequence[Seen]) -> dict[str, list[str]]:
+    """Operators of whose sizes less is known than two witnesses say, by the reason."""
+    ops = sorted({op for op, _, _ in targets()})
+    found: dict[str, list[str]] = {}
+    for op in ops:
+        cases = [case for case in seen if case.op == op and case.case is not None]
+        witnesses = {name for case in cases for name in case.actual or ()}
+        reason = ""
+        if not cases:
+            reason = "no case is drawn: its inputs are no tensors"
+        elif not witnesses:
+            reason = "neither witness runs a case"
+        elif witnesses == {"reference"}:
+            reason = "the reference is the only witness: ONNX Runtime has no kernel"
+        elif witnesses == {"onnxruntime"}:
+            reason = "ONNX Runtime is the only witness"
+        if reason:
+            found.setdefault(reason, []).append(op)
+    return found
