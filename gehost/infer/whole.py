@@ -64,9 +64,9 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
 def _learn(value: Value, known: ValueType | None) -> None:
     """Give a value its inferred type, in place of the one that the file states.
 
-    A model runs whatever it states of the sizes of a tensor that a node makes, so such a number
-    is no knowledge. It stands only where inference knows nothing of the operator. Ranks and names
-    of sizes that inference leaves open are kept.
+    A model runs whatever it states of the sizes of a tensor that a node makes, so such a size is
+    no knowledge. It stands only where inference knows nothing of the operator. A name that the
+    file has for a size that inference leaves open is kept.
     """
     declared = value.type
     if isinstance(known, TensorType) and isinstance(declared, TensorType):
@@ -78,12 +78,10 @@ def _learn(value: Value, known: ValueType | None) -> None:
 def _with_names(
     inferred: tuple[Dim, ...] | None, declared: tuple[Dim, ...] | None
 ) -> tuple[Dim, ...] | None:
-    if declared is None or (inferred is not None and len(inferred) != len(declared)):
+    if inferred is None or declared is None or len(inferred) != len(declared):
         return inferred
-    names = [dim if isinstance(dim, str) else None for dim in declared]
-    if inferred is None:
-        return tuple(names)
-    return tuple([b if a is None else a for a, b in zip(inferred, names, strict=True)])
+    pairs = zip(inferred, declared, strict=True)
+    return tuple([b if a is None and isinstance(b, str) else a for a, b in pairs])
 
 
 # -- nodes with bodies

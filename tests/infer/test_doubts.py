@@ -10,8 +10,8 @@ import pytest
 from gehost import Host, HostOptions
 
 MAKES = {
-    "sum": "s = Shape(y) c = ConstantOfShape<value = float[1] {1.0}>(s) r = ReduceSum<keepdims = 0>(c)",
-    "size": "r0 = Size(y) r = Cast<to = 1>(r0)",
+    "sum": "shape = Shape(y) ones = ConstantOfShape<value = float[1] {1.0}>(shape) r = ReduceSum<keepdims = 0>(ones)",
+    "size": "size = Size(y) r = Cast<to = 1>(size)",
 }
 
 

@@ -43,11 +43,14 @@ def _host() -> Host:
 
 def run(number: int) -> Chain:
     """Draw a chain, compile it, and run both in ONNX Runtime."""
-    op, opset, case = drawn(number)
-    rng = random.Random(f"chain {number}")
-    if case is None or case.node.domain:
-        return Chain(number, op, "not drawn")
-    model = build(case, rng)
+    op, _, case = drawn(number)
+    return Chain(number, op, "not drawn") if case is None else run_case(number, case)
+
+
+def run_case(number: int, case: Case) -> Chain:
+    """Read a size behind a case; ``number`` seeds the nodes that do."""
+    op, opset, rng = case.op, case.opset, random.Random(f"chain {number}")
+    model = None if case.node.domain else build(case, rng)
     if model is None:
         return Chain(number, op, "no tensor that is known")
     try:

@@ -26,6 +26,8 @@ WITNESSES = Path(__file__).parent / "witnesses.jsonl"
 PACKAGES = ("onnx", "onnxruntime")
 _EACH = 4
 """Witnesses of one rule."""
+_LONGEST = 10_000
+"""Characters of a witness that is one of many."""
 
 _HEAD = '''"""Sizes in doubt by operator, as ``make sizes`` measured them; it writes this file.
 
@@ -73,7 +75,8 @@ def write_witnesses(rules: Sequence[Rule], seen: Sequence[Seen], right: Sequence
     for rule in rules:
         wrong = sorted((by_number[number] for number in rule.wrong), key=_weight)
         lines += [_line(each, wrong=True) for each in wrong[:_EACH]]
-    lines += [_line(each, wrong=False) for each in sorted(right, key=_weight)]
+    kept = (_line(each, wrong=False) for each in sorted(right, key=_weight))
+    lines += [line for line in kept if len(line) <= _LONGEST]
     WITNESSES.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -91,7 +94,9 @@ def _line(seen: Seen, *, wrong: bool) -> str:
         "opset": seen.opset,
         "node": _text(case.node.SerializeToString()),
         "before": [_text(node.SerializeToString()) for node in case.before],
-        "inputs": [_tensor(array) for array in case.arrays],
+        "inputs": [
+            _input(array, slot in case.constant) for slot, array in enumerate(case.arrays)
+        ],
         "constant": sorted(case.constant),
         "dims": {str(slot): dims for slot, dims in case.dims.items()},
         "inferred": seen.inferred,
@@ -104,9 +109,12 @@ def _text(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _tensor(array: Any) -> str | None:
+def _input(array: Any, constant: bool) -> str | list[Any] | None:  # noqa: FBT001
+    """An input: whole if its elements may decide a size, else its type and shape."""
     if array is None:
         return None
+    if not constant and array.dtype.kind == "f":
+        return [array.dtype.name, *array.shape]
     return _text(onnx.numpy_helper.from_array(np.asarray(array)).SerializeToString())
 
 
@@ -128,9 +136,12 @@ def read_witnesses() -> list[tuple[dict[str, Any], Case, Shapes, dict[str, Shape
     return found
 
 
-def _array(text: str | None) -> Any:
+def _array(text: str | list[Any] | None) -> Any:
     if text is None:
         return None
+    if isinstance(text, list):
+        dtype, *shape = text
+        return np.random.default_rng(0).normal(size=shape).astype(dtype)
     return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(base64.b64decode(text)))
 
 

@@ -12,7 +12,7 @@ from tests.fuzz.workers import Outcome, outcomes
 BATCH = 100
 PATIENCE = 120.0
 """Seconds for a batch, the start of its process included."""
-PATIENCE_ALONE = 30.0
+PATIENCE_ALONE = 120.0
 """The same for one case."""
 
 Look = Callable[[int], Any]
