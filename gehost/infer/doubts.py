@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Statement(NamedTuple):
         """The entries of a constant input or, where it has none, of an attribute."""
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
-            return cast("list[Any]", array.reshape(-1).tolist())
+            return array.reshape(-1).tolist()
         found = self.attributes.get(attribute)
         return None if found is None else list(found)
 
@@ -292,7 +292,7 @@ def _scales_to_another_size(s: Statement) -> bool:
     scales = s.numbers(1 if s.op == "Upsample" or len(s.present) == 2 else 2, "scales")
     if shape is None or result is None or not scales:
         return False
-    axes = s.attributes.get("axes") or range(len(scales))
+    axes: Sequence[int] = s.attributes.get("axes") or range(len(scales))
     return any(
         isinstance(size := shape[axis], int)
         and isinstance(stated := result[axis], int)
@@ -380,7 +380,7 @@ def _is_computed(*slots: int) -> Callable[[Statement], bool]:
 def _has_empty_part(s: Statement) -> bool:
     """The parts of a ``Split`` are so long that the last ones are empty or do not fit."""
     shape, count = s.shape(0), len(s.stated)
-    axis = s.attributes.get("axis", 0)
+    axis: int = s.attributes.get("axis", 0)
     if shape is None or not -len(shape) <= axis < len(shape):
         return True
     size = shape[axis]
@@ -482,26 +482,12 @@ def _state_is_not_kernel(s: Statement) -> bool:
     return not isinstance(width, int) or not isinstance(length, int) or length != width - 1
 
 
-def _parameters_differ(s: Statement) -> bool:
-    """A vector is not as long as its axis of the tensor."""
-    shape = s.shape(0)
-    if shape is None:
-        return True
-    axis = s.attributes.get("axis", 1)
-    if not -len(shape) <= axis < len(shape):
-        return True
-    vectors = [s.shape(slot) for slot in range(1, len(s.types)) if s.has(slot)]
-    return any(v is None or (len(v) == 1 and v[0] not in (1, shape[axis])) for v in vectors) or any(
-        v == (1,) and shape[axis] != 1 for v in vectors
-    )
-
-
 def _parameters_are_longer(s: Statement) -> bool:
     """A vector is longer than its axis of the tensor, as far as is known."""
     shape = s.shape(0)
     if shape is None:
         return True
-    axis = s.attributes.get("axis", 1)
+    axis: int = s.attributes.get("axis", 1)
     if not -len(shape) <= axis < len(shape):
         return True
     vectors = [s.shape(slot) for slot in range(1, len(s.types)) if s.has(slot)]
@@ -560,6 +546,18 @@ def _axis_is_not_first(s: Statement) -> bool:
     return s.attributes.get("axis", 0) != 0
 
 
+def _is_any(_: Statement) -> bool:
+    return True
+
+
+def _rank_is_not_4(s: Statement) -> bool:
+    return not _rank_is(4)(s)
+
+
+def _rank_is_over_2(s: Statement) -> bool:
+    return not _rank_is(0, 1, 2)(s)
+
+
 class Condition(NamedTuple):
     """A condition, and the operators that it is about; None for all."""
 
@@ -579,7 +577,7 @@ def _of(*ops: str) -> frozenset[str]:
 
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
-        "any node": Condition(lambda _: True),
+        "any node": Condition(_is_any),
         "a flag is neither 0 nor 1": Condition(_has_odd_flag),
         "an input is empty": Condition(_is_empty),
         "a size is not known": Condition(_has_symbols),
@@ -618,9 +616,9 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "a sliced axis keeps its name": Condition(_keeps_a_name, _of("Slice")),
         "a bound is before the first axis": Condition(_bound_before_first_axis, _of("Shape")),
         "the rank is not 4": Condition(
-            lambda s: not _rank_is(4)(s), _of("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+            _rank_is_not_4, _of("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
         ),
-        "the rank is over 2": Condition(lambda s: not _rank_is(0, 1, 2)(s), _of("Unique")),
+        "the rank is over 2": Condition(_rank_is_over_2, _of("Unique")),
         "the axis is not the first": Condition(_axis_is_not_first, _of("Unique")),
         "hidden_size is not that of the weights": Condition(
             _hidden_size_differs, _of("GRU", "LSTM", "RNN")
@@ -629,12 +627,6 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             _state_is_not_kernel, _of("CausalConvWithState")
         ),
         "the batch is not that of the size": Condition(_affine_batch_differs, _of("AffineGrid")),
-        "a vector is not as long as its axis": Condition(
-            _parameters_differ,
-            _of(
-                "BatchNormalization", "DequantizeLinear", "InstanceNormalization", "QuantizeLinear"
-            ),
-        ),
         "a vector is longer than its axis": Condition(
             _parameters_are_longer,
             _of(

@@ -94,9 +94,7 @@ def _line(seen: Seen, *, wrong: bool) -> str:
         "opset": seen.opset,
         "node": _text(case.node.SerializeToString()),
         "before": [_text(node.SerializeToString()) for node in case.before],
-        "inputs": [
-            _input(array, slot in case.constant) for slot, array in enumerate(case.arrays)
-        ],
+        "inputs": [_input(array, slot in case.constant) for slot, array in enumerate(case.arrays)],
         "constant": sorted(case.constant),
         "dims": {str(slot): dims for slot, dims in case.dims.items()},
         "inferred": seen.inferred,
@@ -109,7 +107,7 @@ def _text(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _input(array: Any, constant: bool) -> str | list[Any] | None:  # noqa: FBT001
+def _input(array: Any, constant: bool) -> str | list[Any] | None:
     """An input: whole if its elements may decide a size, else its type and shape."""
     if array is None:
         return None

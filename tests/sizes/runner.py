@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,16 +11,24 @@ from typing import Any
 from tests.fuzz.workers import Outcome, outcomes
 
 BATCH = 100
-PATIENCE = 120.0
-"""Seconds for a batch, the start of its process included."""
-PATIENCE_ALONE = 120.0
-"""The same for one case."""
+PATIENCE = 300.0
+"""Seconds for a batch, the start of its process included, which takes long on a busy machine."""
+_MOST = 10.0
+"""Seconds of processor time for one case; one that takes more ends its process."""
 
 Look = Callable[[int], Any]
 
 
+def _one(look: Look, number: int) -> Any:
+    signal.setitimer(signal.ITIMER_PROF, _MOST)
+    try:
+        return look(number)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
 def _batch(look: Look, end: int, start: int) -> list[Any]:
-    return [look(number) for number in range(start, min(start + BATCH, end))]
+    return [_one(look, number) for number in range(start, min(start + BATCH, end))]
 
 
 def each(look: Look, numbers: range, processes: int) -> Iterator[Outcome]:
@@ -32,4 +41,4 @@ def each(look: Look, numbers: range, processes: int) -> Iterator[Outcome]:
             continue
         sys.stderr.write(f"batch {outcome.number}: {outcome.failure.strip().splitlines()[-1]}\n")
         alone = range(outcome.number, min(outcome.number + BATCH, numbers.stop))
-        yield from outcomes(look, iter(alone), 1, PATIENCE_ALONE)
+        yield from outcomes(partial(_one, look), iter(alone), 1, PATIENCE)
