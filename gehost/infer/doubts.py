@@ -542,6 +542,11 @@ def _affine_batch_differs(s: Statement) -> bool:
     return not theta or not size or theta[0] != size[0]
 
 
+def _indices_differ(s: Statement) -> bool:
+    """The indices of a ``MaxUnpool`` have other sizes than the tensor."""
+    return s.shape(0) is None or s.shape(0) != s.shape(1)
+
+
 def _axis_is_not_first(s: Statement) -> bool:
     return s.attributes.get("axis", 0) != 0
 
@@ -602,6 +607,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "SAME_LOWER rounds down": Condition(_same_lower_rounds_down, _POOLS),
         "the reference pads otherwise": Condition(_reference_pads_otherwise, _of("MaxPool")),
         "SAME is not the axis times the stride": Condition(_is_not_padded_to_multiple, _TRANSPOSED),
+        "the indices have other sizes": Condition(_indices_differ, _of("MaxUnpool")),
         "the rank is another": Condition(_loses_axes, _TRANSPOSED),
         "single precision scales to another size": Condition(
             _scales_to_another_size, _of("Resize", "Upsample")

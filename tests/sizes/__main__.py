@@ -32,6 +32,8 @@ from tests.sizes.witnesses import AGREE, DISAGREE
 _FRESH, _CHAINS = 10_000_000, 20_000_000
 """The first numbers of new cases, and of chains."""
 _ROUNDS = 4
+_AT_ONCE = 5_000
+"""Cases after which those so far are kept."""
 _RIGHT = 60
 """Cases whose sizes must stay known, among the witnesses."""
 
@@ -84,10 +86,11 @@ def _cases(numbers: range, kept: Path, processes: int, console: Console) -> list
     seen: list[Seen] = pickle.loads(kept.read_bytes()) if kept.exists() else []
     there = {case.number for case in seen}
     first = next((number for number in numbers if number not in there), numbers.stop)
-    if first < numbers.stop:
-        seen += _run(look, range(first, numbers.stop), processes, console)
+    for start in range(first, numbers.stop, _AT_ONCE):
+        seen += _run(look, range(start, min(start + _AT_ONCE, numbers.stop)), processes, console)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(pickle.dumps(seen))
+        console.print(f"{len(seen)} of {len(numbers)} cases")
     return [case for case in seen if case.number in numbers]
 
 
@@ -99,8 +102,6 @@ def _run(work: Callable[[int], Any], numbers: range, processes: int, console: Co
             console.print(f"case {outcome.number}: {reason}", style="yellow", markup=False)
         else:
             found.append(outcome.result)
-            if len(found) % 5000 == 0:
-                console.print(f"{len(found)} of {len(numbers)}")
     return found
 
 

@@ -19,7 +19,7 @@ import onnx.numpy_helper
 from tests.sizes.cases import Case
 from tests.sizes.fit import Rule, table
 from tests.sizes.sweep import Seen
-from tests.sizes.witnesses import Shapes
+from tests.sizes.witnesses import Shapes, actual_shapes
 
 LIST = Path(__file__).parents[2] / "gehost/infer/doubtful_sizes.py"
 WITNESSES = Path(__file__).parent / "witnesses.jsonl"
@@ -76,8 +76,14 @@ def write_witnesses(rules: Sequence[Rule], seen: Sequence[Seen], right: Sequence
         wrong = sorted((by_number[number] for number in rule.wrong), key=_weight)
         lines += [_line(each, wrong=True) for each in wrong[:_EACH]]
     kept = (_line(each, wrong=False) for each in sorted(right, key=_weight))
-    lines += [line for line in kept if len(line) <= _LONGEST]
+    lines += [line for line in kept if len(line) <= _LONGEST and _replays(line)]
     WITNESSES.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _replays(line: str) -> bool:
+    """Whether a witness runs as before on other floats."""
+    _, case, _, actual = _read(line)
+    return actual_shapes(case, case.model())[0] == actual
 
 
 def _weight(seen: Seen) -> tuple[int, int]:
@@ -118,20 +124,21 @@ def _input(array: Any, constant: bool) -> str | list[Any] | None:
 
 def read_witnesses() -> list[tuple[dict[str, Any], Case, Shapes, dict[str, Shapes]]]:
     """Each witness with its case, the sizes inferred without doubts, and the actual ones."""
-    found: list[tuple[dict[str, Any], Case, Shapes, dict[str, Shapes]]] = []
-    for line in WITNESSES.read_text(encoding="utf-8").splitlines()[1:]:
-        entry = json.loads(line)
-        case = Case(
-            onnx.NodeProto.FromString(base64.b64decode(entry["node"])),
-            entry["opset"],
-            [_array(text) for text in entry["inputs"]],
-            frozenset(entry["constant"]),
-            {int(slot): tuple(dims) for slot, dims in entry["dims"].items()},
-            [onnx.NodeProto.FromString(base64.b64decode(node)) for node in entry["before"]],
-        )
-        actual = {name: _shapes(shapes) for name, shapes in entry["actual"].items()}
-        found.append((entry, case, _shapes(entry["inferred"]), actual))
-    return found
+    return [_read(line) for line in WITNESSES.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def _read(line: str) -> tuple[dict[str, Any], Case, Shapes, dict[str, Shapes]]:
+    entry = json.loads(line)
+    case = Case(
+        onnx.NodeProto.FromString(base64.b64decode(entry["node"])),
+        entry["opset"],
+        [_array(text) for text in entry["inputs"]],
+        frozenset(entry["constant"]),
+        {int(slot): tuple(dims) for slot, dims in entry["dims"].items()},
+        [onnx.NodeProto.FromString(base64.b64decode(node)) for node in entry["before"]],
+    )
+    actual = {name: _shapes(shapes) for name, shapes in entry["actual"].items()}
+    return entry, case, _shapes(entry["inferred"]), actual
 
 
 def _array(text: str | list[Any] | None) -> Any:
