@@ -53,8 +53,9 @@ class Case:
         }
 
     def feeds(self) -> dict[str, Any]:
+        """Copies of the inputs: ONNX Runtime writes into those of a BatchNormalization in training."""
         return {
-            f"i{slot}": array
+            f"i{slot}": array.copy()
             for slot, array in enumerate(self.arrays)
             if array is not None and slot not in self.constant
         }
