@@ -1,0 +1,1 @@
+"""HLO text of XLA: read, printed, shown as data flow, imported as ONNX."""

@@ -1,0 +1,264 @@
+"""Typed views of attributes, computed when they are asked for; the attributes themselves stay as written."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gehost_hlo.module import HloInstruction
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_SLICE = re.compile(r"\[\s*([0-9]+)\s*:\s*([0-9]+)\s*(?::\s*([0-9]+)\s*)?\]")
+_PAIR = re.compile(r'([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\{[^{}]*\}|[^\s}"{]+)', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)")
+
+CALLED = ("to_apply", "calls", "condition", "body", "select", "scatter", "true_computation", "false_computation")
+"""Attributes that name one computation."""
+CALLED_LISTS = ("branch_computations", "called_computations")
+"""Attributes that name several."""
+
+
+class AttributeProblem(ValueError):
+    """An attribute is missing, or not of the form that its view needs."""
+
+
+class DimensionWindow(NamedTuple):
+    """The window along one dimension."""
+
+    size: int
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    base_dilation: int = 1
+    dilation: int = 1
+    reversed: bool = False
+
+    def outputs(self, length: int) -> int:
+        """Number of places that the window takes along a dimension of ``length``."""
+        padded = (0 if length == 0 else (length - 1) * self.base_dilation + 1) + self.low + self.high
+        span = (self.size - 1) * self.dilation + 1
+        return 0 if padded < span else (padded - span) // self.stride + 1
+
+
+class DimLabels(NamedTuple):
+    """Dimension numbers of a convolution: indices into the shapes of the operands and the result."""
+
+    batch: int
+    feature: int
+    spatial: tuple[int, ...]
+    kernel_input: int
+    kernel_output: int
+    kernel_spatial: tuple[int, ...]
+    output_batch: int
+    output_feature: int
+    output_spatial: tuple[int, ...]
+
+
+class Sharding(NamedTuple):
+    """How a tensor is laid out over devices.
+
+    Attributes:
+        kind: ``replicated``, ``maximal``, ``manual``, ``unknown``, ``tiled``, ``tuple``, or ``other`` for a form not known here.
+        tiles: parts in each dimension, in a tiled one; further entries belong to ``last_tile_dims``.
+        devices: as written, an explicit list or ``<=[…]``.
+        replicated_last: whether the last entry of ``tiles`` counts copies.
+        elements: of a tuple.
+        text: as written.
+    """
+
+    kind: str
+    text: str
+    tiles: tuple[int, ...] = ()
+    devices: str = ""
+    replicated_last: bool = False
+    elements: tuple[Sharding, ...] = ()
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Read ``{0,1}``.
+
+    Raises:
+        AttributeProblem: it holds something else.
+    """
+    inside = text.strip()
+    if not (inside.startswith("{") and inside.endswith("}")):
+        raise AttributeProblem(f"expected {{…}} of integers, found {text}")
+    parts = [part.strip() for part in inside[1:-1].split(",")] if inside[1:-1].strip() else []
+    if not all(_INTEGER.fullmatch(part) for part in parts):
+        raise AttributeProblem(f"expected integers, found {text}")
+    return tuple(map(int, parts))
+
+
+def dimensions(instruction: HloInstruction, name: str = "dimensions") -> tuple[int, ...]:
+    """Read an attribute of integers in braces; () where it is absent."""
+    text = instruction.attributes.get(name)
+    return () if text is None else integers(text)
+
+
+def integer(instruction: HloInstruction, name: str, default: int | None = None) -> int:
+    """Read an attribute of one integer.
+
+    Raises:
+        AttributeProblem: it is absent and has no default, or is no integer.
+    """
+    text = instruction.attributes.get(name)
+    if text is None:
+        if default is None:
+            raise AttributeProblem(f"{name} is missing")
+        return default
+    if not _INTEGER.fullmatch(text):
+        raise AttributeProblem(f"{name}: expected an integer, found {text}")
+    return int(text)
+
+
+def flag(instruction: HloInstruction, name: str) -> bool:
+    return instruction.attributes.get(name) == "true"
+
+
+def slices(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
+    """Read ``slice={[0:4], [2:8:2]}`` as (start, limit, stride)."""
+    text = instruction.attributes.get("slice", "{}")
+    found = [(int(start), int(limit), int(stride or 1)) for start, limit, stride in _SLICE.findall(text)]
+    if re.sub(r"[{},\s]", "", _SLICE.sub("", text)):
+        raise AttributeProblem(f"slice: expected {{[start:limit:stride], …}}, found {text}")
+    return tuple(found)
+
+
+def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
+    """Read ``window={size=3x3 stride=2x2 pad=1_1x0_1 lhs_dilate=… rhs_dilate=… rhs_reversal=…}``."""
+    text = instruction.attributes.get("window", "{}")
+    fields = dict(re.findall(r"(\w+)=([-\w]+)", text))
+    if not fields:
+        return ()
+    try:
+        sizes = [int(part) for part in fields["size"].split("x")]
+        rank = len(sizes)
+
+        def numbers(name: str, default: int) -> list[int]:
+            found = [int(part) for part in fields[name].split("x")] if name in fields else [default] * rank
+            if len(found) != rank:
+                raise ValueError(name)
+            return found
+
+        pads = [part.split("_") for part in fields["pad"].split("x")] if "pad" in fields else [["0", "0"]] * rank
+        if len(pads) != rank:
+            raise ValueError("pad")
+        rows = zip(
+            sizes,
+            numbers("stride", 1),
+            [int(low) for low, _ in pads],
+            [int(high) for _, high in pads],
+            numbers("lhs_dilate", 1),
+            numbers("rhs_dilate", 1),
+            [bool(part) for part in numbers("rhs_reversal", 0)],
+            strict=True,
+        )
+        return tuple(DimensionWindow(*row) for row in rows)
+    except (KeyError, ValueError) as error:
+        raise AttributeProblem(f"window: cannot read {text}") from error
+
+
+def dim_labels(instruction: HloInstruction) -> DimLabels:
+    """Read ``dim_labels=b01f_01io->b01f``."""
+    text = instruction.attributes.get("dim_labels", "")
+    match = re.fullmatch(r"([bf0-9?]+)_([io0-9?]+)->([bf0-9?]+)", text)
+    if match is None:
+        raise AttributeProblem(f"dim_labels: cannot read {text}")
+    left, kernel, out = match.groups()
+    spatial = [str(axis) for axis in range(len(left) - 2)]
+    if sorted(left) != sorted([*spatial, "b", "f"]) or sorted(out) != sorted(left) or sorted(kernel) != sorted([*spatial, "i", "o"]):
+        raise AttributeProblem(f"dim_labels: cannot read {text}")
+    return DimLabels(
+        left.index("b"),
+        left.index("f"),
+        tuple(left.index(axis) for axis in spatial),
+        kernel.index("i"),
+        kernel.index("o"),
+        tuple(kernel.index(axis) for axis in spatial),
+        out.index("b"),
+        out.index("f"),
+        tuple(out.index(axis) for axis in spatial),
+    )
+
+
+def padding(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
+    """Read ``padding=1_2_1x0_0`` as (low, high, interior)."""
+    text = instruction.attributes.get("padding", "")
+    rows: list[tuple[int, int, int]] = []
+    for part in text.split("x") if text else ():
+        match = re.fullmatch(r"(-?[0-9]+)_(-?[0-9]+)(?:_([0-9]+))?", part)
+        if match is None:
+            raise AttributeProblem(f"padding: cannot read {text}")
+        rows.append((int(match[1]), int(match[2]), int(match[3] or 0)))
+    return tuple(rows)
+
+
+def metadata(instruction: HloInstruction) -> dict[str, str]:
+    """Read ``metadata={op_type="Add" op_name="…"}``; strings without quotes and escapes."""
+    text = instruction.attributes.get("metadata")
+    if text is None:
+        return {}
+    return {name: unquoted(value) for name, value in _PAIR.findall(text)}
+
+
+def op_name(instruction: HloInstruction) -> str:
+    """Return the ``op_name`` of the metadata; "" without one."""
+    text = instruction.attributes.get("metadata")
+    if text is None or "op_name=" not in text:
+        return ""
+    return metadata(instruction).get("op_name", "")
+
+
+def unquoted(text: str) -> str:
+    """Return a string's content; other text as it is."""
+    if len(text) < 2 or text[0] != '"':
+        return text
+    return _ESCAPE.sub(_unescape, text[1:-1]) if "\\" in text else text[1:-1]
+
+
+def _unescape(match: re.Match[str]) -> str:
+    octal, hexadecimal, character = match.groups()
+    if octal:
+        return chr(int(octal, 8))
+    return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPED.get(character, character)
+
+
+def called(instruction: HloInstruction) -> tuple[tuple[str, str], ...]:
+    """Return (attribute, computation) of each computation that the instruction names, without ``%``."""
+    found: list[tuple[str, str]] = []
+    for attribute, value in instruction.attributes.items():
+        if attribute in CALLED or attribute in CALLED_LISTS:
+            found += [(attribute, name) for name in _NAME.findall(value)]
+    return tuple(found)
+
+
+def sharding(instruction: HloInstruction) -> Sharding | None:
+    """Read ``sharding={devices=[2,4]<=[8]}``; None where it is absent."""
+    text = instruction.attributes.get("sharding")
+    return None if text is None else parse_sharding(text)
+
+
+def parse_sharding(text: str) -> Sharding:
+    """Read a sharding.
+
+    Raises:
+        AttributeProblem: ``last_tile_dims`` and ``last_tile_dim_replicate`` are both there.
+    """
+    inside = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).strip()
+    inside = inside[1:-1].strip() if inside.startswith("{") else inside
+    if "last_tile_dims" in inside and "last_tile_dim_replicate" in inside:
+        raise AttributeProblem("sharding: last_tile_dims and last_tile_dim_replicate exclude each other")
+    if inside.startswith("{"):
+        return Sharding("tuple", text, elements=tuple(map(parse_sharding, re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", inside))))
+    if inside.startswith("maximal"):
+        return Sharding("maximal", text, devices=inside.partition("device=")[2].split()[0] if "device=" in inside else "")
+    for kind in ("replicated", "manual", "unknown"):
+        if inside == kind:
+            return Sharding(kind, text)
+    tiled = re.match(r"devices=\[([0-9,]+)\](<=\[[0-9,]+\](?:T\([0-9,]+\))?|[0-9,]+)", inside)
+    if tiled is None:
+        return Sharding("other", text)
+    tiles = tuple(int(size) for size in tiled[1].split(","))
+    return Sharding("tiled", text, tiles, tiled[2], "last_tile_dim_replicate" in inside)

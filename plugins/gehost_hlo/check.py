@@ -1,0 +1,57 @@
+"""What must hold for text that follows the grammar: problems as text, "" where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gehost_hlo.module import HloComputation, HloInstruction, Shape
+
+
+def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> str:
+    """Check one instruction whose operands are defined: numbers of parameters, sizes of a reshape, shardings."""
+    if instruction.opcode == "parameter":
+        number = instruction.literal
+        if not (number.isascii() and number.isdigit() and len(number) < 9):
+            return f'expected the number of the parameter, found "{number}"'
+    elif instruction.opcode == "reshape" and len(instruction.operands) == 1:
+        source, result = _operand_shape(instruction, defined), instruction.shape
+        if source is not None and result is not None and _sizes_differ(source, result):
+            return f"{source} cannot be reshaped to {result}: the number of elements differs"
+    sharding = instruction.attributes.get("sharding")
+    if sharding is not None and "last_tile_dims" in sharding and "last_tile_dim_replicate" in sharding:
+        return "sharding: last_tile_dims and last_tile_dim_replicate exclude each other"
+    return ""
+
+
+def check_computation(computation: HloComputation) -> str:
+    """Check that parameters are numbered from 0 without gaps, and that a signature agrees with them and with the root."""
+    parameters = computation.parameters
+    for number, parameter in enumerate(parameters):
+        found = int(parameter.literal)
+        if found > number:
+            return f'"{parameter.name}" is parameter {found}, but there is no parameter {number}'
+        if found < number:
+            return f'"{parameter.name}" is a second parameter {found}'
+    if computation.signature is None:
+        return ""
+    if len(computation.signature) != len(parameters):
+        return f"the signature has {len(computation.signature)} parameters, the instructions have {len(parameters)}"
+    for declared, parameter in zip(computation.signature, parameters, strict=True):
+        if parameter.shape is not None and not declared.shape.compatible(parameter.shape):
+            return f'parameter "{declared.name}" is {declared.shape} in the signature, {parameter.shape} as an instruction'
+    root, result = computation.root.shape, computation.result
+    if root is not None and result is not None and not root.compatible(result):
+        return f'the signature returns {result}, the root "{computation.root.name}" is {root}'
+    return ""
+
+
+def _operand_shape(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> Shape | None:
+    operand = instruction.operands[0]
+    if operand.instruction is not None:
+        return operand.instruction.shape
+    return defined[operand.name].shape if operand.name in defined else operand.shape
+
+
+def _sizes_differ(source: Shape, result: Shape) -> bool:
+    known = source.elements is None and result.elements is None and not source.dynamic and not result.dynamic
+    return known and -1 not in (*source.dimensions, *result.dimensions) and source.size != result.size

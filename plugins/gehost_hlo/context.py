@@ -1,0 +1,279 @@
+"""The vocabulary of the translations: operators on tensors that have HLO's shapes and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gehost_hlo.emit import Body, Refusal, Tensor, Value
+from gehost_hlo.kernels import carrier
+from gehost_hlo.literals import NUMPY, ONNX, Array
+from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Shape
+
+Translator: TypeAlias = Callable[["Context", HloInstruction, "list[Value]"], Value]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of an import.
+
+    Attributes:
+        fusions: ``functions`` or ``inline``.
+        constants: values of elided constants by instruction; None without them.
+        random_constants: draw elided constants.
+        assume_reductions: take a missing ``to_apply`` from ``op_type``.
+    """
+
+    fusions: str = "functions"
+    constants: Mapping[str, Array] | None = None
+    random_constants: bool = False
+    assume_reductions: bool = False
+
+
+@dataclass(eq=False)
+class Context:
+    """One computation that is being translated into a body.
+
+    Attributes:
+        scope: what stands before names that are taken; "" in the entry.
+        batch: dims that scalars stand for, where the body of a reduction runs on whole tensors; None elsewhere.
+        call: translates another computation into the same body.
+        function: returns the name of the model-local function of a fusion's computation.
+        find: returns a computation by name.
+    """
+
+    module: HloModule
+    settings: Settings
+    body: Body
+    computation: HloComputation
+    scope: str
+    call: Callable[[Context, HloComputation, Sequence[Value], str, tuple[int, ...] | None], Value]
+    function: Callable[[HloComputation], str]
+    find: Callable[[str], HloComputation]
+    batch: tuple[int, ...] | None = None
+    active: tuple[str, ...] = ()
+    """Computations that are being translated, outermost first."""
+    shapes: Mapping[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
+    """Shapes of the instructions of the computation, with their layouts."""
+
+    def nested(self, scope: str) -> Context:
+        """Return a context for a body of Loop or If, which may read all tensors of this one."""
+        return replace(self, body=Body(self.body.names), scope=scope)
+
+    # Shapes and constants
+
+    def dims(self, instruction: HloInstruction) -> tuple[int, ...]:
+        """Dims of an array that an instruction makes."""
+        shape = array_shape(instruction.shape)
+        if self.batch is None:
+            return shape.dimensions
+        if shape.dimensions:
+            raise Refusal("it makes an array inside a computation that is applied to single elements")
+        return self.batch
+
+    def number(self, value: Any, kind: str, dims: tuple[int, ...] = ()) -> Tensor:
+        """Return a constant that holds one number throughout."""
+        return Tensor("", kind, dims, (), np.array(value, NUMPY[kind]))
+
+    def array(self, array: Array, kind: str) -> Tensor:
+        return Tensor("", kind, array.shape, array.shape, array.astype(NUMPY[kind]))
+
+    # Operators that broadcast
+
+    def apply(self, op: str, args: Sequence[Tensor], kind: str | None = None, **attributes: Any) -> Tensor:
+        """Add an elementwise operator; all operands have one shape, apart from scalars.
+
+        Args:
+            op: of ONNX.
+            args: of one element type; it is cast to one that has a kernel, and the result back.
+            kind: element type of the result, where it is not that of the operands.
+        """
+        dims = max((arg.dims for arg in args), key=len)
+        if any(arg.dims not in {dims, ()} for arg in args):
+            raise Refusal(f"its operands have different shapes: {', '.join(str(list(arg.dims)) for arg in args)}")
+        own = args[0].type
+        if any(arg.type != own for arg in args):
+            raise Refusal(f"its operands have different types: {', '.join(arg.type for arg in args)}")
+        run = self.carrier(op, own)
+        names = [self.body.held(self.cast(arg, run)) for arg in args]
+        held = np.broadcast_shapes(*[arg.held for arg in args])
+        (name,) = self.body.op(op, names, **attributes)
+        if kind is not None:
+            return Tensor(name, kind, dims, held)
+        return self.cast(Tensor(name, run, dims, held), own)
+
+    def carrier(self, op: str, kind: str) -> str:
+        found = carrier(op, kind)
+        if found is None:
+            raise Refusal(f"ONNX Runtime has no {op} for {kind}")
+        return found
+
+    def cast(self, tensor: Tensor, kind: str) -> Tensor:
+        """Convert as ONNX's Cast does; HLO's convert differs where a float is too large for an integer."""
+        if tensor.type == kind:
+            return tensor
+        if tensor.constant is not None:
+            return Tensor("", kind, tensor.dims, tensor.held, tensor.constant.astype(NUMPY[kind]))
+        (name,) = self.body.op("Cast", [self.body.held(tensor)], to=ONNX[kind])
+        return Tensor(name, kind, tensor.dims, tensor.held)
+
+    def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+        """Choose elementwise; the condition is pred."""
+        if yes.type == "pred":  # ONNX Runtime has no Where of bool
+            kept = self.apply("And", [condition, yes])
+            return self.apply("Or", [kept, self.apply("And", [self.apply("Not", [condition]), no])])
+        dims = max((each.dims for each in (condition, yes, no)), key=len)
+        run = self.carrier("Where", yes.type)
+        names = [self.body.held(condition), self.body.held(self.cast(yes, run)), self.body.held(self.cast(no, run))]
+        held = np.broadcast_shapes(condition.held, yes.held, no.held)
+        (name,) = self.body.op("Where", names)
+        return self.cast(Tensor(name, run, dims, held), yes.type)
+
+    # Operators that move elements
+
+    def move(self, op: str, tensor: Tensor, others: Sequence[str], dims: Sequence[int], **attributes: Any) -> Tensor:
+        """Add an operator that moves elements of a tensor."""
+        run = self.carrier(op, tensor.type)
+        source = self.cast(tensor, run)
+        moved = self.body.tensor(op, [self.body.full(source), *others], run, dims, **attributes)
+        return self.cast(moved, tensor.type)
+
+    def reshape(self, tensor: Tensor, dims: Sequence[int]) -> Tensor:
+        """Reshape; of a chain one Reshape is left, and a tensor of one number stays one."""
+        shape = tuple(dims)
+        if tensor.dims == shape:
+            return tensor
+        if tensor.constant is not None:
+            if tensor.constant.size == 1:
+                return Tensor("", tensor.type, shape, (), tensor.constant.reshape(()), tensor.hint)
+            whole = np.broadcast_to(tensor.constant, tensor.dims).reshape(shape)
+            return Tensor("", tensor.type, shape, shape, whole)
+        if tensor.held != tensor.dims and _count(tensor.held) == 1:
+            if tensor.held == ():
+                return Tensor(tensor.name, tensor.type, shape, ())
+            (name,) = self.body.op("Reshape", [tensor.name, self.body.ints(())])
+            return Tensor(name, tensor.type, shape, ())
+        source = self.body.full(tensor)
+        root, root_dims = self.body.roots.get(self.body.names.resolve(source), (source, tensor.dims))
+        if root_dims == shape:
+            return Tensor(root, tensor.type, shape, shape)
+        (name,) = self.body.op("Reshape", [root, self.body.ints(shape)], allowzero=1 if 0 in shape else None)
+        self.body.roots[name] = (root, root_dims)
+        return Tensor(name, tensor.type, shape, shape)
+
+    def transpose(self, tensor: Tensor, permutation: Sequence[int]) -> Tensor:
+        if list(permutation) == list(range(tensor.rank)):
+            return tensor
+        dims = [tensor.dims[axis] for axis in permutation]
+        if _count(tensor.held) == 1:
+            return self.reshape(tensor, dims) if tensor.held == () else self.reshape(self.reshape(tensor, ()), dims)
+        return self.move("Transpose", tensor, [], dims, perm=list(permutation))
+
+    def slice(self, tensor: Tensor, rows: Sequence[tuple[int, int, int]]) -> Tensor:
+        """Slice by (start, limit, stride) in each dimension."""
+        axes = [axis for axis, row in enumerate(rows) if row != (0, tensor.dims[axis], 1)]
+        if not axes:
+            return tensor
+        dims = [max(0, -(-(limit - start) // stride)) for start, limit, stride in rows]
+        ints = self.body.ints
+        others = [ints(rows[axis][0] for axis in axes), ints(rows[axis][1] for axis in axes), ints(axes)]
+        others.append(ints(rows[axis][2] for axis in axes))
+        return self.move("Slice", tensor, others, dims)
+
+    def reverse(self, tensor: Tensor, axes: Sequence[int]) -> Tensor:
+        if not axes:
+            return tensor
+        ints = self.body.ints
+        lowest = [-(2**63) + 1] * len(axes)
+        others = [ints([-1] * len(axes)), ints(lowest), ints(axes), ints([-1] * len(axes))]
+        return self.move("Slice", tensor, others, tensor.dims)
+
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        if len(tensors) == 1:
+            return tensors[0]
+        kind = tensors[0].type
+        run = self.carrier("Concat", kind)
+        names = [self.body.full(self.cast(tensor, run)) for tensor in tensors]
+        dims = list(tensors[0].dims)
+        dims[axis] = sum(tensor.dims[axis] for tensor in tensors)
+        return self.cast(self.body.tensor("Concat", names, run, dims, axis=axis), kind)
+
+    def pad(self, tensor: Tensor, value: Tensor, rows: Sequence[tuple[int, int, int]]) -> Tensor:
+        """Pad by (low, high, interior) in each dimension; a negative low or high removes elements."""
+        if any(interior and tensor.dims[axis] > 1 for axis, (_, _, interior) in enumerate(rows)):
+            split = [size for size in tensor.dims for size in (size, 1)]
+            widths = [(0, 0, 0) if even else (0, rows[axis][2], 0) for axis in range(tensor.rank) for even in (True, False)]
+            wide = self.pad(self.reshape(tensor, split), value, widths)
+            whole = self.reshape(wide, [size * (interior + 1) for size, (_, _, interior) in zip(tensor.dims, rows, strict=True)])
+            limits = [(size - 1) * (row[2] + 1) + 1 if size else 0 for size, row in zip(tensor.dims, rows, strict=True)]
+            tensor = self.slice(whole, [(0, limit, 1) for limit in limits])
+        low, high = [max(0, row[0]) for row in rows], [max(0, row[1]) for row in rows]
+        dims = [size + a + b for size, a, b in zip(tensor.dims, low, high, strict=True)]
+        if any(low) or any(high):
+            run = self.carrier("Pad", tensor.type)
+            filler = self.body.full(self.cast(value, run))
+            source = self.body.full(self.cast(tensor, run))
+            padded = self.body.tensor("Pad", [source, self.body.ints([*low, *high]), filler], run, dims)
+            tensor = self.cast(padded, tensor.type)
+        kept = [(max(0, -row[0]), size - max(0, -row[1]), 1) for size, row in zip(dims, rows, strict=True)]
+        return self.slice(tensor, kept)
+
+    def broadcast(self, tensor: Tensor, dims: Sequence[int], axes: Sequence[int]) -> Tensor:
+        """Broadcast: dimension i of ``tensor`` becomes dimension ``axes[i]``; nothing is copied where readers broadcast."""
+        shape = tuple(dims)
+        if tensor.held == ():
+            return Tensor(tensor.name, tensor.type, shape, (), tensor.constant, tensor.hint)
+        order = sorted(range(len(axes)), key=lambda index: axes[index])
+        tensor = self.transpose(tensor, order)
+        places = [axes[index] for index in order]
+        held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
+        aligned = [1] * len(shape)
+        for index, axis in enumerate(places):
+            aligned[axis] = held[index]
+        first = next((axis for axis, size in enumerate(aligned) if size != 1), len(aligned))
+        trimmed = tuple(aligned[first:])
+        if tensor.constant is not None:
+            return Tensor("", tensor.type, shape, trimmed, tensor.constant.reshape(trimmed))
+        if trimmed == tensor.held:
+            return Tensor(tensor.name, tensor.type, shape, trimmed)
+        held_tensor = Tensor(tensor.name, tensor.type, tensor.held, tensor.held)
+        return Tensor(self.body.full(self.reshape(held_tensor, trimmed)), tensor.type, shape, trimmed)
+
+    def expanded(self, tensor: Tensor) -> Tensor:
+        """Return the same tensor with an ONNX tensor of its dims."""
+        if tensor.held == tensor.dims and tensor.constant is None:
+            return tensor
+        return Tensor(self.body.full(tensor), tensor.type, tensor.dims, tensor.dims)
+
+    def iota(self, dims: Sequence[int], axis: int, kind: str) -> Tensor:
+        """Return the index along an axis."""
+        run = kind if kind in NUMPY and kind not in {"pred"} else "s32"
+        line = np.arange(dims[axis]).astype(NUMPY[run])
+        return self.broadcast(self.array(line, run), dims, [axis])
+
+
+def array_shape(shape: Shape | None) -> Shape:
+    """Return the shape of an array that ONNX can hold.
+
+    Raises:
+        Refusal: it has none, is a tuple, is dynamic, or has a type that ONNX does not have.
+    """
+    if shape is None:
+        raise Refusal("its shape is not written")
+    if shape.elements is not None:
+        raise Refusal(f"it is a {shape.type}, expected an array")
+    if shape.type not in ONNX:
+        raise Refusal(f"{shape.type} has no ONNX type")
+    if shape.dynamic or -1 in shape.dimensions:
+        raise Refusal(f"{shape} has a dynamic dimension")
+    return shape
+
+
+def _count(dims: Sequence[int]) -> int:
+    count = 1
+    for size in dims:
+        count *= size
+    return count

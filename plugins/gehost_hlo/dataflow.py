@@ -1,0 +1,82 @@
+"""Data flow of a computation: which instruction reads which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gehost_hlo.attributes import called
+from gehost_hlo.module import HloComputation, HloInstruction, HloModule
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def dataflow(computation: HloComputation) -> nx.MultiDiGraph[str]:
+    """Return the instructions as nodes and their operands as edges, from the operand to its user.
+
+    Nodes have ``opcode`` and ``shape``; edges have ``operand``, the index among the operands of the user. An instruction that reads
+    another twice has two edges. An instruction written in place of an operand is a node ``user:index``. ``graph["calls"]`` names
+    the computations that the instructions call.
+    """
+    import networkx as nx
+
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=computation.name, calls=calls(computation))
+    for instruction in computation.instructions:
+        _add(graph, instruction.name, instruction)
+    return graph
+
+
+def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) -> None:
+    graph.add_node(name, opcode=instruction.opcode, shape="" if instruction.shape is None else str(instruction.shape))
+    for index, operand in enumerate(instruction.operands):
+        if operand.instruction is not None:
+            inner = f"{name}:{index}"
+            _add(graph, inner, operand.instruction)
+            graph.add_edge(inner, name, operand=index)
+        elif operand.literal is None:
+            graph.add_edge(operand.name, name, operand=index)
+
+
+def calls(computation: HloComputation) -> list[str]:
+    """Return the names of the computations that a computation's instructions name, each once, in order."""
+    return list(dict.fromkeys(name for instruction in computation.instructions for _, name in called(instruction)))
+
+
+def as_json(module: HloModule) -> list[dict[str, Any]]:
+    """Return one object for each computation: ``name``, ``calls``, ``nodes``, ``edges``."""
+    return [computation_json(computation) for computation in module.computations]
+
+
+def computation_json(computation: HloComputation) -> dict[str, Any]:
+    graph = dataflow(computation)
+    nodes = [
+        {"id": name, "label": f"{name} = {data['opcode']}", "opcode": data["opcode"], "shape": data["shape"]}
+        for name, data in graph.nodes(data=True)
+    ]
+    edges = [{"source": source, "target": target, "operand": data["operand"]} for source, target, data in graph.edges(data=True)]
+    return {"name": computation.name, "calls": graph.graph["calls"], "nodes": nodes, "edges": edges}
+
+
+def as_dot(module: HloModule) -> str:
+    """Return a Graphviz digraph with one cluster for each computation."""
+    lines = ["digraph hlo {", "  node [shape=box];"]
+    for number, computation in enumerate(module.computations):
+        found = computation_json(computation)
+        title = found["name"] + (f" calls {', '.join(found['calls'])}" if found["calls"] else "")
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]
+        for node in found["nodes"]:
+            label = f"{node['id']}\n{node['opcode']}\n{node['shape']}"
+            lines.append(f"    {_vertex(computation, node['id'])} [label={_quoted(label)}];")
+        lines.append("  }")
+        for edge in found["edges"]:
+            source, target = _vertex(computation, edge["source"]), _vertex(computation, edge["target"])
+            lines.append(f"  {source} -> {target} [label={edge['operand']}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _vertex(computation: HloComputation, name: str) -> str:
+    return _quoted(f"{computation.name}/{name}")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,316 @@
+"""Builds ONNX graphs: tensors with HLO's shapes, operators in order, names from the instructions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, Union
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from gehost_hlo.literals import NUMPY, ONNX, Array
+
+DOMAIN = "hlo"
+"""Domain of XLA's fusions, and of operators that are kept and not run."""
+
+
+class Refusal(Exception):
+    """An instruction has no translation; the text is the reason."""
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """The result of an instruction: an array of ``dims``.
+
+    ``held`` is the shape of the ONNX tensor; it broadcasts to ``dims``. A broadcast thus costs nothing where all of its readers
+    broadcast by themselves. A constant has no name: each body that reads it gets an ONNX tensor of its value.
+    """
+
+    name: str
+    type: str
+    dims: tuple[int, ...]
+    held: tuple[int, ...]
+    constant: Array | None = None
+    hint: str = ""
+    """Name that a constant gets where it is first read."""
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.dims)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def number(self) -> Any:
+        """The one number that a constant holds throughout; None for others."""
+        if self.constant is None or self.constant.size != 1:
+            return None
+        return self.constant.reshape(-1)[0]
+
+
+Value: TypeAlias = Union[Tensor, tuple["Value", ...]]
+
+
+def leaves(value: Value) -> list[Tensor]:
+    """Return the tensors of a value, depth first."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [leaf for element in value for leaf in leaves(element)]
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One operator, before it becomes a ``NodeProto``."""
+
+    op: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
+    domain: str
+    name: str
+    metadata: dict[str, str]
+
+    def captured(self) -> frozenset[str]:
+        """Return the names that its bodies read from outside."""
+        bodies = [value for value in self.attributes.values() if isinstance(value, Nested)]
+        return frozenset().union(*[nested.body.captured(tensor.name for tensor in nested.inputs) for nested in bodies])
+
+
+@dataclass(slots=True, eq=False)
+class Nested:
+    """A body of Loop or If as an attribute."""
+
+    name: str
+    body: Body
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+@dataclass(eq=False)
+class Names:
+    """The names of a graph and of all bodies in it."""
+
+    reserved: frozenset[str] = frozenset()
+    """Names that the outermost computation needs."""
+    taken: set[str] = field(default_factory=set[str])
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+    """Helper tensors that became the result of an instruction, to the name that they got."""
+    _placed: set[str] = field(default_factory=set[str])
+
+    def resolve(self, name: str) -> str:
+        return self.renamed.get(name, name)
+
+    def choose(self, wanted: str, scope: str) -> str:
+        """Return ``wanted`` while it is free, else ``scope/wanted``, else one with a number; and take it."""
+        if wanted in self.taken or (scope and wanted in self.reserved):
+            wanted = f"{scope}/{wanted}" if scope else wanted
+            candidate, number = wanted, 2
+            while candidate in self.taken:
+                candidate, number = f"{wanted}#{number}", number + 1
+            wanted = candidate
+        self.taken.add(wanted)
+        return wanted
+
+    def place_constant(self, name: str) -> str:
+        """Return a constant's chosen name for its first tensor; "" for the tensors that further bodies need."""
+        if name in self._placed:
+            return ""
+        self._placed.add(name)
+        return name
+
+
+class Body:
+    """A graph, a function or a body of Loop or If, while it is built."""
+
+    def __init__(self, names: Names, *, constants_as_nodes: bool = False) -> None:
+        self.names = names
+        self.ops: list[Op] = []
+        self.initializers: dict[str, Array] = {}
+        self.types: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self.instruction = "hlo"
+        self.metadata: dict[str, str] = {}
+        self._constants_as_nodes = constants_as_nodes
+        self.roots: dict[str, tuple[str, tuple[int, ...]]] = {}
+        """Of reshaped tensors: the tensor that they were before the first Reshape, and its dims."""
+        self._helpers = 0
+        self._known: dict[Any, str] = {}
+
+    # Instructions
+
+    def position(self) -> tuple[str, dict[str, str], int]:
+        """Return which instruction is being translated, for ``resume``."""
+        return self.instruction, self.metadata, self._helpers
+
+    def resume(self, position: tuple[str, dict[str, str], int]) -> None:
+        self.instruction, self.metadata, self._helpers = position
+
+    def start(self, name: str, metadata: dict[str, str]) -> int:
+        """Begin an instruction; returns the place of its first operator."""
+        self.instruction = name
+        self.metadata = metadata
+        self._helpers = 0
+        return len(self.ops)
+
+    def finish(self, place: int, value: Value, name: str) -> None:
+        """Give the result the name of its instruction, if the instruction made it in full."""
+        if not isinstance(value, Tensor) or not value.name or value.held != value.dims:
+            return
+        producer = next((op for op in reversed(self.ops[place:]) if value.name in op.outputs), None)
+        if producer is None or value.name in self.names.renamed:
+            return
+        self.names.renamed[value.name] = name
+        if value.name in self.roots:
+            self.roots[name] = self.roots[value.name]
+        producer.name = name
+        value.name = name
+        self.types[name] = (value.type, value.dims)
+
+    def helper_name(self) -> str:
+        self._helpers += 1
+        return self.names.choose(f"{self.instruction}/{self._helpers}", "")
+
+    # Operators
+
+    def op(self, op: str, inputs: Sequence[str], *, outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
+        """Add an operator; returns the names of its outputs."""
+        name = self.helper_name()
+        made = [name if index == 0 else f"{name}:{index}" for index in range(outputs)]
+        self.ops.append(Op(op, list(inputs), made, attributes, domain, name, self.metadata))
+        return made
+
+    def tensor(self, op: str, inputs: Sequence[str], kind: str, dims: Sequence[int], **attributes: Any) -> Tensor:
+        """Add an operator with one output of a type and shape."""
+        (name,) = self.op(op, inputs, **attributes)
+        shape = tuple(dims)
+        return Tensor(name, kind, shape, shape)
+
+    def constant(self, array: Array, name: str = "") -> str:
+        """Return the name of a constant tensor; equal helpers are made once."""
+        key = None if name else (array.dtype.str, str(array.dtype), array.shape, array.tobytes())
+        if key is not None and key in self._known:
+            return self._known[key]
+        chosen = self.names.place_constant(name) if name else ""
+        chosen = chosen or self.helper_name()
+        if self._constants_as_nodes:
+            tensor = numpy_helper.from_array(array, chosen)
+            self.ops.append(Op("Constant", [], [chosen], {"value": tensor}, "", chosen, self.metadata))
+        else:
+            self.initializers[chosen] = array
+        if key is not None:
+            self._known[key] = chosen
+        return chosen
+
+    def ints(self, numbers: Iterable[int]) -> str:
+        """Return a constant vector of int64."""
+        return self.constant(np.array(list(numbers), np.int64))
+
+    def scalar(self, number: Any, kind: str) -> str:
+        return self.constant(np.array(number, NUMPY[kind]))
+
+    # Tensors
+
+    def held(self, tensor: Tensor) -> str:
+        """Return the name of the ONNX tensor that broadcasts to ``tensor``."""
+        if tensor.constant is None:
+            return tensor.name
+        if not tensor.hint:
+            return self.constant(tensor.constant)
+        key = ("constant", tensor.hint)
+        if key not in self._known:
+            self._known[key] = self.constant(tensor.constant, tensor.hint)
+        return self._known[key]
+
+    def full(self, tensor: Tensor) -> str:
+        """Return the name of an ONNX tensor of exactly the dims of ``tensor``."""
+        name = self.held(tensor)
+        if tensor.held == tensor.dims:
+            return name
+        key = ("full", name, tensor.dims)
+        if key not in self._known:
+            if tensor.type == "bf16":  # ONNX Runtime has no Expand of it
+                (wide,) = self.op("Cast", [name], to=ONNX["f32"])
+                (wide,) = self.op("Expand", [wide, self.ints(tensor.dims)])
+                self._known[key] = self.op("Cast", [wide], to=ONNX["bf16"])[0]
+            else:
+                self._known[key] = self.op("Expand", [name, self.ints(tensor.dims)])[0]
+        return self._known[key]
+
+    def expanded(self, tensor: Tensor) -> Tensor:
+        """Return a tensor whose ONNX tensor has its dims."""
+        if tensor.held == tensor.dims and (tensor.constant is None):
+            return tensor
+        return Tensor(self.full(tensor), tensor.type, tensor.dims, tensor.dims)
+
+    # The end
+
+    def captured(self, given: Iterable[str]) -> frozenset[str]:
+        """Return the names that the operators read from outside; ``given`` are the body's own inputs."""
+        resolve = self.names.resolve
+        own = {*given, *self.initializers}
+        outside: set[str] = set()
+        for op in self.ops:
+            outside.update(resolved for name in op.inputs if name and (resolved := resolve(name)) not in own)
+            outside.update(op.captured() - own)
+            own.update(map(resolve, op.outputs))
+        return frozenset(outside)
+
+    def prune(self, outputs: Iterable[str]) -> None:
+        """Remove operators and constants that no output depends on."""
+        resolve = self.names.resolve
+        live = {resolve(name) for name in outputs}
+        kept: list[Op] = []
+        for op in reversed(self.ops):
+            if live.isdisjoint(map(resolve, op.outputs)):
+                continue
+            live.update(map(resolve, op.inputs))
+            live.update(op.captured())
+            kept.append(op)
+        self.ops = kept[::-1]
+        self.initializers = {name: array for name, array in self.initializers.items() if name in live}
+
+    def nodes(self) -> list[onnx.NodeProto]:
+        return [_node(op, self.names.renamed) for op in self.ops]
+
+    def graph(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> onnx.GraphProto:
+        """Return the graph, with the types of all named results."""
+        resolve = self.names.resolve
+        given = {tensor.name for tensor in (*inputs, *outputs)}
+        made = {resolve(output) for op in self.ops for output in op.outputs}
+        graph = onnx.GraphProto(name=name)
+        graph.node.extend(self.nodes())
+        graph.input.extend(value_info(tensor.name, tensor.type, tensor.dims) for tensor in inputs)
+        graph.output.extend(value_info(resolve(tensor.name), tensor.type, tensor.dims) for tensor in outputs)
+        graph.initializer.extend(numpy_helper.from_array(array, each) for each, array in self.initializers.items())
+        graph.value_info.extend(value_info(each, *self.types[each]) for each in self.types if each in made and each not in given)
+        return graph
+
+
+def _node(op: Op, renamed: Mapping[str, str]) -> onnx.NodeProto:
+    node = onnx.NodeProto(op_type=op.op, name=op.name, domain=op.domain)
+    node.input.extend([renamed.get(name, name) for name in op.inputs])
+    node.output.extend([renamed.get(name, name) for name in op.outputs])
+    for name, value in op.attributes.items():
+        if isinstance(value, Nested):
+            graph = value.body.graph(value.name, value.inputs, value.outputs)
+            node.attribute.add(name=name, type=onnx.AttributeProto.GRAPH).g.CopyFrom(graph)
+        elif value is not None:
+            node.attribute.append(helper.make_attribute(name, value))
+    for key, text in op.metadata.items():
+        node.metadata_props.add(key=key, value=text)
+    return node
+
+
+def value_info(name: str, kind: str, dims: Sequence[int]) -> onnx.ValueInfoProto:
+    """Return a name with an element type and a shape."""
+    info = onnx.ValueInfoProto(name=name)
+    tensor = info.type.tensor_type
+    tensor.elem_type = ONNX[kind]
+    tensor.shape.SetInParent()
+    for size in dims:
+        tensor.shape.dim.add(dim_value=size)
+    return info

@@ -1,0 +1,69 @@
+"""Errors of this plugin.
+
+ModelError                           3   of gehost
+├── HloSyntaxError                       the text breaks the grammar, or contradicts itself
+└── UntranslatableError                  instructions without a translation, all of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gehost import ModelError
+
+_LINE = 160
+"""Characters of a line that an error quotes."""
+
+
+class HloSyntaxError(ModelError):
+    """Text that is not HLO, with the place and the line.
+
+    Attributes:
+        line: of the fault, from 1.
+        column: of the fault, from 1.
+        problem: what was expected and what was found.
+        excerpt: the line (at most 160 characters of it) and a caret below.
+    """
+
+    def __init__(self, text: str, position: int, problem: str, path: str = "") -> None:
+        self.line = text.count("\n", 0, position) + 1
+        start = text.rfind("\n", 0, position) + 1
+        self.column = position - start + 1
+        self.problem = problem
+        end = text.find("\n", position)
+        line = text[start : len(text) if end < 0 else end].expandtabs(1)
+        left = max(0, self.column - 1 - _LINE // 2)
+        quoted = line[left : left + _LINE].replace("\r", " ")
+        self.excerpt = f"{quoted}\n{' ' * (self.column - 1 - left)}^"
+        self.path = path
+        super().__init__(f"{path or 'HLO text'}:{self.line}:{self.column}: {problem}\n{self.excerpt}")
+
+    @property
+    def summary(self) -> str:
+        """The error without the quoted line."""
+        return f"{self.path or 'HLO text'}:{self.line}:{self.column}: {self.problem}"
+
+    def in_file(self, path: str) -> HloSyntaxError:
+        """Return the same error with the path of the file."""
+        self.path = path
+        self.args = (f"{self.summary}\n{self.excerpt}",)
+        return self
+
+
+class UntranslatableError(ModelError):
+    """Instructions that have no translation to ONNX.
+
+    Attributes:
+        problems: (computation, instruction, reason) of each.
+    """
+
+    def __init__(self, problems: Sequence[tuple[str, str, str]], path: str = "") -> None:
+        self.problems = tuple(problems)
+        by_reason: dict[str, list[str]] = {}
+        for computation, instruction, reason in self.problems:
+            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}")
+        told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+        count = len(self.problems)
+        super().__init__(
+            f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} no translation to ONNX: {told}"
+        )

@@ -1,0 +1,254 @@
+"""Translates a module to ONNX: the entry becomes the graph, fusions become model-local functions, calls are inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import onnx
+
+from gehost_hlo import translate
+from gehost_hlo.attributes import AttributeProblem, op_name
+from gehost_hlo.context import Context, Settings, array_shape
+from gehost_hlo.emit import DOMAIN, Body, Names, Refusal, Tensor, Value, leaves, value_info
+from gehost_hlo.errors import UntranslatableError
+from gehost_hlo.literals import ONNX
+from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand, Shape
+from gehost_hlo.translate.control import finish, packed
+
+OPSET = 21
+IR_VERSION = 10
+_DEPTH = 60
+"""Computations that call each other, at most."""
+
+
+def import_module(module: HloModule, settings: Settings | None = None, entry: HloComputation | None = None) -> onnx.ModelProto:
+    """Translate a module to an ONNX model of opset 21.
+
+    Inputs and outputs are those of the entry, tuples flattened, and carry the names of its instructions; so does every tensor that
+    is the result of an instruction. ``op_name`` is in the nodes' metadata as ``hlo.op_name``.
+
+    Args:
+        module: as ``parse`` returns it.
+        settings: options; None for the defaults.
+        entry: a computation to translate in place of the module's entry.
+
+    Raises:
+        UntranslatableError: instructions have no translation; the error has all of them.
+    """
+    return _Importer(module, settings or Settings()).model(entry or module.entry)
+
+
+class _Importer:
+    def __init__(self, module: HloModule, settings: Settings) -> None:
+        self.module = module
+        self.settings = settings
+        self._computations = {computation.name: computation for computation in module.computations}
+        self._functions: dict[str, tuple[str, onnx.FunctionProto]] = {}
+        self._problems: dict[tuple[str, str, str], None] = {}
+
+    def model(self, entry: HloComputation) -> onnx.ModelProto:
+        reserved = frozenset(instruction.name for instruction in entry.instructions)
+        body = Body(Names(reserved=reserved))
+        c = self._context(body, entry, "")
+        inputs, args = self._parameters(c, entry)
+        value = self._translate(c, args)
+        outputs = self._outputs(c, entry, value, inputs)
+        if not outputs and not self._problems:
+            self._problems[entry.name, entry.root.name, "it makes no array, and an ONNX model needs an output"] = None
+        if self._problems:
+            raise UntranslatableError(list(self._problems))
+        graph = body.graph(self.module.name or entry.name, inputs, outputs)
+        model = onnx.ModelProto(ir_version=IR_VERSION, producer_name="gehost_hlo", graph=graph)
+        model.opset_import.add(domain="", version=OPSET)
+        for _, function in self._functions.values():
+            model.functions.append(function)
+        if self._functions or any(node.domain == DOMAIN for node in graph.node):
+            model.opset_import.add(domain=DOMAIN, version=1)
+        return model
+
+    # Interfaces
+
+    def _parameters(self, c: Context, computation: HloComputation) -> tuple[list[Tensor], list[Value]]:
+        """Return the inputs, and the value of each parameter; a tuple becomes an input for each of its arrays."""
+        inputs: list[Tensor] = []
+        args: list[Value] = []
+        for parameter in computation.parameters:
+            if parameter.shape is None:
+                self._refuse(computation, parameter, "its shape is not written")
+                args.append(())
+                continue
+            name = c.body.names.choose(parameter.name, "")
+            shapes = parameter.shape.leaves()
+            own: list[Tensor] = []
+            for index, shape in enumerate(shapes):
+                try:
+                    array_shape(shape)
+                except Refusal as refusal:
+                    self._refuse(computation, parameter, str(refusal))
+                leaf = c.body.names.choose(f"{name}/{index}", "") if parameter.shape.elements is not None else name
+                own.append(Tensor(leaf, shape.type, shape.dimensions, shape.dimensions))
+            inputs += own
+            args.append(packed(parameter.shape, own))
+        return inputs, args
+
+    def _outputs(self, c: Context, computation: HloComputation, value: Value, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the outputs: a result that is an input, a constant or an output already gets an Identity."""
+        root = computation.root
+        names = c.body.names
+        own = {names.resolve(output) for op in c.body.ops for output in op.outputs}
+        seen = {tensor.name for tensor in inputs}
+        outputs: list[Tensor] = []
+        c.body.start(names.choose(f"{root.name}/outputs", ""), {})
+        for index, leaf in enumerate(leaves(value)):
+            if leaf.type not in ONNX:
+                continue  # refused already
+            is_array = isinstance(value, Tensor)
+            wanted = root.name if is_array else f"{root.name}/{index}"
+            name = names.resolve(c.body.full(leaf))
+            if name not in own or name in seen or (is_array and name != wanted):
+                place = len(c.body.ops)
+                (made,) = c.body.op("Identity", [name])
+                name = wanted if is_array else names.choose(wanted, "")
+                names.renamed[made] = name
+                c.body.ops[place].name = name
+            seen.add(name)
+            outputs.append(Tensor(name, leaf.type, leaf.dims, leaf.dims))
+        c.body.prune(tensor.name for tensor in outputs)
+        return outputs
+
+    # Computations
+
+    def _context(self, body: Body, computation: HloComputation, scope: str, active: tuple[str, ...] = ()) -> Context:
+        c = Context(
+            module=self.module,
+            settings=self.settings,
+            body=body,
+            computation=computation,
+            scope=scope,
+            call=self._call,
+            function=self._function,
+            find=self._find,
+            active=(*active, computation.name),
+        )
+        return c
+
+    def _find(self, name: str) -> HloComputation:
+        found = self._computations.get(name.removeprefix("%"))
+        if found is None:
+            raise Refusal(f'the computation "{name.removeprefix("%")}" is not in the text')
+        return found
+
+    def _call(
+        self, c: Context, computation: HloComputation, args: Sequence[Value], scope: str, batch: tuple[int, ...] | None
+    ) -> Value:
+        """Translate a computation into the body of ``c``; names that are taken get ``scope`` in front."""
+        if computation.name in c.active or len(c.active) > _DEPTH:
+            raise Refusal(f"{computation.name} calls itself" if computation.name in c.active else "calls are nested too deep")
+        parameters = computation.parameters
+        if len(parameters) != len(args):
+            raise Refusal(f"{computation.name} has {len(parameters)} parameters, it is called with {len(args)}")
+        for parameter, arg in zip(parameters, args, strict=True):
+            if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
+                raise Refusal(f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it is called with another shape')
+        position = c.body.position()
+        inner = replace(
+            c, computation=computation, scope=scope, batch=batch, active=(*c.active, computation.name), shapes=_shapes(computation)
+        )
+        value = self._translate(inner, args)
+        c.body.resume(position)
+        return value
+
+    def _translate(self, c: Context, args: Sequence[Value]) -> Value:
+        c.shapes = _shapes(c.computation)
+        values: dict[str, Value] = {}
+        root: Value = ()
+        for instruction in c.computation.instructions:
+            if instruction.opcode == "parameter":
+                value = args[int(instruction.literal)]
+            else:
+                found = [self._operand(c, operand, values) for operand in instruction.operands if operand.literal is None]
+                value = self._instruction(c, instruction, found)
+            values[instruction.name] = value
+            if instruction.is_root:
+                root = value
+        return root
+
+    def _operand(self, c: Context, operand: Operand, values: dict[str, Value]) -> Value:
+        inner = operand.instruction
+        if inner is None:
+            return values[operand.name]
+        found = [self._operand(c, each, values) for each in inner.operands if each.literal is None]
+        return self._instruction(c, inner, found)
+
+    def _instruction(self, c: Context, instruction: HloInstruction, args: list[Value]) -> Value:
+        name = c.body.names.choose(instruction.name or instruction.opcode, c.scope)
+        place = c.body.start(name, _metadata(instruction))
+        translator = translate.TABLE.get(instruction.opcode)
+        try:
+            if translator is None:
+                raise Refusal(f"{instruction.opcode} is not translated")
+            if c.batch is not None and instruction.opcode not in translate.SCALAR_OPCODES:
+                raise Refusal(f"{instruction.opcode} inside a computation that is applied to single elements")
+            value = translator(c, instruction, args)
+        except (Refusal, AttributeProblem) as refusal:
+            if not any(leaf.type not in ONNX for arg in args for leaf in leaves(arg)):  # else the cause is reported already
+                self._refuse(c.computation, instruction, str(refusal))
+            return _placeholder(c, instruction)
+        c.body.finish(place, value, name)
+        return value
+
+    def _refuse(self, computation: HloComputation, instruction: HloInstruction, reason: str) -> None:
+        self._problems[computation.name, instruction.name, reason] = None
+
+    # Fusions
+
+    def _function(self, computation: HloComputation) -> str:
+        """Translate a fusion's computation to a model-local function; returns its name."""
+        if computation.name in self._functions:
+            return self._functions[computation.name][0]
+        reserved = frozenset(instruction.name for instruction in computation.instructions)
+        body = Body(Names(reserved=reserved), constants_as_nodes=True)
+        c = self._context(body, computation, "")
+        inputs, args = self._parameters(c, computation)
+        outputs = finish(c, leaves(self._translate(c, args)), inputs)
+        function = onnx.FunctionProto(domain=DOMAIN, name=computation.name)
+        function.input.extend([tensor.name for tensor in inputs])
+        function.output.extend([tensor.name for tensor in outputs])
+        function.node.extend(body.nodes())
+        function.value_info.extend(value_info(name, *known) for name, known in body.types.items())
+        function.opset_import.add(domain="", version=OPSET)
+        function.opset_import.add(domain=DOMAIN, version=1)
+        self._functions[computation.name] = (computation.name, function)
+        return computation.name
+
+
+def _shapes(computation: HloComputation) -> dict[str, Shape | None]:
+    return {instruction.name: instruction.shape for instruction in computation.instructions}
+
+
+def _metadata(instruction: HloInstruction) -> dict[str, str]:
+    found: dict[str, str] = {}
+    name = op_name(instruction)
+    if name:
+        found["hlo.op_name"] = name
+    for attribute in ("kind", "sharding"):
+        if attribute in instruction.attributes:
+            found[f"hlo.{attribute}"] = instruction.attributes[attribute]
+    return found
+
+
+def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
+    wanted = [(leaf.type, leaf.dimensions if batch is None else (*batch, *leaf.dimensions)) for leaf in shape.leaves()]
+    return wanted == [(leaf.type, leaf.dims) for leaf in leaves(value)]
+
+
+def _placeholder(c: Context, instruction: HloInstruction) -> Value:
+    """A value in place of one that was refused, so that the other instructions are looked at, too."""
+    if instruction.shape is None:
+        return ()
+    batch = c.batch or ()
+    made = [
+        Tensor("refused", leaf.type, (*batch, *leaf.dimensions), (*batch, *leaf.dimensions)) for leaf in instruction.shape.leaves()
+    ]
+    return packed(instruction.shape, made)

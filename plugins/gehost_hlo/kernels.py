@@ -1,0 +1,73 @@
+"""Which element types ONNX Runtime's CPU kernels take, and which type carries another through an operator.
+
+Measured with ONNX Runtime 1.31 at opset 21. An element type without a kernel is cast to its carrier and back; a carrier holds every
+value of the type, and wraps as the type does when the result is cast back.
+"""
+
+from __future__ import annotations
+
+_FLOATS = frozenset({"f16", "f32", "f64"})
+_SINGLE = frozenset({"f16", "f32"})
+_INTEGERS = frozenset({"s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"})
+_NUMBERS = _FLOATS | _INTEGERS
+_EXTREMA = _NUMBERS - {"s16", "u16"}
+_REDUCED = _FLOATS | {"s32", "s64"}
+_MOVED = _NUMBERS | {"pred", "bf16"}
+
+KERNELS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Mod", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Abs"), _NUMBERS),
+    **dict.fromkeys(("Max", "Min"), _EXTREMA),
+    "Pow": _FLOATS,
+    "Equal": _NUMBERS | {"pred"},
+    **dict.fromkeys(("And", "Or", "Xor", "Not"), frozenset({"pred"})),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), _INTEGERS),
+    "BitShift": frozenset({"u8", "u32", "u64"}),
+    "Neg": _FLOATS | {"s8", "s16", "s32", "s64"},
+    "Sign": _NUMBERS - {"f16"},  # it drops NaN
+    **dict.fromkeys(("Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Sin", "Cos", "Floor", "Ceil", "Round", "Reciprocal"), _FLOATS),
+    **dict.fromkeys(("Tan", "Atan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf", "Conv"), _SINGLE),
+    **dict.fromkeys(("IsNaN", "IsInf"), _FLOATS),
+    **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "Einsum"), _REDUCED),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), _REDUCED | {"s8", "u8", "pred"}),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _REDUCED | {"s8", "u8"}),
+    "TopK": _REDUCED | {"s8", "u8", "s16"},
+    "MatMul": _REDUCED | {"u32", "u64"},
+    "MaxPool": _FLOATS | {"s8", "u8"},
+    "AveragePool": _SINGLE,
+    "Where": _FLOATS | {"s8", "u8", "s32", "u32", "s64"},
+    "Expand": _NUMBERS | {"pred"},
+    "Pad": _NUMBERS - {"s16", "u16"} | {"pred"},
+    **dict.fromkeys(("Reshape", "Transpose", "Slice", "Concat", "Gather", "GatherElements", "ScatterElements"), _MOVED),
+    "ScatterElements reduced": _NUMBERS,
+}
+
+_CARRIERS: dict[str, tuple[str, ...]] = {
+    "pred": ("u8", "s32"),
+    "s4": ("s8", "s32"),
+    "u4": ("u8", "s32"),
+    "s8": ("s32",),
+    "u8": ("s32",),
+    "s16": ("s32",),
+    "u16": ("s32", "u32"),
+    "u32": ("s64", "u64"),
+    "u64": ("s64",),
+    "f16": ("f32",),
+    "bf16": ("f32",),
+    "f8e4m3fn": ("f32",),
+    "f8e5m2": ("f32",),
+    "f8e4m3fnuz": ("f32",),
+    "f8e5m2fnuz": ("f32",),
+}
+
+_ORDERED = frozenset(("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Max", "Min", "ReduceMax", "ReduceMin", "TopK", "Div", "Mod"))
+"""Operators whose result changes where the largest numbers become negative, as those of u64 in s64 do."""
+
+
+def carrier(op: str, kind: str) -> str | None:
+    """Return the element type to run ``op`` in: ``kind`` itself, its carrier, or None."""
+    kernels = KERNELS.get(op)
+    if kernels is None or kind in kernels:
+        return kind
+    base = op.partition(" ")[0]
+    found = next((each for each in _CARRIERS.get(kind, ()) if each in kernels), None)
+    return None if found == "s64" and kind == "u64" and base in _ORDERED else found

@@ -1,0 +1,21 @@
+"""Translations of HLO's opcodes to ONNX: one table from opcode to function."""
+
+from __future__ import annotations
+
+from gehost_hlo.context import Translator
+from gehost_hlo.translate import calls, contraction, control, elementwise, indexing, reduction, shapes, sorting, windows
+
+TABLE: dict[str, Translator] = {
+    **elementwise.TABLE,
+    **shapes.TABLE,
+    **contraction.TABLE,
+    **reduction.TABLE,
+    **windows.TABLE,
+    **indexing.TABLE,
+    **sorting.TABLE,
+    **control.TABLE,
+    **calls.TABLE,
+}
+
+SCALAR_OPCODES = frozenset(elementwise.TABLE) | {"tuple", "get-tuple-element", "call", "copy", "opt-barrier"}
+"""Opcodes that a computation may use which is applied to single elements."""

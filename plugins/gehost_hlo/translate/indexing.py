@@ -1,0 +1,283 @@
+"""gather, scatter, dynamic-slice and dynamic-update-slice: each element's index into the flat operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gehost_hlo.attributes import dimensions, integer
+from gehost_hlo.context import Context, Translator
+from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.literals import is_integer
+from gehost_hlo.module import HloInstruction
+from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.reduction import opcode_of
+
+
+class _Numbers(NamedTuple):
+    """Dimension numbers of a gather or scatter, seen from the array of windows (gather's result, scatter's updates).
+
+    Attributes:
+        window: dimensions of that array that lie within a window.
+        dropped: dimensions of the operand that have size 1 in a window and are left out.
+        batching: (dimension of the operand, of the indices) that go together.
+        starts: dimension of the operand for each component of an index.
+        vector: dimension of the indices that holds the components.
+        sizes: of a window, in each dimension of the operand.
+    """
+
+    window: tuple[int, ...]
+    dropped: tuple[int, ...]
+    batching: tuple[tuple[int, int], ...]
+    starts: tuple[int, ...]
+    vector: int
+    sizes: tuple[int, ...]
+
+
+def _strides(dims: Sequence[int]) -> list[int]:
+    return [math.prod(dims[axis + 1 :]) for axis in range(len(dims))]
+
+
+def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1) -> Tensor:
+    """Return 0, stride, 2·stride, … along one axis of an array of ``dims``."""
+    return c.broadcast(c.array(np.arange(size, dtype=np.int64) * stride, "s64"), dims, [axis])
+
+
+def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers) -> tuple[Tensor, list[Tensor]]:
+    """Return the flat index of each window's first element and the starts, all as s64 of the shape of ``result``.
+
+    The starts are as given: gather clamps them, scatter drops windows that do not fit.
+    """
+    if not is_integer(indices.type):
+        raise Refusal(f"its indices are {indices.type}, expected integers")
+    outer = [axis for axis in range(len(result)) if axis not in n.window]
+    if n.vector == indices.rank:
+        indices = c.reshape(indices, [*indices.dims, 1])
+    batch_axes = [axis for axis in range(indices.rank) if axis != n.vector]
+    if len(batch_axes) != len(outer) or [indices.dims[axis] for axis in batch_axes] != [result[axis] for axis in outer]:
+        raise Refusal("its indices do not fit its dimension numbers")
+    if len(n.starts) != indices.dims[n.vector]:
+        raise Refusal("its indices have another number of components than its dimension numbers")
+    place = dict(zip(batch_axes, outer, strict=True))
+    wide = _signed(c, indices)
+    starts: list[Tensor] = []
+    for component in range(len(n.starts)):
+        cut = [(component, component + 1, 1) if axis == n.vector else (0, size, 1) for axis, size in enumerate(indices.dims)]
+        one = c.reshape(c.slice(wide, cut), [indices.dims[axis] for axis in batch_axes])
+        starts.append(c.broadcast(one, result, outer))
+    strides = _strides(operand.dims)
+    base = c.number(0, "s64", result)
+    for own, theirs in n.batching:
+        base = c.apply("Add", [base, _line(c, operand.dims[own], result, place[theirs], strides[own])])
+    return base, starts
+
+
+def _within(c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers) -> list[tuple[int, Tensor]]:
+    """Return (dimension of the operand, offset in the window) for each window dimension of ``result``."""
+    batching = {own for own, _ in n.batching}
+    kept = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
+    if len(kept) != len(n.window):
+        raise Refusal("its dimension numbers do not fit its operand")
+    return [(axis, _line(c, result[place], result, place)) for axis, place in zip(kept, n.window, strict=True)]
+
+
+def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    operand, indices = tensors(args, 2)
+    result = c.dims(i)
+    sizes = dimensions(i, "slice_sizes")
+    batching = zip(dimensions(i, "operand_batching_dims"), dimensions(i, "start_indices_batching_dims"), strict=True)
+    n = _Numbers(
+        dimensions(i, "offset_dims"),
+        dimensions(i, "collapsed_slice_dims"),
+        tuple(batching),
+        dimensions(i, "start_index_map"),
+        integer(i, "index_vector_dim"),
+        sizes,
+    )
+    if len(sizes) != operand.rank or any(size > whole for size, whole in zip(sizes, operand.dims, strict=True)):
+        raise Refusal(f"its slice_sizes do not fit {list(operand.dims)}")
+    rows = _rows(c, operand, indices, n, result)
+    if rows is not None:
+        return checked(c, i, rows)
+    base, starts = _index(c, operand, indices, result, n)
+    strides = _strides(operand.dims)
+    for axis, start in zip(n.starts, starts, strict=True):
+        clamped = _clamped(c, start, operand.dims[axis] - sizes[axis])
+        base = c.apply("Add", [base, c.apply("Mul", [clamped, c.number(strides[axis], "s64", result)])])
+    for axis, offset in _within(c, operand, result, n):
+        base = c.apply("Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])])
+    flat = c.reshape(operand, [operand.size])
+    return checked(c, i, c.move("Gather", flat, [c.body.full(base)], result))
+
+
+def _rows(c: Context, operand: Tensor, indices: Tensor, n: _Numbers, result: tuple[int, ...]) -> Tensor | None:
+    """A plain Gather along one axis; None where it is not one."""
+    if len(n.starts) != 1 or n.batching or n.dropped != n.starts:
+        return None
+    (axis,) = n.starts
+    whole = all(size == (1 if k == axis else full) for k, (size, full) in enumerate(zip(n.sizes, operand.dims, strict=True)))
+    if n.vector < indices.rank and indices.dims[n.vector] != 1:
+        return None
+    plain = indices if n.vector == indices.rank else c.reshape(indices, [s for k, s in enumerate(indices.dims) if k != n.vector])
+    window = tuple(k for k in range(len(result)) if not axis <= k < axis + plain.rank)
+    if not whole or n.window != window or not is_integer(indices.type):
+        return None
+    clamped = _clamped(c, _signed(c, plain), operand.dims[axis] - 1)
+    dims = [*operand.dims[:axis], *plain.dims, *operand.dims[axis + 1 :]]
+    return c.move("Gather", operand, [c.body.full(clamped)], dims, axis=axis)
+
+
+def _signed(c: Context, indices: Tensor) -> Tensor:
+    """Convert indices to s64; those of u64 that are too large stay outside of any tensor."""
+    if indices.type == "u64":
+        indices = c.apply("Min", [indices, c.number(2**62, "u64")])
+    return c.cast(indices, "s64")
+
+
+def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
+    """Bring a start into 0 … limit; start is s64."""
+    low = c.apply("Max", [start, c.number(0, "s64")])
+    return c.apply("Min", [low, c.number(limit, "s64")])
+
+
+def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """ScatterElements on the flat operand with one spare element at the end, where updates outside the operand go."""
+    if len(args) != 3:
+        raise Refusal("it has several operands")
+    operand, indices, updates = tensors(args, 3)
+    batching = zip(dimensions(i, "input_batching_dims"), dimensions(i, "scatter_indices_batching_dims"), strict=True)
+    n = _Numbers(
+        dimensions(i, "update_window_dims"),
+        dimensions(i, "inserted_window_dims"),
+        tuple(batching),
+        dimensions(i, "scatter_dims_to_operand_dims"),
+        integer(i, "index_vector_dim"),
+        (),
+    )
+    reduction = _reduction(c, i)
+    result = updates.dims
+    base, starts = _index(c, operand, indices, result, n)
+    strides = _strides(operand.dims)
+    position = {axis: start for axis, start in zip(n.starts, starts, strict=True)}
+    for axis, offset in _within(c, operand, result, n):
+        position[axis] = c.apply("Add", [position[axis], offset]) if axis in position else offset
+    inside = c.number(True, "pred", result)
+    for axis, where in position.items():
+        base = c.apply("Add", [base, c.apply("Mul", [where, c.number(strides[axis], "s64", result)])])
+        low = c.apply("GreaterOrEqual", [where, c.number(0, "s64", result)], "pred")
+        high = c.apply("Less", [where, c.number(operand.dims[axis], "s64", result)], "pred")
+        inside = c.apply("And", [inside, c.apply("And", [low, high])])
+    place = c.where(inside, base, c.number(operand.size, "s64", result))
+    return checked(c, i, scatter_flat(c, operand, place, updates, reduction))
+
+
+def scatter_flat(c: Context, operand: Tensor, place: Tensor, updates: Tensor, reduction: str) -> Tensor:
+    """Put ``updates`` at flat indices; the index ``operand.size`` is dropped."""
+    kind = operand.type
+    run = c.carrier("ScatterElements reduced" if reduction != "none" else "ScatterElements", kind)
+    spare = c.array(np.zeros(1), run)
+    flat = c.concat([c.reshape(c.cast(operand, run), [operand.size]), spare], 0)
+    count = math.prod(updates.dims)
+    where = c.body.full(c.reshape(place, [count]))
+    what = c.body.full(c.reshape(c.cast(updates, run), [count]))
+    attribute = None if reduction == "none" else reduction
+    dims = [operand.size + 1]
+    put = c.body.tensor("ScatterElements", [c.body.full(flat), where, what], run, dims, axis=0, reduction=attribute)
+    return c.reshape(c.cast(c.slice(put, [(0, operand.size, 1)]), kind), operand.dims)
+
+
+def _reduction(c: Context, i: HloInstruction) -> str:
+    """Return ONNX's name of the update; its computation gets the old and the new element."""
+    computation = c.find(i.attributes.get("to_apply", ""))
+    opcode = opcode_of(computation)
+    names = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+    if opcode in names:
+        kind = i.shape.type if i.shape is not None else ""
+        if kind == "pred":
+            raise Refusal(f"a scatter of pred by {opcode} is not translated")
+        return names[opcode]
+    parameters = computation.parameters
+    if len(parameters) == 2 and computation.root.name == parameters[1].name:
+        return "none"
+    raise Refusal(f"its computation {computation.name} is none of add, multiply, maximum, minimum, replace")
+
+
+def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    x, *starts = tensors(args, len(args))
+    sizes = dimensions(i, "dynamic_slice_sizes")
+    if len(sizes) != x.rank or any(size > whole for size, whole in zip(sizes, x.dims, strict=True)):
+        raise Refusal(f"its dynamic_slice_sizes do not fit {list(x.dims)}")
+    positions = _starts(c, starts, x.dims, sizes)
+    axes = [axis for axis, position in enumerate(positions) if position is not None]
+    if not axes:
+        return checked(c, i, x)
+    vector = [c.reshape(position, [1]) for position in positions if position is not None]
+    first = c.body.full(c.concat(vector, 0))
+    (last,) = c.body.op("Add", [first, c.body.ints(sizes[axis] for axis in axes)])
+    return checked(c, i, c.move("Slice", x, [first, last, c.body.ints(axes)], sizes))
+
+
+def _starts(c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequence[int]) -> list[Tensor | None]:
+    """Return each start clamped, as a scalar of s64; None where the whole dimension is taken."""
+    if len(starts) == 1 and starts[0].rank == 1:  # one vector, as text before 2019 has it
+        starts = [c.reshape(c.slice(starts[0], [(k, k + 1, 1)]), []) for k in range(len(dims))]
+    if len(starts) != len(dims) or any(start.dims != () or not is_integer(start.type) for start in starts):
+        raise Refusal(f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer")
+    return [
+        None if size == whole else _clamped_scalar(c, start, whole - size)
+        for start, whole, size in zip(starts, dims, sizes, strict=True)
+    ]
+
+
+def _clamped_scalar(c: Context, start: Tensor, limit: int) -> Tensor:
+    if start.number is not None:
+        return c.number(min(max(int(start.number), 0), limit), "s64")
+    return _clamped(c, _signed(c, start), limit)
+
+
+def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """Along one axis: what lies before, the update, what lies behind. Along several: a scatter."""
+    x, update, *starts = tensors(args, len(args))
+    if update.rank != x.rank or update.type != x.type or any(a > b for a, b in zip(update.dims, x.dims, strict=True)):
+        raise Refusal(f"an update of {update.type}{list(update.dims)} does not fit {x.type}{list(x.dims)}")
+    positions = _starts(c, starts, x.dims, update.dims)
+    axes = [axis for axis, position in enumerate(positions) if position is not None]
+    if not axes:
+        return checked(c, i, update)
+    if len(axes) == 1:
+        return checked(c, i, _spliced(c, x, update, axes[0], positions[axes[0]]))
+    strides = _strides(x.dims)
+    place = c.number(0, "s64", update.dims)
+    for axis, position in enumerate(positions):
+        line = _line(c, update.dims[axis], update.dims, axis, strides[axis])
+        place = c.apply("Add", [place, line])
+        if position is not None:
+            start = c.apply("Mul", [position, c.number(strides[axis], "s64")])
+            place = c.apply("Add", [place, c.broadcast(start, update.dims, [])])
+    return checked(c, i, scatter_flat(c, x, place, update, "none"))
+
+
+def _spliced(c: Context, x: Tensor, update: Tensor, axis: int, position: Tensor | None) -> Tensor:
+    assert position is not None
+    kind = x.type
+    run = c.carrier("Slice", kind)
+    source, axes = c.body.full(c.cast(x, run)), c.body.ints([axis])
+    first = c.body.full(c.reshape(position, [1]))
+    (last,) = c.body.op("Add", [first, c.body.ints([update.dims[axis]])])
+    (before,) = c.body.op("Slice", [source, c.body.ints([0]), first, axes])
+    (behind,) = c.body.op("Slice", [source, last, c.body.ints([x.dims[axis]]), axes])
+    middle = c.body.full(c.cast(update, run))
+    return c.cast(c.body.tensor("Concat", [before, middle, behind], run, x.dims, axis=axis), kind)
+
+
+
+
+TABLE: dict[str, Translator] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+}

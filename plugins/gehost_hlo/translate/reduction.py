@@ -1,0 +1,266 @@
+"""reduce: one of ONNX's reductions where the body is one operator, ArgMax where it is that, else the body itself as a tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gehost_hlo.attributes import dimensions, metadata
+from gehost_hlo.context import Context, Translator
+from gehost_hlo.emit import Refusal, Tensor, Value, leaves
+from gehost_hlo.literals import NUMPY, is_float
+from gehost_hlo.module import HloComputation, HloInstruction
+from gehost_hlo.translate.elementwise import checked
+
+_ONNX = {"add": "ReduceSum", "maximum": "ReduceMax", "minimum": "ReduceMin", "multiply": "ReduceProd"}
+_PAIR = {"add": "Add", "maximum": "Max", "minimum": "Min", "multiply": "Mul"}
+_LOGICAL = {"and": "ReduceMin", "or": "ReduceMax", "add": "ReduceMax", "maximum": "ReduceMax", "minimum": "ReduceMin", "multiply": "ReduceMin"}
+_LOGICAL_PAIR = {"ReduceMin": "And", "ReduceMax": "Or"}
+_ASSUMED = {"Sum": "add", "BiasAddGrad": "add", "Max": "maximum", "Min": "minimum", "Prod": "multiply", "All": "and", "Any": "or"}
+"""Reductions of TensorFlow by ``op_type``."""
+
+
+def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
+    """Return the computation of ``to_apply``; its opcode where the text lacks it and the user lets it be assumed."""
+    name = i.attributes.get("to_apply", "").removeprefix("%")
+    found = c.module.find(name)
+    if found is not None:
+        return found
+    op_type = metadata(i).get("op_type", "")
+    assumed = _ASSUMED.get(op_type)
+    if assumed is None:
+        raise Refusal(f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the reduction')
+    if not c.settings.assume_reductions:
+        raise Refusal(f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, from op_type="{op_type}"')
+    return assumed
+
+
+def opcode_of(computation: HloComputation | str) -> str:
+    """Return the opcode of a computation that is one instruction on its two parameters in order; "" of others."""
+    if isinstance(computation, str):
+        return computation
+    root = computation.root
+    if len(computation.instructions) != 3 or len(root.operands) != 2:
+        return ""
+    names = [operand.name for operand in root.operands]
+    wanted = [parameter.name for parameter in computation.parameters]
+    return root.opcode if names in (wanted, wanted[::-1]) and len(wanted) == 2 else ""
+
+
+def neutral(opcode: str, kind: str) -> Any:
+    """Return the number that changes nothing in a reduction; None where there is none."""
+    if kind == "pred":
+        return {"and": True, "multiply": True, "minimum": True, "or": False, "add": False, "maximum": False}.get(opcode)
+    dtype = NUMPY[kind]
+    if opcode in {"add", "multiply"}:
+        return dtype.type(1 if opcode == "multiply" else 0)
+    if opcode not in {"maximum", "minimum"}:
+        return None
+    if is_float(kind):
+        return dtype.type(-math.inf if opcode == "maximum" else math.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if opcode == "maximum" else limits.max)
+
+
+def is_neutral(opcode: str, initial: Tensor) -> bool:
+    number = initial.number
+    wanted = neutral(opcode, initial.type)
+    return number is not None and wanted is not None and bool(number == wanted)
+
+
+def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    operands, initials, axes = _operands(i, args)
+    computation = reducer(c, i)
+    dims = tuple(size for axis, size in enumerate(operands[0].dims) if axis not in axes)
+    if 0 in [operands[0].dims[axis] for axis in axes]:
+        return _result(c, i, [c.broadcast(initial, dims, []) for initial in initials])
+    opcode = opcode_of(computation)
+    if len(operands) == 1 and opcode:
+        single = reduce_by(c, opcode, operands[0], initials[0], axes, dims)
+        if single is not None:
+            return _result(c, i, [single])
+    if isinstance(computation, str):
+        raise Refusal(f"{computation} of {operands[0].type} is not translated without its computation")
+    if len(operands) == 2 and len(axes) == 1:
+        found = _argument(c, computation, operands, initials, axes[0], dims)
+        if found is not None:
+            return _result(c, i, found)
+    return _result(c, i, _tree(c, computation, operands, initials, axes, dims))
+
+
+def _operands(i: HloInstruction, args: list[Value]) -> tuple[list[Tensor], list[Tensor], tuple[int, ...]]:
+    count = len(args) // 2
+    found = [arg for arg in args if isinstance(arg, Tensor)]
+    if len(found) != len(args) or len(args) % 2 or not count:
+        raise Refusal(f"it has {len(args)} operands, expected arrays and as many initial values")
+    axes = dimensions(i)
+    operands, initials = found[:count], found[count:]
+    if any(operand.dims != operands[0].dims for operand in operands) or any(each.dims != () for each in initials):
+        raise Refusal("its operands differ in shape, or an initial value is no scalar")
+    if any(a.type != b.type for a, b in zip(operands, initials, strict=True)):
+        raise Refusal("an initial value has another type than its operand")
+    if len(set(axes)) != len(axes) or any(not 0 <= axis < operands[0].rank for axis in axes):
+        raise Refusal(f"it reduces dimensions {list(axes)} of {operands[0].rank}")
+    return operands, initials, tuple(sorted(axes))
+
+
+def _result(c: Context, i: HloInstruction, results: list[Tensor]) -> Value:
+    if i.shape is None or not i.shape.is_tuple:
+        if len(results) != 1:
+            raise Refusal(f"it makes {len(results)} arrays")
+        return checked(c, i, results[0])
+    wanted = [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()]
+    if wanted != [(result.type, result.dims) for result in results]:
+        raise Refusal(f"its operands do not make {i.shape}")
+    return tuple(results)
+
+
+def reduce_by(
+    c: Context, opcode: str, x: Tensor, initial: Tensor, axes: Sequence[int], dims: Sequence[int]
+) -> Tensor | None:
+    """Reduce by one of ONNX's reductions and add the initial value; None where there is none for the type."""
+    if not axes:
+        result = x
+    elif x.type == "pred":
+        op = _LOGICAL.get(opcode)
+        if op is None:
+            return None
+        result = c.move(op, x, [c.body.ints(axes)], dims, keepdims=0)
+    else:
+        op = _ONNX.get(opcode)
+        if op is None:
+            return None
+        try:
+            c.carrier(op, x.type)
+        except Refusal:
+            return None
+        result = c.move(op, x, [c.body.ints(axes)], dims, keepdims=0)
+        if opcode in {"maximum", "minimum"} and is_float(x.type):
+            result = _with_nan(c, x, result, axes, dims)
+    if is_neutral(opcode, initial):
+        return result
+    pair = _LOGICAL_PAIR[_LOGICAL[opcode]] if x.type == "pred" and opcode in _LOGICAL else _PAIR.get(opcode)
+    return None if pair is None else c.apply(pair, [c.broadcast(initial, dims, []), result])
+
+
+def _with_nan(c: Context, x: Tensor, result: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
+    """ONNX Runtime's ReduceMax drops nan, HLO's maximum keeps it."""
+    odd = c.apply("IsNaN", [x if x.type not in {"bf16"} else c.cast(x, "f32")], "pred")
+    any_odd = c.move("ReduceMax", odd, [c.body.ints(axes)], dims, keepdims=0)
+    return c.where(any_odd, c.number(math.nan, x.type), result)
+
+
+# Arg-max
+
+
+def _argument(
+    c: Context, computation: HloComputation, operands: list[Tensor], initials: list[Tensor], axis: int, dims: Sequence[int]
+) -> list[Tensor] | None:
+    """ArgMax or ArgMin: the body prefers nan, then the larger (smaller) value, then the lower index."""
+    values, indices = operands
+    opcode = _ARGUMENTS.get(expression(computation))
+    if opcode is None or not is_neutral(opcode, initials[0]) or initials[1].number is None or int(initials[1].number) != 0:
+        return None
+    line = np.arange(values.dims[axis]).reshape([-1] + [1] * (values.rank - axis - 1))
+    known = indices.constant
+    if known is None or known.shape != line.shape or not (known == line).all():
+        return None
+    kind = values.type
+    op = "ArgMax" if opcode == "maximum" else "ArgMin"
+    try:
+        run = c.carrier(op, kind)
+    except Refusal:
+        return None
+    source = c.expanded(c.cast(values, run))
+    best = c.body.tensor(op, [source.name], "s64", dims, axis=axis, keepdims=0)
+    extreme = c.move(_ONNX[opcode], values, [c.body.ints([axis])], dims, keepdims=0)
+    if is_float(kind):
+        odd = c.apply("IsNaN", [source], "pred")
+        any_odd = c.move("ReduceMax", odd, [c.body.ints([axis])], dims, keepdims=0)
+        first = c.body.tensor("ArgMax", [c.body.full(c.cast(odd, "u8"))], "s64", dims, axis=axis, keepdims=0)
+        best = c.where(any_odd, first, best)
+        extreme = c.where(any_odd, c.number(math.nan, kind), extreme)
+    return [extreme, c.cast(best, indices.type)]
+
+
+def expression(computation: HloComputation) -> str:
+    """Return the root of a computation as one expression of its parameters ``p0``, ``p1`` and so on; "" of a long one."""
+    texts: dict[str, str] = {}
+    for instruction in computation.instructions:
+        if instruction.opcode == "parameter":
+            text = f"p{int(instruction.literal)}"
+        elif instruction.opcode == "constant":
+            text = instruction.literal
+        else:
+            inside = ",".join(texts.get(operand.name, "?") for operand in instruction.operands)
+            head = instruction.attributes.get("direction") or instruction.opcode
+            text = f"{head}({inside})"
+        if len(text) > 1000:
+            return ""
+        texts[instruction.name] = text
+    return texts[computation.root.name]
+
+
+def _argument_expressions(direction: str) -> list[str]:
+    better = f"or({direction}(p0,p2),NE(p0,p0))"
+    first = f"or({better},and(EQ(p0,p2),LT(p1,p3)))"
+    plain = f"{direction}(p0,p2)"
+    plain_first = f"or({plain},and(EQ(p0,p2),LT(p1,p3)))"
+    return [
+        f"tuple(select({better},p0,p2),select({first},p1,p3))",
+        f"tuple(select({plain},p0,p2),select({plain_first},p1,p3))",
+    ]
+
+
+_ARGUMENTS = {
+    **dict.fromkeys(_argument_expressions("GT"), "maximum"),
+    **dict.fromkeys(_argument_expressions("LT"), "minimum"),
+}
+
+
+# Any body
+
+
+def _tree(
+    c: Context,
+    computation: HloComputation,
+    operands: list[Tensor],
+    initials: list[Tensor],
+    axes: Sequence[int],
+    dims: tuple[int, ...],
+) -> list[Tensor]:
+    """Combine the halves of the reduced elements until one is left; HLO leaves the order open."""
+    kept = [axis for axis in range(operands[0].rank) if axis not in axes]
+    count = math.prod(operands[0].dims[axis] for axis in axes)
+    parts = [c.reshape(c.transpose(operand, [*axes, *kept]), [count, *dims]) for operand in operands]
+    while count > 1:
+        half = count // 2
+        left = [_rows(c, part, 0, half) for part in parts]
+        right = [_rows(c, part, half, 2 * half) for part in parts]
+        halves = combine(c, computation, left, right, (half, *dims))
+        rest = [_rows(c, part, 2 * half, count) for part in parts] if count % 2 else []
+        parts = [c.concat([a, b], 0) for a, b in zip(halves, rest, strict=True)] if rest else halves
+        count = half + count % 2
+    last = [c.reshape(part, dims) for part in parts]
+    first = [c.broadcast(initial, dims, []) for initial in initials]
+    if len(last) == 1 and is_neutral(opcode_of(computation), initials[0]):
+        return last
+    return combine(c, computation, first, last, dims)
+
+
+def _rows(c: Context, tensor: Tensor, start: int, limit: int) -> Tensor:
+    return c.slice(tensor, [(start, limit, 1), *((0, size, 1) for size in tensor.dims[1:])])
+
+
+def combine(
+    c: Context, computation: HloComputation, left: Sequence[Tensor], right: Sequence[Tensor], dims: tuple[int, ...]
+) -> list[Tensor]:
+    """Run the scalar computation of a reduction on whole tensors of ``dims``."""
+    found = leaves(c.call(c, computation, [*left, *right], c.body.instruction, dims))
+    return [c.expanded(each) for each in found]
+
+
+TABLE: dict[str, Translator] = {"reduce": _reduce}

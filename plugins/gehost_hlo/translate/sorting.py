@@ -1,0 +1,149 @@
+"""sort and topk: TopK on the key, GatherElements on every operand. ONNX Runtime's TopK keeps the order of equal keys."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from gehost_hlo.attributes import dimensions, integer
+from gehost_hlo.context import Context, Translator
+from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.literals import bits, is_float, is_integer, is_unsigned
+from gehost_hlo.module import HloComputation, HloInstruction
+from gehost_hlo.translate.elementwise import checked, tensors
+from gehost_hlo.translate.reduction import expression
+
+_KEY = r"(?:select\(NE\(p{0},p{0}\),nan,select\(EQ\(p{0},0\),0,p{0}\)\)|select\(EQ\(p{0},0\),0,p{0}\)|p{0})"
+
+
+def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
+    """Return the operands that a comparator orders by, the first first, and whether the largest come first.
+
+    Known are ``a < b`` and ``a > b`` of one operand, with jax's treatment of nan and -0 before it, and jax's order by several keys:
+    the first decides, and where it is equal the next.
+    """
+    text = expression(comparator)
+    single = re.fullmatch(rf"(LT|GT)\(({_any_key()}),({_any_key()})\)", text)
+    if single is not None:
+        pair = _pair(single[2], single[3])
+        return None if pair is None else ([pair], single[1] == "GT")
+    return _lexicographic(text)
+
+
+def _any_key() -> str:
+    return _KEY.replace("{0}", r"[0-9]+")
+
+
+def _pair(left: str, right: str) -> int | None:
+    """Return k where the two sides are the same key of parameters 2k and 2k + 1."""
+    match = re.search(r"p([0-9]+)", left)
+    if match is None or int(match[1]) % 2:
+        return None
+    number = int(match[1])
+    known = re.fullmatch(_KEY.replace("{0}", str(number)), left)
+    return number // 2 if known and right == left.replace(f"p{number}", f"p{number + 1}") else None
+
+
+def _lexicographic(text: str) -> tuple[list[int], bool] | None:
+    """Read ``or(LT(a,b),and(EQ(a,b),…))`` or ``select(EQ(a,b),…,LT(a,b))``."""
+    rest, found = text, list[int]()
+    while True:
+        last = re.fullmatch(rf"LT\(({_any_key()}),({_any_key()})\)", rest)
+        if last is not None:
+            pair = _pair(last[1], last[2])
+            return None if pair is None else ([*found, pair], False)
+        match = re.match(rf"or\(LT\(({_any_key()}),({_any_key()})\),and\(EQ\(\1,\2\),", rest)
+        if match is not None and rest.endswith("))"):
+            pair, rest = _pair(match[1], match[2]), rest[match.end() : -2]
+        else:
+            match = re.match(rf"select\(EQ\(({_any_key()}),({_any_key()})\),", rest)
+            tail = "" if match is None else f",LT({match[1]},{match[2]}))"
+            if match is None or not rest.endswith(tail):
+                return None
+            pair, rest = _pair(match[1], match[2]), rest[match.end() : -len(tail)]
+        if pair is None:
+            return None
+        found.append(pair)
+
+
+def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    operands = tensors(args, len(args))
+    comparator = c.find(i.attributes.get("to_apply", ""))
+    order = keys(comparator)
+    if order is None or max(order[0]) >= len(operands):
+        raise Refusal(f"its comparator {comparator.name} is not known: expected a < b or a > b of operands")
+    by, descending = order
+    (axis,) = dimensions(i) or (-1,)
+    if not 0 <= axis < operands[0].rank or any(operand.dims != operands[0].dims for operand in operands):
+        raise Refusal("its operands differ in shape, or it has no such dimension")
+    results = operands
+    for key in reversed(by):
+        results = _ordered(c, results, key, axis, descending)
+    if i.shape is not None and i.shape.is_tuple:
+        return tuple(results)
+    return checked(c, i, results[0])
+
+
+def _ordered(c: Context, operands: list[Tensor], key: int, axis: int, descending: bool) -> list[Tensor]:
+    """Sort all operands by one of them; equal keys keep their order, nan comes last."""
+    first, nan = _sortable(c, operands[key])
+    if nan is None:
+        return _by(c, operands, first, axis, descending)
+    finite = c.where(nan, c.number(-math.inf if descending else math.inf, first.type), first)
+    *moved, flags = _by(c, [*operands, c.cast(nan, "s32")], finite, axis, descending)
+    return _by(c, moved, flags, axis, False)
+
+
+def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the key in a type that TopK takes, and where it is nan."""
+    kind = key.type
+    if is_float(kind):
+        key = key if kind in {"f32", "f64"} else c.cast(key, "f32")
+        return key, c.apply("IsNaN", [key], "pred")
+    if kind == "u64":  # the same order in s64, half of the range lower
+        half = c.number(-(2**63), "s64")
+        return c.apply("BitwiseXor", [c.cast(key, "s64"), half]), None
+    if kind == "pred" or (is_integer(kind) and bits(kind) < 32):
+        return c.cast(key, "s32"), None
+    return c.cast(key, "s64") if is_unsigned(kind) else key, None
+
+
+def _by(c: Context, operands: list[Tensor], key: Tensor, axis: int, descending: bool) -> list[Tensor]:
+    size = key.dims[axis]
+    dims = key.dims
+    names = [c.body.full(key), c.body.ints([size])]
+    _, order = c.body.op("TopK", names, outputs=2, axis=axis, largest=int(descending), sorted=1)
+    return [c.move("GatherElements", operand, [order], dims, axis=axis) for operand in operands]
+
+
+def _topk(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+    """The k largest along the last dimension; nan counts as larger than all numbers."""
+    (x,) = tensors(args, 1)
+    k = integer(i, "k")
+    largest = i.attributes.get("largest", "true") == "true"
+    if not 0 <= k <= (x.dims[-1] if x.rank else -1):
+        raise Refusal(f"k={k} does not fit {list(x.dims)}")
+    return top(c, i, x, k, largest)
+
+
+def top(c: Context, i: HloInstruction, x: Tensor, k: int, largest: bool) -> Value:
+    axis = x.rank - 1
+    line = c.expanded(c.iota(x.dims, axis, "s32"))
+    key, nan = _sortable(c, x)
+    if nan is None:
+        results = _by(c, [x, line], key, axis, largest)
+    else:
+        finite = c.where(nan, c.number(math.inf, key.type), key)
+        *moved, flags = _by(c, [x, line, c.cast(nan, "s32")], finite, axis, largest)
+        results = _by(c, moved, flags, axis, largest)
+    cut = [(0, size, 1) for size in x.dims[:-1]] + [(0, k, 1)]
+    values, order = (c.slice(result, cut) for result in results)
+    if i.shape is None or [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [
+        (values.type, values.dims),
+        (order.type, order.dims),
+    ]:
+        raise Refusal("its operand does not make its shape")
+    return (values, order)
+
+
+TABLE: dict[str, Translator] = {"sort": _sort, "topk": _topk}
