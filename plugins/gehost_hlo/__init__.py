@@ -1,1 +1,100 @@
-"""HLO text of XLA: read, printed, shown as data flow, imported as ONNX."""
+"""HLO text of XLA: read and printed, shown as data flow, imported as ONNX, its fusions beside gehost's.
+
+Everything is imported when it is first used: the command line loads plugins before it knows whether it needs graphs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gehost import hookimpl
+
+if TYPE_CHECKING:
+    import click
+    import onnx
+
+    from gehost_hlo.context import Settings
+    from gehost_hlo.dataflow import dataflow
+    from gehost_hlo.errors import HloSyntaxError, UntranslatableError
+    from gehost_hlo.files import import_file, read_module
+    from gehost_hlo.fusions import xla_fusions
+    from gehost_hlo.importer import import_module
+    from gehost_hlo.module import (
+        HloComputation,
+        HloInstruction,
+        HloModule,
+        Layout,
+        Literal,
+        Operand,
+        Shape,
+    )
+    from gehost_hlo.printer import to_text
+    from gehost_hlo.reader import parse
+
+_HOMES = {
+    "context": ("Settings",),
+    "dataflow": ("dataflow",),
+    "errors": ("HloSyntaxError", "UntranslatableError"),
+    "files": ("import_file", "read_module"),
+    "fusions": ("xla_fusions",),
+    "importer": ("import_module",),
+    "module": (
+        "HloComputation",
+        "HloInstruction",
+        "HloModule",
+        "Layout",
+        "Literal",
+        "Operand",
+        "Shape",
+    ),
+    "printer": ("to_text",),
+    "reader": ("parse",),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "HloComputation",
+    "HloInstruction",
+    "HloModule",
+    "HloSyntaxError",
+    "Layout",
+    "Literal",
+    "Operand",
+    "Settings",
+    "Shape",
+    "UntranslatableError",
+    "dataflow",
+    "import_file",
+    "import_module",
+    "parse",
+    "read_module",
+    "to_text",
+    "xla_fusions",
+]
+
+
+@hookimpl
+def gehost_register_importers(registry: Any) -> None:
+    """Read ``.hlo`` and ``.hlo.txt`` files wherever a command takes a model."""
+    for suffix in (".hlo", ".hlo.txt"):
+        registry.add(suffix, _import)
+
+
+@hookimpl
+def gehost_register_commands(cli: click.Group) -> None:
+    from gehost_hlo.cli import hlo
+
+    cli.add_command(hlo)
+
+
+def _import(path: str) -> onnx.ModelProto:
+    from gehost_hlo.files import import_file
+
+    return import_file(path)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'gehost_hlo' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"gehost_hlo.{_MODULE_OF[name]}"), name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gehost_hlo.attributes import called
-from gehost_hlo.module import HloComputation, HloInstruction, HloModule
+from gehost_hlo.module import HloComputation, HloInstruction
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -42,9 +43,9 @@ def calls(computation: HloComputation) -> list[str]:
     return list(dict.fromkeys(name for instruction in computation.instructions for _, name in called(instruction)))
 
 
-def as_json(module: HloModule) -> list[dict[str, Any]]:
+def as_json(computations: Iterable[HloComputation]) -> list[dict[str, Any]]:
     """Return one object for each computation: ``name``, ``calls``, ``nodes``, ``edges``."""
-    return [computation_json(computation) for computation in module.computations]
+    return [computation_json(computation) for computation in computations]
 
 
 def computation_json(computation: HloComputation) -> dict[str, Any]:
@@ -57,10 +58,10 @@ def computation_json(computation: HloComputation) -> dict[str, Any]:
     return {"name": computation.name, "calls": graph.graph["calls"], "nodes": nodes, "edges": edges}
 
 
-def as_dot(module: HloModule) -> str:
+def as_dot(computations: Iterable[HloComputation]) -> str:
     """Return a Graphviz digraph with one cluster for each computation."""
     lines = ["digraph hlo {", "  node [shape=box];"]
-    for number, computation in enumerate(module.computations):
+    for number, computation in enumerate(computations):
         found = computation_json(computation)
         title = found["name"] + (f" calls {', '.join(found['calls'])}" if found["calls"] else "")
         lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]

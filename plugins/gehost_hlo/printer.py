@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand, Shape
@@ -126,3 +126,39 @@ def _shape_tree(shape: Shape | None) -> Any:
     if shape.dynamic:
         tree["dynamic"] = list(shape.dynamic)
     return tree
+
+
+def as_lines(module: HloModule, computations: Iterable[HloComputation]) -> str:
+    """Return computations as indented lines: module, computation, instruction, operand."""
+    lines = [f"module {module.name or '(without a header)'}"]
+    for computation in computations:
+        tree = computation_tree(computation)
+        lines.append(f"  computation {computation.name}{' entry' if computation.is_entry else ''}")
+        lines += [f"    parameter {each['name']} {_shape_line(each['shape'])}" for each in tree["parameters"]]
+        lines += [f"    result {_shape_line(shape)}" for shape in tree["result_shapes"]]
+        for instruction in computation.instructions:
+            lines += _instruction_lines(instruction, "    ")
+    return "\n".join(lines) + "\n"
+
+
+def _instruction_lines(instruction: HloInstruction, indent: str) -> list[str]:
+    root = " root" if instruction.is_root else ""
+    lines = [f"{indent}instruction {instruction.name}{root} {instruction.opcode} {_shape_line(_shape_tree(instruction.shape))}"]
+    for operand in instruction.operands:
+        if operand.literal is not None:
+            lines.append(f"{indent}  literal {operand.literal.text}")
+        elif operand.instruction is not None:
+            lines += _instruction_lines(operand.instruction, f"{indent}  ")
+        else:
+            lines.append(f"{indent}  operand {operand.name}{'' if operand.shape is None else f' {operand.shape}'}")
+    return lines + [f"{indent}  {name} {value}" for name, value in instruction.attributes.items()]
+
+
+def _shape_line(tree: Any) -> str:
+    if tree is None:
+        return "(no shape)"
+    if "elements" in tree:
+        return f"{tree['type']}({', '.join(_shape_line(element) for element in tree['elements'])})"
+    layout = "" if tree["layout"] is None else f" layout={tree['layout']['minor_to_major']}"
+    rest = "" if tree["layout"] is None or tree["layout"]["rest"] is None else f":{tree['layout']['rest']}"
+    return f"{tree['type']} dimensions={tree['dimensions']}{layout}{rest}"

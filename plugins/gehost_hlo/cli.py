@@ -1,0 +1,196 @@
+"""The commands ``gehost hlo print | dataflow | import | fusions``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import ModelError
+
+if TYPE_CHECKING:
+    from gehost_hlo.fusions import VendorFusion, XlaFusion
+    from gehost_hlo.module import HloComputation, HloModule
+
+_computation = click.option("--computation", metavar="NAME", help="This computation only.")
+_assume = click.option("--assume-reductions", is_flag=True, help="Take a to_apply that is not in the text from op_type.")
+_constants = click.option(
+    "--constants", default="", metavar="FILE.npz|random", help="Values of elided constants, by instruction; or draw them."
+)
+
+
+@click.group()
+def hlo() -> None:
+    """Read HLO text of XLA: print it, show its data flow, import it as ONNX, list its fusions."""
+
+
+@contextmanager
+def _quoting() -> Generator[None]:
+    """Show the line and a caret before the error of one line that ends the command."""
+    from gehost_hlo.errors import HloSyntaxError
+
+    try:
+        yield
+    except HloSyntaxError as error:
+        click.echo(error.excerpt, err=True)
+        raise ModelError(error.summary) from error
+
+
+def _read(path: str) -> HloModule:
+    from gehost_hlo.files import read_module
+
+    with _quoting():
+        return read_module(path)
+
+
+def _chosen(module: HloModule, path: str, name: str | None) -> HloComputation | None:
+    from gehost_hlo.files import near
+
+    if name is None:
+        return None
+    found = module.find(name)
+    if found is None:
+        raise ModelError(f"{path}: no computation is called {name}{near(name, module)}")
+    return found
+
+
+@hlo.command("print")
+@click.argument("file", type=click.Path())
+@_computation
+@click.option("--json", "form", flag_value="json", help="The parsed tree as JSON.")
+@click.option("--tree", "form", flag_value="tree", help="The parsed tree as indented lines.")
+def print_(file: str, computation: str | None, form: str | None) -> None:
+    """Print FILE as it was read: its text, or the parsed tree."""
+    from gehost_hlo import printer
+
+    module = _read(file)
+    chosen = _chosen(module, file, computation)
+    if form is None:
+        click.echo(printer.to_text(module) if chosen is None else printer.computation_text(chosen), nl=False)
+    elif form == "json":
+        tree = printer.as_tree(module) if chosen is None else printer.computation_tree(chosen)
+        click.echo(json.dumps(tree, indent=2))
+    else:
+        click.echo(printer.as_lines(module, module.computations if chosen is None else (chosen,)), nl=False)
+
+
+@hlo.command()
+@click.argument("file", type=click.Path())
+@_computation
+@click.option("--dot", is_flag=True, help="As a Graphviz digraph; JSON without it.")
+def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
+    """Print which instruction of FILE reads which: an object for each computation, with nodes and edges."""
+    from gehost_hlo import dataflow as flow
+
+    module = _read(file)
+    chosen = _chosen(module, file, computation)
+    shown = module.computations if chosen is None else (chosen,)
+    if dot:
+        click.echo(flow.as_dot(shown), nl=False)
+    else:
+        click.echo(json.dumps(flow.as_json(shown), indent=2))
+
+
+@hlo.command("import")
+@click.argument("file", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Where the ONNX model goes.")
+@click.option(
+    "--fusions",
+    type=click.Choice(["functions", "inline"]),
+    default="functions",
+    show_default=True,
+    help="Make XLA's fusions model-local functions, which Netron opens; or inline them.",
+)
+@_constants
+@_assume
+@click.option("--computation", default="", metavar="NAME", help="Import this computation in place of the entry.")
+def import_(file: str, output: str, **given: Any) -> None:
+    """Import FILE as an ONNX model."""
+    from gehost import Model
+    from gehost_hlo.files import import_file
+
+    with _quoting():
+        proto = import_file(file, **given)
+    Model(proto).save(output)
+    functions = len(proto.functions)
+    click.echo(
+        f"wrote {output}: {len(proto.graph.node)} nodes, {functions} function{'' if functions == 1 else 's'}, "
+        f"{len(proto.graph.input)} inputs, {len(proto.graph.output)} outputs"
+    )
+
+
+@hlo.command()
+@click.argument("after", type=click.Path())
+@click.option("--before", type=click.Path(), metavar="FILE", help="The text before XLA's passes, to compile with gehost.")
+@click.option("--vendors", multiple=True, type=click.Path(), metavar="DIR", help="Vendors to compile with; repeatable.")
+@_constants
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool) -> None:
+    """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes fused of BEFORE.
+
+    Both are joined by op_name, the source operation in the metadata, which BEFORE must have been printed with.
+    """
+    from gehost_hlo.fusions import xla_fusions
+
+    module = _read(after)
+    beside: list[VendorFusion] = []
+    if before is not None:
+        with _quoting():
+            beside = _compiled(before, vendors, constants)
+    elif vendors:
+        raise click.UsageError("--vendors needs --before, the text to compile with them")
+    found = xla_fusions(module, beside)
+    joined = {each for fusion in found for each in fusion.vendor}
+    alone = [each for each in beside if each not in joined]
+    if as_json:
+        from dataclasses import asdict
+
+        rows = [fusion.as_dict() for fusion in found]
+        click.echo(json.dumps({"fusions": rows, "unjoined": [asdict(each) for each in alone]}, indent=2))
+        return
+    total = sum(len(computation.instructions) for computation in module.computations)
+    _print_fusions(found, alone, total, with_vendor=before is not None)
+
+
+def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[VendorFusion]:
+    from gehost import Host, HostOptions
+    from gehost_hlo.files import import_file
+    from gehost_hlo.fusions import vendor_fusions
+
+    proto = import_file(before, fusions="inline", constants=constants)
+    if not any(entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props):
+        raise ModelError(f"{before}: no instruction has an op_name to join by; print it with metadata (print_metadata)")
+    options: dict[str, Any] = {"vendors": list(vendors)} if vendors else {}
+    result, _ = Host(HostOptions(**options)).run(proto)
+    return vendor_fusions(proto, result)
+
+
+def _print_fusions(found: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool) -> None:
+    kinds: dict[str, int] = {}
+    for fusion in found:
+        kinds[fusion.kind] = kinds.get(fusion.kind, 0) + 1
+    inside = sum(fusion.size for fusion in found)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    click.echo(f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} instructions")
+    for fusion in found:
+        opcodes = ", ".join(f"{count} {opcode}" if count > 1 else opcode for opcode, count in fusion.instructions.items())
+        click.echo(f"\n{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
+        for name in fusion.op_names:
+            click.echo(f"    of {name}")
+        for each in fusion.vendor:
+            click.echo(f"    = {_vendor_line(each)}")
+        if with_vendor and not fusion.vendor:
+            click.echo("    = no fusion of gehost's passes")
+    if alone:
+        click.echo("\nfused by gehost's passes alone")
+        for each in alone:
+            click.echo(f"    {_vendor_line(each)}")
+    sys.stdout.flush()
+
+
+def _vendor_line(each: VendorFusion) -> str:
+    return f"{each.op} {each.node} by {each.pass_name} ({each.vendor}) of {len(each.origins)} nodes"
