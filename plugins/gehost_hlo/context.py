@@ -56,8 +56,8 @@ class Context:
     batch: tuple[int, ...] | None = None
     active: tuple[str, ...] = ()
     """Computations that are being translated, outermost first."""
-    shapes: Mapping[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
-    """Shapes of the instructions of the computation, with their layouts."""
+    defined: Mapping[str, HloInstruction] = field(default_factory=dict[str, HloInstruction])
+    """The instructions of the computation by name."""
 
     def nested(self, scope: str) -> Context:
         """Return a context for a body of Loop or If, which may read all tensors of this one."""
@@ -97,6 +97,8 @@ class Context:
         own = args[0].type
         if any(arg.type != own for arg in args):
             raise Refusal(f"its operands have different types: {', '.join(arg.type for arg in args)}")
+        if op in {"Max", "Min"} and own == "s64":
+            return self.where(self.apply("Less" if op == "Max" else "Greater", args, "pred"), args[1], args[0])
         run = self.carrier(op, own)
         names = [self.body.held(self.cast(arg, run)) for arg in args]
         held = np.broadcast_shapes(*[arg.held for arg in args])

@@ -153,14 +153,14 @@ class _Importer:
                 raise Refusal(f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it is called with another shape')
         position = c.body.position()
         inner = replace(
-            c, computation=computation, scope=scope, batch=batch, active=(*c.active, computation.name), shapes=_shapes(computation)
+            c, computation=computation, scope=scope, batch=batch, active=(*c.active, computation.name)
         )
         value = self._translate(inner, args)
         c.body.resume(position)
         return value
 
     def _translate(self, c: Context, args: Sequence[Value]) -> Value:
-        c.shapes = _shapes(c.computation)
+        c.defined = {instruction.name: instruction for instruction in c.computation.instructions}
         values: dict[str, Value] = {}
         root: Value = ()
         for instruction in c.computation.instructions:
@@ -221,10 +221,6 @@ class _Importer:
         function.opset_import.add(domain=DOMAIN, version=1)
         self._functions[computation.name] = (computation.name, function)
         return computation.name
-
-
-def _shapes(computation: HloComputation) -> dict[str, Shape | None]:
-    return {instruction.name: instruction.shape for instruction in computation.instructions}
 
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Which element types ONNX Runtime's CPU kernels take, and which type carries another through an operator.
 
-Measured with ONNX Runtime 1.31 at opset 21. An element type without a kernel is cast to its carrier and back; a carrier holds every
+Measured with ONNX Runtime 1.31 at opset 21, with numbers at the ends of each type: a kernel that computes something else there, as Max of
+s64 does, counts as none. An element type without a kernel is cast to its carrier and back; a carrier holds every
 value of the type, and wraps as the type does when the result is cast back.
 """
 
@@ -16,19 +17,21 @@ _MOVED = _NUMBERS | {"pred", "bf16"}
 
 KERNELS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Mod", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Abs"), _NUMBERS),
-    **dict.fromkeys(("Max", "Min"), _EXTREMA),
+    **dict.fromkeys(("Max", "Min"), _EXTREMA - {"s64"}),  # of s64 they compare the lower halves as signed
     "Pow": _FLOATS,
     "Equal": _NUMBERS | {"pred"},
     **dict.fromkeys(("And", "Or", "Xor", "Not"), frozenset({"pred"})),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), _INTEGERS),
     "BitShift": frozenset({"u8", "u32", "u64"}),
     "Neg": _FLOATS | {"s8", "s16", "s32", "s64"},
-    "Sign": _NUMBERS - {"f16"},  # it drops NaN
+    "Sign": _NUMBERS - {"f16", "s64"},  # of f16 it drops nan, of s64 it is wrong
     **dict.fromkeys(("Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Sin", "Cos", "Floor", "Ceil", "Round", "Reciprocal"), _FLOATS),
     **dict.fromkeys(("Tan", "Atan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf", "Conv"), _SINGLE),
     **dict.fromkeys(("IsNaN", "IsInf"), _FLOATS),
-    **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "Einsum"), _REDUCED),
-    **dict.fromkeys(("ReduceMax", "ReduceMin"), _REDUCED | {"s8", "u8", "pred"}),
+    "ReduceSum": _FLOATS | {"s64"},  # of s32 it does not wrap; of s64 it is exact up to 2⁵³
+    "ReduceProd": _FLOATS,  # of integers it does not wrap
+    **dict.fromkeys(("CumSum", "Einsum"), _REDUCED),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), _FLOATS | {"s32", "s8", "u8", "pred"}),  # wrong for s64, as Max
     **dict.fromkeys(("ArgMax", "ArgMin"), _REDUCED | {"s8", "u8"}),
     "TopK": _REDUCED | {"s8", "u8", "s16"},
     "MatMul": _REDUCED | {"u32", "u64"},
@@ -45,11 +48,12 @@ _CARRIERS: dict[str, tuple[str, ...]] = {
     "pred": ("u8", "s32"),
     "s4": ("s8", "s32"),
     "u4": ("u8", "s32"),
-    "s8": ("s32",),
-    "u8": ("s32",),
-    "s16": ("s32",),
-    "u16": ("s32", "u32"),
-    "u32": ("s64", "u64"),
+    "s8": ("s32", "s64"),
+    "u8": ("s32", "s64"),
+    "s16": ("s32", "s64"),
+    "u16": ("s32", "u32", "s64"),
+    "s32": ("s64",),
+    "u32": ("s64", "u64", "f64"),
     "u64": ("s64",),
     "f16": ("f32",),
     "bf16": ("f32",),

@@ -140,7 +140,10 @@ def _remainder(c: Context, a: Tensor, b: Tensor) -> Tensor:
     if not is_integer(a.type):
         return c.apply("Mod", [a, b], fmod=1)
     safe, _, zero = _safe_divisor(c, b)
-    rest = c.apply("Mod", [a, safe], fmod=1)
+    if bits(a.type) == 64:  # fmod=1 is computed in f64
+        rest = c.apply("Sub", [a, c.apply("Mul", [c.apply("Div", [a, safe]), safe])])
+    else:
+        rest = c.apply("Mod", [a, safe], fmod=1)
     return rest if zero is None else c.where(zero, a, rest)
 
 
@@ -172,7 +175,7 @@ def _power(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _rsqrt(c: Context, x: Tensor) -> Tensor:
-    return c.apply("Reciprocal", [c.apply("Sqrt", [x])])
+    return _in_float(c, x, lambda c, x: c.apply("Reciprocal", [c.apply("Sqrt", [x])]))
 
 
 def _log_plus_one(c: Context, x: Tensor) -> Tensor:
@@ -226,7 +229,11 @@ def _is_finite(c: Context, x: Tensor) -> Tensor:
 
 
 def _sign(c: Context, x: Tensor) -> Tensor:
-    return c.apply("Sign", [x])
+    if x.type != "s64":
+        return c.apply("Sign", [x])
+    zero = c.number(0, "s64")
+    above, below = (c.cast(c.apply(op, [x, zero], "pred"), "s64") for op in ("Greater", "Less"))
+    return c.apply("Sub", [above, below])
 
 
 def _round_away(c: Context, x: Tensor) -> Tensor:
@@ -353,10 +360,13 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     direction = i.attributes.get("direction", "")
     if direction not in _COMPARE:
         raise Refusal(f'direction="{direction}" is not known')
-    if is_float(a.type) and i.attributes.get("type") == "TOTALORDER":
+    total = is_float(a.type) and i.attributes.get("type") == "TOTALORDER"
+    if total and not all(_is_canonical(c, operand.name) for operand in i.operands):
         raise Refusal("a total order of floats differs from ONNX's comparison for nan and -0")
     if a.dims != b.dims or a.type != b.type:
         raise Refusal(f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}")
+    if total:
+        return checked(c, i, _total_order(c, a, b, direction))
     op, function = _COMPARE[direction]
     if a.number is not None and b.number is not None:
         return checked(c, i, Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_)))
@@ -364,6 +374,49 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         a, b = c.cast(a, "u8"), c.cast(b, "u8")
     result = c.apply(op, [a, b], "pred")
     return checked(c, i, c.apply("Not", [result]) if direction == "NE" else result)
+
+
+def _is_canonical(c: Context, name: str) -> bool:
+    """Whether an operand went through ``select(x != x, nan, select(x == 0, 0, x))``: one nan, above all numbers, and no -0."""
+    outer = c.defined.get(name)
+    if outer is None or outer.opcode != "select":
+        return False
+    is_nan, nan, rest = (c.defined.get(operand.name) for operand in outer.operands)
+    if is_nan is None or nan is None or rest is None or rest.opcode != "select":
+        return False
+    is_zero, zero, plain = (c.defined.get(operand.name) for operand in rest.operands)
+    if is_zero is None or zero is None or plain is None:
+        return False
+    sides = [operand.name for operand in is_nan.operands]
+    return (
+        (is_nan.opcode, is_nan.attributes.get("direction"), sides) == ("compare", "NE", [plain.name] * 2)
+        and (is_zero.opcode, is_zero.attributes.get("direction")) == ("compare", "EQ")
+        and [operand.name for operand in is_zero.operands] in ([plain.name, zero.name], [zero.name, plain.name])
+        and _literal_of(c, nan) == "nan"
+        and _literal_of(c, zero) == "0"
+    )
+
+
+def _literal_of(c: Context, instruction: HloInstruction) -> str:
+    """The literal of a scalar constant, also where it is broadcast; "" for others."""
+    if instruction.opcode in {"broadcast", "reshape"} and instruction.operands:
+        return _literal_of(c, c.defined[instruction.operands[0].name])
+    return instruction.literal if instruction.opcode == "constant" else ""
+
+
+def _total_order(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
+    """Compare numbers without -0 in an order that has nan above all of them."""
+    if direction in {"GE", "LE", "NE"}:
+        opposite = {"GE": "LT", "LE": "GT", "NE": "EQ"}[direction]
+        return c.apply("Not", [_total_order(c, a, b, opposite)])
+    if direction == "GT":
+        a, b = b, a
+    a, b = (x if x.type in {"f32", "f64"} else c.cast(x, "f32") for x in (a, b))
+    nan_a, nan_b = (c.apply("IsNaN", [x], "pred") for x in (a, b))
+    if direction == "EQ":
+        return c.apply("Or", [c.apply("Equal", [a, b], "pred"), c.apply("And", [nan_a, nan_b])])
+    above = c.apply("And", [nan_b, c.apply("Not", [nan_a])])
+    return c.apply("Or", [c.apply("Less", [a, b], "pred"), above])
 
 
 def _select(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -450,7 +503,50 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
         return c.cast(x, kind)
     if kind == "f32" and x.type in {"u32", "s32"}:
         return _float_of_bits(c, c.cast(x, "u32"))
+    if x.type == "f32" and kind in {"u32", "s32"}:
+        return c.cast(_bits_of_float(c, x), kind)
+    if x.type == "bf16" and kind in {"u16", "s16"}:  # the upper half of an f32
+        wide = _bits_of_float(c, c.cast(x, "f32"))
+        return c.cast(c.apply("BitShift", [wide, c.number(16, "u32")], direction="RIGHT"), kind)
+    if kind == "bf16" and x.type in {"u16", "s16"}:
+        wide = c.cast(c.cast(x, "u16"), "u32")
+        upper = c.apply("BitShift", [wide, c.number(16, "u32")], direction="LEFT")
+        return c.cast(_float_of_bits(c, upper), kind)
     raise Refusal(f"ONNX cannot read the bits of {x.type} as {kind}")
+
+
+def _bits_of_float(c: Context, x: Tensor) -> Tensor:
+    """Compute the 32 bits of an f32, exactly: in f64 every f32 is normal, and powers of two divide it without rounding.
+
+    nan becomes 0x7fc00000, whatever its sign and payload.
+    """
+    size = c.cast(c.apply("Abs", [x]), "f64")
+    nan = c.apply("IsNaN", [size], "pred")
+    infinite = c.apply("Equal", [size, c.number(math.inf, "f64")], "pred")
+    odd = c.apply("Or", [nan, infinite])
+    tiny = c.apply("Less", [size, c.number(2.0**-126, "f64")], "pred")
+    usual = c.where(c.apply("Or", [odd, tiny]), c.number(1, "f64"), size)
+    power = c.apply("Floor", [c.apply("Mul", [c.apply("Log", [usual]), c.number(1 / math.log(2), "f64")])])
+    power = c.apply("Min", [c.apply("Max", [power, c.number(-126, "f64")]), c.number(127, "f64")])
+    scale = _power_of_two(c, power)
+    high = c.apply("GreaterOrEqual", [usual, c.apply("Add", [scale, scale])], "pred")  # the logarithm is rounded
+    low = c.apply("Less", [usual, scale], "pred")
+    power = c.apply("Sub", [c.apply("Add", [power, c.cast(high, "f64")]), c.cast(low, "f64")])
+    power = c.where(tiny, c.number(-126, "f64"), power)
+    mantissa = c.apply("Div", [c.where(odd, c.number(1, "f64"), size), _power_of_two(c, power)])
+    steps = c.apply("Add", [c.apply("Add", [power, c.number(126, "f64")]), mantissa])
+    bits = c.apply("Mul", [steps, c.number(2.0**23, "f64")])
+    bits = c.where(infinite, c.number(0x7F800000, "f64"), c.where(nan, c.number(0x7FC00000, "f64"), bits))
+    sign = c.apply("Mul", [c.cast(_signbit(c, x), "f64"), c.number(2.0**31, "f64")])
+    return c.cast(c.apply("Add", [bits, sign]), "u32")
+
+
+def _power_of_two(c: Context, power: Tensor) -> Tensor:
+    """Return 2^power for whole numbers from -127 to 128."""
+    table = c.body.constant(np.array([2.0**e for e in range(-127, 129)], np.float64))
+    index = c.cast(c.apply("Add", [power, c.number(127, "f64")]), "s32")
+    (found,) = c.body.op("Gather", [table, c.body.held(index)])
+    return Tensor(found, "f64", power.dims, index.held)
 
 
 def _float_of_bits(c: Context, x: Tensor) -> Tensor:

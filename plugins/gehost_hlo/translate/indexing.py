@@ -11,7 +11,7 @@ import numpy as np
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import Refusal, Tensor, Value
-from gehost_hlo.literals import is_integer
+from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
 from gehost_hlo.translate.reduction import opcode_of
@@ -47,9 +47,9 @@ def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1
 
 
 def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers) -> tuple[Tensor, list[Tensor]]:
-    """Return the flat index of each window's first element and the starts, all as s64 of the shape of ``result``.
+    """Return the offset of the batching dimensions in the flat operand, as s64, and the starts as given.
 
-    The starts are as given: gather clamps them, scatter drops windows that do not fit.
+    All have the shape of ``result``. Gather clamps the starts, scatter drops windows that do not fit.
     """
     if not is_integer(indices.type):
         raise Refusal(f"its indices are {indices.type}, expected integers")
@@ -62,11 +62,10 @@ def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...]
     if len(n.starts) != indices.dims[n.vector]:
         raise Refusal("its indices have another number of components than its dimension numbers")
     place = dict(zip(batch_axes, outer, strict=True))
-    wide = _signed(c, indices)
     starts: list[Tensor] = []
     for component in range(len(n.starts)):
         cut = [(component, component + 1, 1) if axis == n.vector else (0, size, 1) for axis, size in enumerate(indices.dims)]
-        one = c.reshape(c.slice(wide, cut), [indices.dims[axis] for axis in batch_axes])
+        one = c.reshape(c.slice(indices, cut), [indices.dims[axis] for axis in batch_axes])
         starts.append(c.broadcast(one, result, outer))
     strides = _strides(operand.dims)
     base = c.number(0, "s64", result)
@@ -125,22 +124,21 @@ def _rows(c: Context, operand: Tensor, indices: Tensor, n: _Numbers, result: tup
     window = tuple(k for k in range(len(result)) if not axis <= k < axis + plain.rank)
     if not whole or n.window != window or not is_integer(indices.type):
         return None
-    clamped = _clamped(c, _signed(c, plain), operand.dims[axis] - 1)
+    clamped = _clamped(c, plain, operand.dims[axis] - 1)
     dims = [*operand.dims[:axis], *plain.dims, *operand.dims[axis + 1 :]]
     return c.move("Gather", operand, [c.body.full(clamped)], dims, axis=axis)
 
 
-def _signed(c: Context, indices: Tensor) -> Tensor:
-    """Convert indices to s64; those of u64 that are too large stay outside of any tensor."""
-    if indices.type == "u64":
-        indices = c.apply("Min", [indices, c.number(2**62, "u64")])
-    return c.cast(indices, "s64")
-
-
 def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
-    """Bring a start into 0 … limit; start is s64."""
-    low = c.apply("Max", [start, c.number(0, "s64")])
-    return c.apply("Min", [low, c.number(limit, "s64")])
+    """Bring a start into 0 … limit and convert it to s64; it is compared in its own type."""
+    kind = start.type
+    if start.number is not None:
+        return c.number(min(max(int(start.number), 0), limit), "s64", start.dims)
+    if not is_unsigned(kind):
+        start = c.apply("Max", [start, c.number(0, kind)])
+    if limit < np.iinfo(NUMPY[kind]).max:
+        start = c.apply("Min", [start, c.number(limit, kind)])
+    return c.cast(start, "s64")
 
 
 def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -161,17 +159,41 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     result = updates.dims
     base, starts = _index(c, operand, indices, result, n)
     strides = _strides(operand.dims)
-    position = {axis: start for axis, start in zip(n.starts, starts, strict=True)}
-    for axis, offset in _within(c, operand, result, n):
-        position[axis] = c.apply("Add", [position[axis], offset]) if axis in position else offset
     inside = c.number(True, "pred", result)
-    for axis, where in position.items():
-        base = c.apply("Add", [base, c.apply("Mul", [where, c.number(strides[axis], "s64", result)])])
-        low = c.apply("GreaterOrEqual", [where, c.number(0, "s64", result)], "pred")
-        high = c.apply("Less", [where, c.number(operand.dims[axis], "s64", result)], "pred")
-        inside = c.apply("And", [inside, c.apply("And", [low, high])])
+    within = _within(c, operand, result, n)
+    sizes = {axis: result[place] for (axis, _), place in zip(within, n.window, strict=True)}
+    for axis, start in zip(n.starts, starts, strict=True):  # a window that does not fit is dropped as a whole
+        limit = operand.dims[axis] - sizes.get(axis, 1)
+        inside = c.apply("And", [inside, _fits(c, start, limit)])
+        wide = c.apply("Mul", [c.cast(start, "s64"), c.number(strides[axis], "s64", result)])
+        base = c.apply("Add", [base, wide])
+    for axis, offset in within:
+        base = c.apply("Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])])
     place = c.where(inside, base, c.number(operand.size, "s64", result))
-    return checked(c, i, scatter_flat(c, operand, place, updates, reduction))
+    put = scatter_flat(c, operand, place, updates, reduction)
+    if reduction in {"max", "min"} and is_float(operand.type):  # ONNX Runtime's reductions drop nan
+        odd, odd_updates = (_isnan(c, each) for each in (operand, updates))
+        any_odd = c.cast(scatter_flat(c, odd, place, odd_updates, "max"), "pred")
+        put = c.where(any_odd, c.number(math.nan, operand.type), put)
+    return checked(c, i, put)
+
+
+def _isnan(c: Context, x: Tensor) -> Tensor:
+    wide = x if x.type in {"f32", "f64"} else c.cast(x, "f32")
+    return c.cast(c.apply("IsNaN", [wide], "pred"), "u8")
+
+
+def _fits(c: Context, start: Tensor, limit: int) -> Tensor:
+    """Whether a start lies in 0 … limit."""
+    kind = start.type
+    if limit < 0:
+        return c.number(False, "pred", start.dims)
+    low = c.number(True, "pred", start.dims)
+    if not is_unsigned(kind):
+        low = c.apply("GreaterOrEqual", [start, c.number(0, kind)], "pred")
+    if limit >= np.iinfo(NUMPY[kind]).max:
+        return low
+    return c.apply("And", [low, c.apply("LessOrEqual", [start, c.number(limit, kind)], "pred")])
 
 
 def scatter_flat(c: Context, operand: Tensor, place: Tensor, updates: Tensor, reduction: str) -> Tensor:
@@ -227,15 +249,9 @@ def _starts(c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequen
     if len(starts) != len(dims) or any(start.dims != () or not is_integer(start.type) for start in starts):
         raise Refusal(f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer")
     return [
-        None if size == whole else _clamped_scalar(c, start, whole - size)
+        None if size == whole else _clamped(c, start, whole - size)
         for start, whole, size in zip(starts, dims, sizes, strict=True)
     ]
-
-
-def _clamped_scalar(c: Context, start: Tensor, limit: int) -> Tensor:
-    if start.number is not None:
-        return c.number(min(max(int(start.number), 0), limit), "s64")
-    return _clamped(c, _signed(c, start), limit)
 
 
 def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:

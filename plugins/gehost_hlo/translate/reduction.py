@@ -11,6 +11,7 @@ import numpy as np
 from gehost_hlo.attributes import dimensions, metadata
 from gehost_hlo.context import Context, Translator
 from gehost_hlo.emit import Refusal, Tensor, Value, leaves
+from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, is_float
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked
@@ -133,17 +134,31 @@ def reduce_by(
         op = _ONNX.get(opcode)
         if op is None:
             return None
-        try:
-            c.carrier(op, x.type)
-        except Refusal:
+        if x.type in {"s64", "u64"} and op == "ReduceSum":
+            return _plus(c, opcode, initial, _wide_sum(c, x, axes, dims), dims)
+        if carrier(op, x.type) is None:
             return None
         result = c.move(op, x, [c.body.ints(axes)], dims, keepdims=0)
         if opcode in {"maximum", "minimum"} and is_float(x.type):
             result = _with_nan(c, x, result, axes, dims)
+    return _plus(c, opcode, initial, result, dims)
+
+
+def _plus(c: Context, opcode: str, initial: Tensor, result: Tensor, dims: Sequence[int]) -> Tensor | None:
+    """Add the initial value, unless it changes nothing."""
     if is_neutral(opcode, initial):
         return result
-    pair = _LOGICAL_PAIR[_LOGICAL[opcode]] if x.type == "pred" and opcode in _LOGICAL else _PAIR.get(opcode)
+    pair = _LOGICAL_PAIR[_LOGICAL[opcode]] if result.type == "pred" and opcode in _LOGICAL else _PAIR.get(opcode)
     return None if pair is None else c.apply(pair, [c.broadcast(initial, dims, []), result])
+
+
+def _wide_sum(c: Context, x: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
+    """Add 64-bit integers by MatMul with ones, which wraps: ONNX Runtime's ReduceSum adds them in f64."""
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    count = math.prod(x.dims[axis] for axis in axes)
+    rows = c.reshape(c.transpose(x, [*kept, *axes]), [*dims, count])
+    ones = c.body.constant(np.ones(count, NUMPY[x.type]))
+    return c.body.tensor("MatMul", [c.body.full(rows), ones], x.type, dims)
 
 
 def _with_nan(c: Context, x: Tensor, result: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
@@ -170,9 +185,8 @@ def _argument(
         return None
     kind = values.type
     op = "ArgMax" if opcode == "maximum" else "ArgMin"
-    try:
-        run = c.carrier(op, kind)
-    except Refusal:
+    run = carrier(op, kind)
+    if run is None or carrier(_ONNX[opcode], kind) is None:
         return None
     source = c.expanded(c.cast(values, run))
     best = c.body.tensor(op, [source.name], "s64", dims, axis=axis, keepdims=0)
@@ -197,6 +211,8 @@ def expression(computation: HloComputation) -> str:
         else:
             inside = ",".join(texts.get(operand.name, "?") for operand in instruction.operands)
             head = instruction.attributes.get("direction") or instruction.opcode
+            if instruction.attributes.get("type") == "TOTALORDER":
+                head += ".TOTALORDER"
             text = f"{head}({inside})"
         if len(text) > 1000:
             return ""

@@ -31,7 +31,8 @@ def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape = array_shape(i.shape)
     operand = i.operands[0]
-    source = c.shapes.get(operand.name) or operand.shape or Shape(x.type, x.dims)
+    definition = operand.instruction or c.defined[operand.name]
+    source = definition.shape or operand.shape or Shape(x.type, x.dims)
     if x.size != shape.size:
         raise Refusal(f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}")
     before, after = _major_to_minor(source), _major_to_minor(shape)

@@ -16,18 +16,34 @@ from gehost_hlo.translate.reduction import expression
 _KEY = r"(?:select\(NE\(p{0},p{0}\),nan,select\(EQ\(p{0},0\),0,p{0}\)\)|select\(EQ\(p{0},0\),0,p{0}\)|p{0})"
 
 
+_INTEGER_KEY = re.compile(
+    r"select\(LT\((bitcast(?:-convert)?)\(([^,()]+|select\(.{0,80}?\)\))\),0\),"
+    r"(?:xor|subtract)\((?:(?:2147483647|32767),\1\(\2\)|\1\(\2\),(?:2147483647|32767))\),\1\(\2\)\)"
+)
+"""XLA's form of a total order of floats: their bits as s32, those of negative numbers turned round."""
+
+
 def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
     """Return the operands that a comparator orders by, the first first, and whether the largest come first.
 
     Known are ``a < b`` and ``a > b`` of one operand, with jax's treatment of nan and -0 before it, and jax's order by several keys:
-    the first decides, and where it is equal the next.
+    the first decides, and where it is equal the next. A total order of floats that may be -0 is not known.
     """
-    text = expression(comparator)
+    written = expression(comparator)
+    text = _INTEGER_KEY.sub(r"\2", written)
+    total = text != written or ".TOTALORDER" in text
+    text = text.replace(".TOTALORDER", "")
     single = re.fullmatch(rf"(LT|GT)\(({_any_key()}),({_any_key()})\)", text)
     if single is not None:
         pair = _pair(single[2], single[3])
-        return None if pair is None else ([pair], single[1] == "GT")
-    return _lexicographic(text)
+        found = None if pair is None else ([pair], single[1] == "GT")
+    else:
+        found = _lexicographic(text)
+    if found is None or not total:
+        return found
+    types = {int(each.literal): each.shape.type for each in comparator.parameters if each.shape is not None}
+    raw = any(is_float(types.get(2 * key, "f32")) and f"(EQ(p{2 * key},0)" not in text for key in found[0])
+    return None if raw else found
 
 
 def _any_key() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gehost_hlo.attributes import DimensionWindow, window
 from gehost_hlo.context import Context, Translator
@@ -11,7 +11,7 @@ from gehost_hlo.emit import Refusal, Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
-from gehost_hlo.translate.reduction import combine, is_neutral, opcode_of, reducer
+from gehost_hlo.translate.reduction import combine, is_neutral, neutral, opcode_of, reducer
 
 _Row = tuple[int, int, int]
 PLACES = 1024
@@ -28,24 +28,17 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         raise Refusal("its window does not fit its operands")
     computation = reducer(c, i)
     opcode = opcode_of(computation)
-    single = None
-    if count == 1 and is_neutral(opcode, initials[0]):
-        single = _cumulative_sum(c, opcode, operands[0], rows) or _max_pool(c, opcode, operands[0], rows)
-    if single is not None:
-        return checked(c, i, single)
+    least = neutral(opcode, operands[0].type) if count == 1 else None
     if isinstance(computation, str):
         raise Refusal(f"a window of {computation} is not translated without its computation")
-    parts = [
-        c.pad(operand, initial, [(row.low, row.high, row.base_dilation - 1) for row in rows])
-        for operand, initial in zip(operands, initials, strict=True)
-    ]
-    for axis, row in enumerate(rows):
-        parts = _along(c, computation, parts, axis, row)
-    if not (count == 1 and is_neutral(opcode, initials[0])):
-        first = [c.broadcast(initial, part.dims, []) for initial, part in zip(initials, parts, strict=True)]
-        if any(row.low or row.high or row.base_dilation > 1 for row in rows) and not _absorbs(computation):
-            raise Refusal("its initial value is not neutral, and the window is padded with it")
-        parts = combine(c, computation, first, parts, parts[0].dims)
+    if least is None:
+        parts = _masked(c, computation, operands, initials, rows)
+    else:
+        x, least_tensor = operands[0], c.number(least, operands[0].type)
+        single = _cumulative_sum(c, opcode, x, rows) or _max_pool(c, opcode, x, rows)
+        parts = [single] if single is not None else _windows(c, _plain(c, computation), [x], [least_tensor], rows)
+        if not is_neutral(opcode, initials[0]):
+            parts = combine(c, computation, [c.broadcast(initials[0], parts[0].dims, [])], parts, parts[0].dims)
     if i.shape is not None and i.shape.is_tuple:
         if [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [(part.type, part.dims) for part in parts]:
             raise Refusal(f"its operands do not make {i.shape}")
@@ -53,10 +46,45 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     return checked(c, i, parts[0])
 
 
-def _absorbs(computation: HloComputation) -> bool:
-    """Whether one number may enter a reduction several times: then padding may overlap."""
-    opcodes = {instruction.opcode for instruction in computation.instructions}
-    return opcodes <= {"parameter", "maximum", "minimum", "and", "or", "compare", "select", "tuple"}
+_Merge = Callable[[list[Tensor], list[Tensor]], list[Tensor]]
+"""Combines two lists of operands of one shape."""
+
+
+def _plain(c: Context, computation: HloComputation) -> _Merge:
+    return lambda left, right: combine(c, computation, left, right, left[0].dims)
+
+
+def _masked(
+    c: Context, computation: HloComputation, operands: list[Tensor], initials: list[Tensor], rows: Sequence[DimensionWindow]
+) -> list[Tensor]:
+    """Combine only the elements of a window that lie in the operand, each window after its initial value.
+
+    The last operand says which elements those are: of a body whose neutral element is not known, padding cannot be made.
+    """
+
+    def merge(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+        *a, has_a = left
+        *b, has_b = right
+        both = combine(c, computation, a, b, has_a.dims)
+        chosen = [c.where(has_a, c.where(has_b, new, x), y) for new, x, y in zip(both, a, b, strict=True)]
+        return [*map(c.expanded, chosen), c.expanded(c.apply("Or", [has_a, has_b]))]
+
+    inside = c.expanded(c.number(True, "pred", operands[0].dims))
+    fillers = [*initials, c.number(False, "pred")]
+    *parts, some = _windows(c, merge, [*operands, inside], fillers, rows)
+    first = [c.broadcast(initial, part.dims, []) for initial, part in zip(initials, parts, strict=True)]
+    after = combine(c, computation, first, parts, some.dims)
+    return [c.expanded(c.where(some, new, initial)) for new, initial in zip(after, first, strict=True)]
+
+
+def _windows(
+    c: Context, merge: _Merge, operands: Sequence[Tensor], fillers: Sequence[Tensor], rows: Sequence[DimensionWindow]
+) -> list[Tensor]:
+    widths = [(row.low, row.high, row.base_dilation - 1) for row in rows]
+    parts = [c.pad(operand, filler, widths) for operand, filler in zip(operands, fillers, strict=True)]
+    for axis, row in enumerate(rows):
+        parts = _along(c, merge, parts, axis, row)
+    return parts
 
 
 def _trivial(row: DimensionWindow) -> bool:
@@ -107,24 +135,24 @@ def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow
     return c.transpose(back, [permutation.index(axis) for axis in range(x.rank)])
 
 
-def _along(c: Context, computation: HloComputation, parts: list[Tensor], axis: int, row: DimensionWindow) -> list[Tensor]:
+def _along(c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow) -> list[Tensor]:
     """Combine the elements of a window along one axis; the operands are padded."""
     length = parts[0].dims[axis]
     places = row._replace(low=0, high=0, base_dilation=1).outputs(length)
-    if row.size <= 4 or row.stride > 1 or places == 0:
-        steps = [(k * row.dilation, k * row.dilation + max(0, (places - 1) * row.stride + 1), row.stride) for k in range(row.size)]
-        if places == 0:
-            steps = [(0, 0, 1)]
-        result = [_cut(c, part, axis, steps[0]) for part in parts]
-        for step in steps[1:]:
-            nexts = [_cut(c, part, axis, step) for part in parts]
-            result = combine(c, computation, result, nexts, result[0].dims)
-        return result
-    return _doubling(c, computation, parts, axis, row, places)
+    if places == 0:
+        return [_cut(c, part, axis, (0, 0, 1)) for part in parts]
+    if row.size > 4 and row.stride == 1:
+        return _doubling(c, merge, parts, axis, row, places)
+    span = (places - 1) * row.stride + 1
+    result: list[Tensor] = []
+    for k in range(row.size):
+        step = [_cut(c, part, axis, (k * row.dilation, k * row.dilation + span, row.stride)) for part in parts]
+        result = merge(result, step) if result else step
+    return result
 
 
 def _doubling(
-    c: Context, computation: HloComputation, parts: list[Tensor], axis: int, row: DimensionWindow, places: int
+    c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow, places: int
 ) -> list[Tensor]:
     """Windows of 1, 2, 4, … elements, of which the binary digits of the size choose some."""
     result: list[Tensor] = []
@@ -132,13 +160,13 @@ def _doubling(
     while span <= row.size:
         if row.size & span:
             chosen = [_cut(c, part, axis, (offset, offset + places, 1)) for part in parts]
-            result = combine(c, computation, result, chosen, chosen[0].dims) if result else chosen
+            result = merge(result, chosen) if result else chosen
             offset += span * row.dilation
         if 2 * span <= row.size:
             length, shift = parts[0].dims[axis], span * row.dilation
             left = [_cut(c, part, axis, (0, length - shift, 1)) for part in parts]
             right = [_cut(c, part, axis, (shift, length, 1)) for part in parts]
-            parts = combine(c, computation, left, right, left[0].dims)
+            parts = merge(left, right)
         span *= 2
     return result
 
