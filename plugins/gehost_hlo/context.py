@@ -104,8 +104,8 @@ class Context:
         held = np.broadcast_shapes(*[arg.held for arg in args])
         (name,) = self.body.op(op, names, **attributes)
         if kind is not None:
-            return Tensor(name, kind, dims, held)
-        return self.cast(Tensor(name, run, dims, held), own)
+            return self.body.typed(name, kind, dims, held)
+        return self.cast(self.body.typed(name, run, dims, held), own)
 
     def carrier(self, op: str, kind: str) -> str:
         found = carrier(op, kind)
@@ -120,7 +120,7 @@ class Context:
         if tensor.constant is not None:
             return Tensor("", kind, tensor.dims, tensor.held, tensor.constant.astype(NUMPY[kind]))
         (name,) = self.body.op("Cast", [self.body.held(tensor)], to=ONNX[kind])
-        return Tensor(name, kind, tensor.dims, tensor.held)
+        return self.body.typed(name, kind, tensor.dims, tensor.held)
 
     def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
         """Choose elementwise; the condition is pred."""
@@ -132,7 +132,7 @@ class Context:
         names = [self.body.held(condition), self.body.held(self.cast(yes, run)), self.body.held(self.cast(no, run))]
         held = np.broadcast_shapes(condition.held, yes.held, no.held)
         (name,) = self.body.op("Where", names)
-        return self.cast(Tensor(name, run, dims, held), yes.type)
+        return self.cast(self.body.typed(name, run, dims, held), yes.type)
 
     # Operators that move elements
 
@@ -153,18 +153,31 @@ class Context:
                 return Tensor("", tensor.type, shape, (), tensor.constant.reshape(()), tensor.hint)
             whole = np.broadcast_to(tensor.constant, tensor.dims).reshape(shape)
             return Tensor("", tensor.type, shape, shape, whole)
-        if tensor.held != tensor.dims and _count(tensor.held) == 1:
-            if tensor.held == ():
-                return Tensor(tensor.name, tensor.type, shape, ())
-            (name,) = self.body.op("Reshape", [tensor.name, self.body.ints(())])
-            return Tensor(name, tensor.type, shape, ())
-        source = self.body.full(tensor)
-        root, root_dims = self.body.roots.get(self.body.names.resolve(source), (source, tensor.dims))
+        lazy = tensor.held != tensor.dims
+        if lazy and [size for size in tensor.dims if size != 1] == [size for size in shape if size != 1]:
+            return self._unit_dims(tensor, shape)
+        if lazy and _count(tensor.held) == 1:
+            return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, ()), tensor.type, shape, ())
+        return Tensor(self._reshaped(self.body.full(tensor), tensor.type, tensor.dims, shape), tensor.type, shape, shape)
+
+    def _unit_dims(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Add or remove dimensions of size 1 of a tensor that is broadcast by its readers."""
+        held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
+        sizes = iter([size for axis, size in enumerate(held) if tensor.dims[axis] != 1])
+        aligned = [1 if size == 1 else next(sizes) for size in shape]
+        return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, _trimmed(aligned)), tensor.type, shape, _trimmed(aligned))
+
+    def _reshaped(self, name: str, kind: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> str:
+        """Reshape an ONNX tensor of ``dims``, from the first tensor of a chain of reshapes."""
+        if dims == shape:
+            return name
+        root, root_dims = self.body.roots.get(self.body.names.resolve(name), (name, dims))
         if root_dims == shape:
-            return Tensor(root, tensor.type, shape, shape)
-        (name,) = self.body.op("Reshape", [root, self.body.ints(shape)], allowzero=1 if 0 in shape else None)
-        self.body.roots[name] = (root, root_dims)
-        return Tensor(name, tensor.type, shape, shape)
+            return root
+        allowzero = 1 if 0 in shape else None
+        made = self.body.tensor("Reshape", [root, self.body.ints(shape)], kind, shape, allowzero=allowzero)
+        self.body.roots[made.name] = (root, root_dims)
+        return made.name
 
     def transpose(self, tensor: Tensor, permutation: Sequence[int]) -> Tensor:
         if list(permutation) == list(range(tensor.rank)):
@@ -235,14 +248,12 @@ class Context:
         aligned = [1] * len(shape)
         for index, axis in enumerate(places):
             aligned[axis] = held[index]
-        first = next((axis for axis, size in enumerate(aligned) if size != 1), len(aligned))
-        trimmed = tuple(aligned[first:])
+        trimmed = _trimmed(aligned)
         if tensor.constant is not None:
             return Tensor("", tensor.type, shape, trimmed, tensor.constant.reshape(trimmed))
         if trimmed == tensor.held:
             return Tensor(tensor.name, tensor.type, shape, trimmed)
-        held_tensor = Tensor(tensor.name, tensor.type, tensor.held, tensor.held)
-        return Tensor(self.body.full(self.reshape(held_tensor, trimmed)), tensor.type, shape, trimmed)
+        return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, trimmed), tensor.type, shape, trimmed)
 
     def expanded(self, tensor: Tensor) -> Tensor:
         """Return the same tensor with an ONNX tensor of its dims."""
@@ -272,6 +283,12 @@ def array_shape(shape: Shape | None) -> Shape:
     if shape.dynamic or -1 in shape.dimensions:
         raise Refusal(f"{shape} has a dynamic dimension")
     return shape
+
+
+def _trimmed(aligned: Sequence[int]) -> tuple[int, ...]:
+    """Leave out leading dimensions of size 1, which broadcasting adds."""
+    first = next((axis for axis, size in enumerate(aligned) if size != 1), len(aligned))
+    return tuple(aligned[first:])
 
 
 def _count(dims: Sequence[int]) -> int:

@@ -163,12 +163,14 @@ class Body:
         producer = next((op for op in reversed(self.ops[place:]) if value.name in op.outputs), None)
         if producer is None or value.name in self.names.renamed:
             return
-        self.names.renamed[value.name] = name
-        if value.name in self.roots:
-            self.roots[name] = self.roots[value.name]
+        old = value.name
+        self.names.renamed[old] = name
+        if old in self.roots:
+            self.roots[name] = self.roots[old]
         producer.name = name
         value.name = name
         self.types[name] = (value.type, value.dims)
+        self.types.pop(old, None)
 
     def helper_name(self) -> str:
         self._helpers += 1
@@ -187,7 +189,12 @@ class Body:
         """Add an operator with one output of a type and shape."""
         (name,) = self.op(op, inputs, **attributes)
         shape = tuple(dims)
-        return Tensor(name, kind, shape, shape)
+        return self.typed(name, kind, shape, shape)
+
+    def typed(self, name: str, kind: str, dims: tuple[int, ...], held: tuple[int, ...]) -> Tensor:
+        """Return a tensor that an operator made, and note its type for the graph."""
+        self.types[name] = (kind, held)
+        return Tensor(name, kind, dims, held)
 
     def constant(self, array: Array, name: str = "") -> str:
         """Return the name of a constant tensor; equal helpers are made once."""
@@ -233,11 +240,12 @@ class Body:
         key = ("full", name, tensor.dims)
         if key not in self._known:
             if tensor.type == "bf16":  # ONNX Runtime has no Expand of it
-                (wide,) = self.op("Cast", [name], to=ONNX["f32"])
-                (wide,) = self.op("Expand", [wide, self.ints(tensor.dims)])
-                self._known[key] = self.op("Cast", [wide], to=ONNX["bf16"])[0]
+                wide = self.tensor("Cast", [name], "f32", tensor.held, to=ONNX["f32"])
+                wide = self.tensor("Expand", [wide.name, self.ints(tensor.dims)], "f32", tensor.dims)
+                made = self.tensor("Cast", [wide.name], "bf16", tensor.dims, to=ONNX["bf16"])
             else:
-                self._known[key] = self.op("Expand", [name, self.ints(tensor.dims)])[0]
+                made = self.tensor("Expand", [name, self.ints(tensor.dims)], tensor.type, tensor.dims)
+            self._known[key] = made.name
         return self._known[key]
 
     def expanded(self, tensor: Tensor) -> Tensor:

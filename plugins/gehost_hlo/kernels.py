@@ -74,4 +74,6 @@ def carrier(op: str, kind: str) -> str | None:
         return kind
     base = op.partition(" ")[0]
     found = next((each for each in _CARRIERS.get(kind, ()) if each in kernels), None)
-    return None if found == "s64" and kind == "u64" and base in _ORDERED else found
+    if (found == "s64" and kind == "u64" and base in _ORDERED) or (found == "f64" and base not in {"ReduceMax", "ReduceMin"}):
+        return None  # the order of u64 in s64 differs; f64 does not wrap
+    return found

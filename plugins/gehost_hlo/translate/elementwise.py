@@ -321,8 +321,9 @@ def _shift_right_logical(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
 def _shift_right_arithmetic(c: Context, a: Tensor, b: Tensor) -> Tensor:
     """Of a negative number, the complement of its shifted complement."""
-    if is_unsigned(a.type):
-        return _shift(c, a, b, "RIGHT")
+    if is_unsigned(a.type):  # the sign is the highest bit there, too
+        signed = "s" + a.type[1:]
+        return c.cast(_shift_right_arithmetic(c, c.cast(a, signed), c.cast(b, signed)), a.type)
     negative = c.apply("Less", [a, c.number(0, a.type)], "pred")
     shifted = _shift(c, c.where(negative, c.apply("BitwiseNot", [a]), a), b, "RIGHT")
     return c.where(negative, c.apply("BitwiseNot", [shifted]), shifted)

@@ -335,7 +335,7 @@ def wide() -> dict[str, Program]:
             lambda a, b, k: (
                 [a + b, a - b, a * b, lax.div(a, b), lax.rem(a, b), jnp.maximum(a, b), jnp.minimum(a, b), a < b, a >= b, a == b],
                 [a & b, a | b, a ^ b, ~a, a << k, lax.shift_right_logical(a, k), lax.shift_right_arithmetic(a, k)],
-                [lax.abs(a), lax.sign(a), lax.neg(a), lax.population_count(a), lax.clz(a), lax.clamp(k, a, b)],
+                [jnp.abs(a), lax.sign(a), lax.neg(a), lax.population_count(a), lax.clz(a), lax.clamp(k, a, b)],
                 [a.astype(t) for t in (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32, jnp.int64, jnp.uint64, jnp.float32, jnp.float64, bool)],
                 jnp.where(a > b, a, b),
             ),
