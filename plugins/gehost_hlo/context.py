@@ -125,6 +125,10 @@ class Context:
     def where(self, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
         """Choose elementwise; the condition is pred."""
         if yes.type == "pred":  # ONNX Runtime has no Where of bool
+            if yes.number is not None and no.number is not None and condition.dims == yes.dims:
+                if yes.number == no.number:
+                    return yes
+                return condition if yes.number else self.apply("Not", [condition])
             kept = self.apply("And", [condition, yes])
             return self.apply("Or", [kept, self.apply("And", [self.apply("Not", [condition]), no])])
         dims = max((each.dims for each in (condition, yes, no)), key=len)

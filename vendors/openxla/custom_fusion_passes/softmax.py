@@ -1,0 +1,99 @@
+"""Softmax from its steps.
+
+``x → ReduceMax → m;  x, m → Sub → Exp → e → ReduceSum → s;  e, s → Div   ==>   x → Softmax``
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf, isnan
+from typing import TYPE_CHECKING
+
+from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, es
+
+from ._conditions import kept_shape, number, reduced_axes, static_shape
+
+if TYPE_CHECKING:
+    from gehost import EsGraph, EsTensor, MatchResult, Node, Rejection, Value
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kBeforeInferShape)
+class SoftmaxFusionPass(PatternFusionPass):
+    """Fuse ``exp(x - max(x)) / sum(exp(x - max(x)))``.
+
+    Forms: the maximum as a reduction that keeps its axis, or one that is reshaped; with the
+    importer's ``Where(any nan, nan, max)``, which Softmax makes without it; with jax's
+    ``Max(max, -inf)``.
+    Shapes: x static; one axis; the result that of x. ``shape_proven``: Softmax keeps the shape.
+    Keeps: dtype.
+    Refuses: ``dtype``: not floating point; ``axes``: maximum and sum go over different axes, or
+    over several; ``shape``: the maximum or the sum does not stand along the axis; ``guard``: the
+    numbers are not nan and -inf. An exponential that is read elsewhere, as gradients do, does not
+    match.
+    Source: ONNX Softmax-13.
+    """
+
+    shape_proven = True
+
+    def Patterns(self) -> list[Pattern]:
+        return [_pattern(*form) for form in product((True, False), repeat=3)]
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
+        x = match.inputs[0]
+        if x.dtype is None or not x.dtype.is_float:
+            return match.reject(f'dtype: "{x.name}" is not known to be floating point')
+        axis = _axis(match)
+        if axis is None:
+            return match.reject("axes: maximum and sum do not go over one and the same axis")
+        wanted = kept_shape(x, (axis,))
+        peak, total = (match.GetCapturedTensor(index).value for index in (0, 1))
+        if wanted is None or static_shape(peak) != wanted or static_shape(total) != wanted:
+            return match.reject("shape: the maximum or the sum does not stand along the axis")
+        if not all(_is_guard(node) for node in match.GetMatchedNodes()):
+            return match.reject("guard: the numbers beside the maximum are not nan and -inf")
+        return True
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        builder = EsGraphBuilder("softmax")
+        x, *_ = builder.CreateInputs(len(match.inputs))
+        return builder.BuildAndReset([es.Softmax(x, axis=_axis(match))])
+
+
+def _pattern(guarded: bool, bounded: bool, reshaped: bool) -> Pattern:
+    builder = EsGraphBuilder("softmax")
+    x = builder.CreateInput(0)
+    peak = es.ReduceMax(x)
+    if guarded:
+        nan = builder.CreateScalar(0.0)
+        peak = es.Where(es.ReduceMax(es.IsNaN(x)), nan, peak)
+    if bounded:
+        peak = es.Commutative(es.Max(peak, builder.CreateScalar(0.0)))
+    if reshaped:
+        peak = es.Reshape(peak, builder.CreateInput(1))
+    e = es.Exp(es.Sub(x, peak))
+    total: EsTensor = es.constrain(es.ReduceSum(e), keepdims=1)
+    pattern = Pattern(builder.BuildAndReset([es.Div(e, total)]))
+    return pattern.CaptureTensor(peak).CaptureTensor(total)
+
+
+def _axis(match: MatchResult) -> int | None:
+    """Return the axis that all reductions of a match go over; None where they differ."""
+    x = match.inputs[0]
+    found = {
+        reduced_axes(node, x)
+        for node in match.GetMatchedNodes()
+        if node.op in {"ReduceMax", "ReduceSum"}
+    }
+    axes = found.pop() if len(found) == 1 else None
+    return axes[0] if axes is not None and len(axes) == 1 else None
+
+
+def _is_guard(node: Node) -> bool:
+    """Whether a Where or Max of the pattern leaves the maximum as it is."""
+    if node.op not in {"Where", "Max"}:
+        return True
+    constants: list[Value] = [value for value in node.inputs if value is not None and value.is_constant]
+    numbers = [number(value) for value in constants]
+    if len(numbers) != 1 or numbers[0] is None or (constants[0].rank or 0) > 0:
+        return False
+    return isnan(numbers[0]) if node.op == "Where" else numbers[0] == -inf
