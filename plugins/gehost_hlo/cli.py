@@ -132,7 +132,8 @@ def import_(file: str, output: str, **given: Any) -> None:
 def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool) -> None:
     """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes fused of BEFORE.
 
-    Both are joined by op_name, the source operation in the metadata, which BEFORE must have been printed with.
+    Both are joined by op_name, the source operation in the metadata, which BEFORE must have been printed with, and by the lines of
+    the program where both texts have tables of stack frames.
     """
     from gehost_hlo.fusions import xla_fusions
 
@@ -158,15 +159,16 @@ def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants:
 
 def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[VendorFusion]:
     from gehost import Host, HostOptions
-    from gehost_hlo.files import import_file
+    from gehost_hlo.files import import_file, read_module
     from gehost_hlo.fusions import vendor_fusions
 
     proto = import_file(before, fusions="inline", constants=constants)
+    module = read_module(before)
     if not any(entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props):
         raise ModelError(f"{before}: no instruction has an op_name to join by; print it with metadata (print_metadata)")
     options: dict[str, Any] = {"vendors": list(vendors)} if vendors else {}
     result, _ = Host(HostOptions(**options)).run(proto)
-    return vendor_fusions(proto, result)
+    return vendor_fusions(module, proto, result)
 
 
 def _print_fusions(found: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool) -> None:
@@ -181,8 +183,8 @@ def _print_fusions(found: list[XlaFusion], alone: list[VendorFusion], total: int
         click.echo(f"\n{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
         for name in fusion.op_names:
             click.echo(f"    of {name}")
-        for each in fusion.vendor:
-            click.echo(f"    = {_vendor_line(each)}")
+        for each, shared in zip(fusion.vendor, fusion.shared, strict=True):
+            click.echo(f"    = {_vendor_line(each)}, {shared} in common")
         if with_vendor and not fusion.vendor:
             click.echo("    = no fusion of gehost's passes")
     if alone:

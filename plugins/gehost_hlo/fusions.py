@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gehost_hlo.attributes import op_name
-from gehost_hlo.module import HloModule
+from gehost_hlo.attributes import metadata, op_name, unquoted
+from gehost_hlo.module import HloInstruction, HloModule
 
 if TYPE_CHECKING:
     import onnx
@@ -25,6 +26,7 @@ class VendorFusion:
         op: its operator.
         origins: the imported nodes that it stands for.
         op_names: their source operations.
+        sources: the same with their place in the program, where the text has stack frames.
     """
 
     node: str
@@ -33,6 +35,7 @@ class VendorFusion:
     vendor: str
     origins: tuple[str, ...]
     op_names: tuple[str, ...]
+    sources: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class XlaFusion:
         kind: as ``kLoop``.
         instructions: opcodes inside by number, without parameters.
         op_names: source operations of the instructions inside, each once.
-        vendor: what gehost's passes fused of the same source operations.
+        vendor: what gehost's passes fused of the same source operations, those that share most first.
+        shared: number of source operations that each of ``vendor`` shares.
     """
 
     name: str
@@ -54,7 +58,8 @@ class XlaFusion:
     kind: str
     instructions: Mapping[str, int]
     op_names: tuple[str, ...]
-    vendor: tuple[VendorFusion, ...] = field(default=())
+    vendor: tuple[VendorFusion, ...] = ()
+    shared: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -65,12 +70,18 @@ class XlaFusion:
 
 
 def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[XlaFusion]:
-    """List the fusions of a module in the order of its text, with those of ``vendor`` that share a source operation."""
+    """List the fusions of a module in the order of its text, with those of ``vendor`` that share a source operation.
+
+    A source operation is an ``op_name`` and, where both texts have stack frames, the lines of the program that it comes from: layers
+    that run the same function have the same names.
+    """
     computations = {computation.name: computation for computation in module.computations}
-    by_op_name: dict[str, list[VendorFusion]] = {}
+    frames = stack_frames(module)
+    located = bool(frames) and any("@" in source for each in vendor for source in each.sources)
+    by_source: dict[str, list[VendorFusion]] = {}
     for each in vendor:
-        for name in each.op_names:
-            by_op_name.setdefault(name, []).append(each)
+        for source in each.sources if located else each.op_names:
+            by_source.setdefault(source, []).append(each)
     found: list[XlaFusion] = []
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -82,31 +93,92 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
             for inner in inside:
                 if inner.opcode != "parameter":
                     opcodes[inner.opcode] = opcodes.get(inner.opcode, 0) + 1
-            names = [op_name(inner) for inner in inside if inner.opcode not in _PLUMBING] + [op_name(instruction)]
-            op_names = tuple(dict.fromkeys(name for name in names if name))
-            beside = dict.fromkeys(each for name in op_names for each in by_op_name.get(name, ()))
-            kind = instruction.attributes.get("kind", "")
-            found.append(XlaFusion(instruction.name, computation.name, calls, kind, opcodes, op_names, tuple(beside)))
+            named = [each for each in (*inside, instruction) if each.opcode not in _PLUMBING and op_name(each)]
+            op_names = tuple(dict.fromkeys(op_name(each) for each in named))
+            sources = dict.fromkeys(source_of(each, frames) for each in named) if located else op_names
+            counts: dict[VendorFusion, int] = {}
+            for source in sources:
+                for each in dict.fromkeys(by_source.get(source, ())):
+                    counts[each] = counts.get(each, 0) + 1
+            beside = sorted(counts, key=lambda each: -counts[each])
+            found.append(
+                XlaFusion(
+                    instruction.name,
+                    computation.name,
+                    calls,
+                    instruction.attributes.get("kind", ""),
+                    opcodes,
+                    op_names,
+                    tuple(beside),
+                    tuple(counts[each] for each in beside),
+                )
+            )
     return found
 
 
-def vendor_fusions(before: onnx.ModelProto, after: onnx.ModelProto) -> list[VendorFusion]:
-    """List the nodes of a compiled import that passes made, with the source operations that they stand for."""
-    op_names: dict[str, list[str]] = {}
+def stack_frames(module: HloModule) -> dict[str, str]:
+    """Return the lines of each stack frame of a module's tables, the innermost first; {} where it has none."""
+    tables = {table.name: dict(table.entries) for table in module.tables}
+    if not {"FileNames", "FileLocations", "StackFrames"} <= tables.keys():
+        return {}
+
+    def number(text: str, name: str) -> int:
+        match = re.search(rf"\b{name}=([0-9]+)", text)
+        return int(match[1]) if match else 0
+
+    places = {
+        key: f"{unquoted(tables['FileNames'].get(number(text, 'file_name_id'), ''))}:{number(text, 'line')}:{number(text, 'column')}"
+        for key, text in tables["FileLocations"].items()
+    }
+    first = tables["StackFrames"].get(1, "")
+    offset = 1 if number(first, "parent_frame_id") == 1 else 0  # jaxlib 0.10 counts parents from 1, where 1 is none
+    found: dict[str, str] = {}
+    for key in tables["StackFrames"]:
+        lines: list[str] = []
+        seen: set[int] = set()
+        frame = key
+        while frame in tables["StackFrames"] and frame not in seen:
+            seen.add(frame)
+            text = tables["StackFrames"][frame]
+            lines.append(places.get(number(text, "file_location_id"), ""))
+            frame = number(text, "parent_frame_id") - offset
+        found[str(key)] = " < ".join(lines)
+    return found
+
+
+def source_of(instruction: HloInstruction, frames: Mapping[str, str]) -> str:
+    """Return an instruction's source operation: ``op_name@file:line:column < …``."""
+    fields = metadata(instruction)
+    lines = frames.get(fields.get("stack_frame_id", ""), "")
+    return f"{fields.get('op_name', '')}@{lines}" if lines else fields.get("op_name", "")
+
+
+def vendor_fusions(module: HloModule, before: onnx.ModelProto, after: onnx.ModelProto) -> list[VendorFusion]:
+    """List the nodes of a compiled import that passes made, with the source operations that they stand for.
+
+    Args:
+        module: the text that was imported.
+        before: its import.
+        after: what gehost compiled of it.
+    """
+    frames = stack_frames(module)
+    named: dict[str, list[tuple[str, str]]] = {}
     for node in _nodes(before.graph):
-        name = next((entry.value for entry in node.metadata_props if entry.key == "hlo.op_name"), "")
+        fields = {entry.key: entry.value for entry in node.metadata_props}
+        name = fields.get("hlo.op_name", "")
         if name:
-            op_names.setdefault(node.name, []).append(name)
+            lines = frames.get(fields.get("hlo.stack_frame_id", ""), "")
+            named.setdefault(node.name, []).append((name, f"{name}@{lines}" if lines else name))
     found: list[VendorFusion] = []
     for node in _nodes(after.graph):
-        metadata = {entry.key: entry.value for entry in node.metadata_props}
-        if "gehost.pass" not in metadata:
+        fields = {entry.key: entry.value for entry in node.metadata_props}
+        if "gehost.pass" not in fields:
             continue
-        origins = tuple(json.loads(metadata.get("gehost.origin_nodes", "[]")))
-        names = tuple(dict.fromkeys(name for origin in origins for name in op_names.get(origin, ())))
-        found.append(
-            VendorFusion(node.name, node.op_type, metadata["gehost.pass"], metadata.get("gehost.vendor", ""), origins, names)
-        )
+        origins = tuple(json.loads(fields.get("gehost.origin_nodes", "[]")))
+        pairs = [pair for origin in origins for pair in named.get(origin, ())]
+        op_names, sources = (tuple(dict.fromkeys(pair[index] for pair in pairs)) for index in (0, 1))
+        vendor = fields.get("gehost.vendor", "")
+        found.append(VendorFusion(node.name, node.op_type, fields["gehost.pass"], vendor, origins, op_names, sources))
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import onnx
 
 from gehost_hlo import translate
-from gehost_hlo.attributes import AttributeProblem, op_name
+from gehost_hlo.attributes import AttributeProblem, metadata
 from gehost_hlo.context import Context, Settings, array_shape
 from gehost_hlo.emit import DOMAIN, Body, Names, Refusal, Tensor, Value, leaves, value_info
 from gehost_hlo.errors import UntranslatableError
@@ -224,10 +224,8 @@ class _Importer:
 
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:
-    found: dict[str, str] = {}
-    name = op_name(instruction)
-    if name:
-        found["hlo.op_name"] = name
+    fields = metadata(instruction)
+    found = {f"hlo.{name}": fields[name] for name in ("op_name", "stack_frame_id") if fields.get(name)}
     for attribute in ("kind", "sharding"):
         if attribute in instruction.attributes:
             found[f"hlo.{attribute}"] = instruction.attributes[attribute]
