@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx
 
     from gehost_hlo.context import Settings
-    from gehost_hlo.dataflow import dataflow
+    from gehost_hlo.data_flow import dataflow
     from gehost_hlo.errors import HloSyntaxError, UntranslatableError
     from gehost_hlo.files import import_file, read_module
     from gehost_hlo.fusions import xla_fusions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "context": ("Settings",),
-    "dataflow": ("dataflow",),
+    "data_flow": ("dataflow",),
     "errors": ("HloSyntaxError", "UntranslatableError"),
     "files": ("import_file", "read_module"),
     "fusions": ("xla_fusions",),

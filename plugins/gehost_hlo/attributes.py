@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gehost_hlo.module import HloInstruction
 
-_INTEGER = re.compile(r"-?[0-9]+")
-_SLICE = re.compile(r"\[\s*([0-9]+)\s*:\s*([0-9]+)\s*(?::\s*([0-9]+)\s*)?\]")
+_INTEGER = re.compile(r"-?[0-9]{1,12}")
+_SLICE = re.compile(r"\[\s*([0-9]{1,12})\s*:\s*([0-9]{1,12})\s*(?::\s*([0-9]{1,12})\s*)?\]")
 _PAIR = re.compile(r'([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\{[^{}]*\}|[^\s}"{]+)', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
@@ -132,6 +132,8 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
     fields = dict(re.findall(r"(\w+)=([-\w]+)", text))
     if not fields:
         return ()
+    if any(len(number) > 9 for number in re.findall(r"[0-9]+", text)):
+        raise AttributeProblem(f"window: cannot read {text}")
     try:
         sizes = [int(part) for part in fields["size"].split("x")]
         rank = len(sizes)
@@ -155,9 +157,12 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
             [bool(part) for part in numbers("rhs_reversal", 0)],
             strict=True,
         )
-        return tuple(DimensionWindow(*row) for row in rows)
+        found = tuple(DimensionWindow(*row) for row in rows)
     except (KeyError, ValueError) as error:
         raise AttributeProblem(f"window: cannot read {text}") from error
+    if any(row.size < 1 or row.stride < 1 or row.dilation < 1 or row.base_dilation < 1 for row in found):
+        raise AttributeProblem(f"window: sizes, strides and dilations start at 1: {text}")
+    return found
 
 
 def dim_labels(instruction: HloInstruction) -> DimLabels:
@@ -188,7 +193,7 @@ def padding(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
     text = instruction.attributes.get("padding", "")
     rows: list[tuple[int, int, int]] = []
     for part in text.split("x") if text else ():
-        match = re.fullmatch(r"(-?[0-9]+)_(-?[0-9]+)(?:_([0-9]+))?", part)
+        match = re.fullmatch(r"(-?[0-9]{1,9})_(-?[0-9]{1,9})(?:_([0-9]{1,9}))?", part)
         if match is None:
             raise AttributeProblem(f"padding: cannot read {text}")
         rows.append((int(match[1]), int(match[2]), int(match[3] or 0)))

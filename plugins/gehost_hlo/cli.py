@@ -84,7 +84,7 @@ def print_(file: str, computation: str | None, form: str | None) -> None:
 @click.option("--dot", is_flag=True, help="As a Graphviz digraph; JSON without it.")
 def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
     """Print which instruction of FILE reads which: an object for each computation, with nodes and edges."""
-    from gehost_hlo import dataflow as flow
+    from gehost_hlo import data_flow as flow
 
     module = _read(file)
     chosen = _chosen(module, file, computation)
@@ -148,10 +148,8 @@ def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants:
     joined = {each for fusion in found for each in fusion.vendor}
     alone = [each for each in beside if each not in joined]
     if as_json:
-        from dataclasses import asdict
-
-        rows = [fusion.as_dict() for fusion in found]
-        click.echo(json.dumps({"fusions": rows, "unjoined": [asdict(each) for each in alone]}, indent=2))
+        rows = {"fusions": [each.as_dict() for each in found], "unjoined": [each.as_dict() for each in alone]}
+        click.echo(json.dumps(rows, indent=2))
         return
     total = sum(len(computation.instructions) for computation in module.computations)
     _print_fusions(found, alone, total, with_vendor=before is not None)

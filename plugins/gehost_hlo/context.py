@@ -152,16 +152,18 @@ class Context:
         shape = tuple(dims)
         if tensor.dims == shape:
             return tensor
+        lazy = tensor.held != tensor.dims
         if tensor.constant is not None:
             if tensor.constant.size == 1:
                 return Tensor("", tensor.type, shape, (), tensor.constant.reshape(()), tensor.hint)
-            whole = np.broadcast_to(tensor.constant, tensor.dims).reshape(shape)
-            return Tensor("", tensor.type, shape, shape, whole)
-        lazy = tensor.held != tensor.dims
+            if not lazy or tensor.size <= _LARGE:
+                whole = np.broadcast_to(tensor.constant, tensor.dims).reshape(shape)
+                return Tensor("", tensor.type, shape, shape, whole)
         if lazy and [size for size in tensor.dims if size != 1] == [size for size in shape if size != 1]:
             return self._unit_dims(tensor, shape)
         if lazy and _count(tensor.held) == 1:
-            return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, ()), tensor.type, shape, ())
+            scalar = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, ())
+            return Tensor(scalar, tensor.type, shape, ())
         return Tensor(self._reshaped(self.body.full(tensor), tensor.type, tensor.dims, shape), tensor.type, shape, shape)
 
     def _unit_dims(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -169,7 +171,9 @@ class Context:
         held = (1,) * (tensor.rank - len(tensor.held)) + tensor.held
         sizes = iter([size for axis, size in enumerate(held) if tensor.dims[axis] != 1])
         aligned = [1 if size == 1 else next(sizes) for size in shape]
-        return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, _trimmed(aligned)), tensor.type, shape, _trimmed(aligned))
+        trimmed = _trimmed(aligned)
+        name = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, trimmed)
+        return Tensor(name, tensor.type, shape, trimmed)
 
     def _reshaped(self, name: str, kind: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> str:
         """Reshape an ONNX tensor of ``dims``, from the first tensor of a chain of reshapes."""
@@ -267,9 +271,20 @@ class Context:
 
     def iota(self, dims: Sequence[int], axis: int, kind: str) -> Tensor:
         """Return the index along an axis."""
-        run = kind if kind in NUMPY and kind not in {"pred"} else "s32"
-        line = np.arange(dims[axis]).astype(NUMPY[run])
-        return self.broadcast(self.array(line, run), dims, [axis])
+        return self.broadcast(self.line(dims[axis], kind), dims, [axis])
+
+    def line(self, size: int, kind: str, stride: int = 1) -> Tensor:
+        """Return the vector 0, stride, 2·stride, … of ``size`` numbers; a long one is computed by the model."""
+        if size <= _LARGE:
+            return self.array(np.arange(size, dtype=np.int64) * stride, kind)
+        steps = [self.body.scalar(number, "s64") for number in (0, size * stride, stride)]
+        return self.cast(self.body.tensor("Range", steps, "s64", [size]), kind)
+
+
+_LARGE = 65536
+"""Elements of a constant that is made for an iota or a broadcast, at most."""
+_LARGEST = 2**40
+"""Elements of an array, at most."""
 
 
 def array_shape(shape: Shape | None) -> Shape:
@@ -284,6 +299,8 @@ def array_shape(shape: Shape | None) -> Shape:
         raise Refusal(f"it is a {shape.type}, expected an array")
     if shape.type not in ONNX:
         raise Refusal(f"{shape.type} has no ONNX type")
+    if shape.size > _LARGEST:
+        raise Refusal(f"{shape} has more than 2^40 elements")
     if shape.dynamic or -1 in shape.dimensions:
         raise Refusal(f"{shape} has a dynamic dimension")
     return shape

@@ -37,6 +37,11 @@ class VendorFusion:
     op_names: tuple[str, ...]
     sources: tuple[str, ...] = field(default=(), repr=False)
 
+    def as_dict(self) -> dict[str, Any]:
+        fields = asdict(self)
+        del fields["sources"]
+        return fields
+
 
 @dataclass(frozen=True)
 class XlaFusion:
@@ -66,7 +71,7 @@ class XlaFusion:
         return sum(self.instructions.values())
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "vendor": [each.as_dict() for each in self.vendor]}
 
 
 def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[XlaFusion]:

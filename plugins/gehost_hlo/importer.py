@@ -105,6 +105,8 @@ class _Importer:
                 continue  # refused already
             is_array = isinstance(value, Tensor)
             wanted = root.name if is_array else f"{root.name}/{index}"
+            if leaf.constant is not None:  # its own name is that of the output
+                leaf = Tensor("", leaf.type, leaf.dims, leaf.held, leaf.constant)
             name = names.resolve(c.body.full(leaf))
             if name not in own or name in seen or (is_array and name != wanted):
                 place = len(c.body.ops)

@@ -192,7 +192,7 @@ class _Reader:
         """Read ``[ROOT] name = [shape] opcode(operands), attributes``."""
         scanner = self.scanner
         head = _HEAD.match(scanner.text, scanner.position)
-        if head is not None:
+        if head is not None and (head[4] is not None or head[5] != "b"):  # "b(" starts a shape
             root, sigil, name, shape_text, opcode = head.groups()
             shape = None if shape_text is None else self._array(shape_text.rstrip(), head.start(4))
             scanner.position = head.end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import string
 
 from gehost_hlo.attributes import DimensionWindow, dim_labels, dimensions, integer, window
@@ -170,15 +172,13 @@ def _unrolled(
     dims: list[int],
 ) -> Tensor:
     """Add the products at each place of the kernel, for types that ONNX Runtime has no Conv for."""
-    places: list[tuple[int, ...]] = [()]
-    for row in windows:
-        places = [(*place, k) for place in places for k in range(row.size)]
-    if len(places) > UNROLLED:
-        raise Refusal(f"ONNX Runtime has no Conv for {x.type}, and a kernel of {len(places)} places is too large to unroll")
+    count = math.prod(row.size for row in windows)
+    if count > UNROLLED:
+        raise Refusal(f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large to unroll")
     x = c.pad(x, c.number(0, x.type), [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
     features, outputs = w.dims[1], w.dims[0] // groups
     total: Tensor | None = None
-    for place in places:
+    for place in itertools.product(*(range(row.size) for row in windows)):
         rows = [(0, x.dims[0], 1), (0, x.dims[1], 1)]
         for k, row, size in zip(place, windows, dims[2:], strict=True):
             rows.append((k * row.dilation, k * row.dilation + max(0, (size - 1) * row.stride + 1), row.stride))

@@ -43,7 +43,7 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1) -> Tensor:
     """Return 0, stride, 2·stride, … along one axis of an array of ``dims``."""
-    return c.broadcast(c.array(np.arange(size, dtype=np.int64) * stride, "s64"), dims, [axis])
+    return c.broadcast(c.line(size, "s64", stride), dims, [axis])
 
 
 def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers) -> tuple[Tensor, list[Tensor]]:
@@ -53,6 +53,7 @@ def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...]
     """
     if not is_integer(indices.type):
         raise Refusal(f"its indices are {indices.type}, expected integers")
+    _check(n, operand, indices, result)
     outer = [axis for axis in range(len(result)) if axis not in n.window]
     if n.vector == indices.rank:
         indices = c.reshape(indices, [*indices.dims, 1])
@@ -74,6 +75,33 @@ def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...]
     return base, starts
 
 
+def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...]) -> None:
+    """Raise a refusal where a dimension number is none of its array, or comes twice."""
+    own = [*n.dropped, *(axis for axis, _ in n.batching)]
+    theirs = [axis for _, axis in n.batching]
+    known = (
+        _axes(n.window, len(result))
+        and _axes(own, operand.rank)
+        and _axes(n.starts, operand.rank)
+        and _axes(theirs, indices.rank)
+        and n.vector not in theirs
+        and 0 <= n.vector <= indices.rank
+    )
+    if not known:
+        raise Refusal("its dimension numbers do not fit its operands")
+
+
+def _axes(axes: Sequence[int], rank: int) -> bool:
+    return len(set(axes)) == len(axes) and all(0 <= axis < rank for axis in axes)
+
+
+def _pairs(i: HloInstruction, first: str, second: str) -> tuple[tuple[int, int], ...]:
+    left, right = dimensions(i, first), dimensions(i, second)
+    if len(left) != len(right):
+        raise Refusal(f"{first} and {second} have different lengths")
+    return tuple(zip(left, right, strict=True))
+
+
 def _within(c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers) -> list[tuple[int, Tensor]]:
     """Return (dimension of the operand, offset in the window) for each window dimension of ``result``."""
     batching = {own for own, _ in n.batching}
@@ -87,11 +115,10 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     operand, indices = tensors(args, 2)
     result = c.dims(i)
     sizes = dimensions(i, "slice_sizes")
-    batching = zip(dimensions(i, "operand_batching_dims"), dimensions(i, "start_indices_batching_dims"), strict=True)
     n = _Numbers(
         dimensions(i, "offset_dims"),
         dimensions(i, "collapsed_slice_dims"),
-        tuple(batching),
+        _pairs(i, "operand_batching_dims", "start_indices_batching_dims"),
         dimensions(i, "start_index_map"),
         integer(i, "index_vector_dim"),
         sizes,
@@ -102,11 +129,14 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if rows is not None:
         return checked(c, i, rows)
     base, starts = _index(c, operand, indices, result, n)
+    within = _within(c, operand, result, n)
+    if any(result[place] != sizes[axis] for (axis, _), place in zip(within, n.window, strict=True)):
+        raise Refusal("its slice_sizes are not those of its result")
     strides = _strides(operand.dims)
     for axis, start in zip(n.starts, starts, strict=True):
         clamped = _clamped(c, start, operand.dims[axis] - sizes[axis])
         base = c.apply("Add", [base, c.apply("Mul", [clamped, c.number(strides[axis], "s64", result)])])
-    for axis, offset in _within(c, operand, result, n):
+    for axis, offset in within:
         base = c.apply("Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])])
     flat = c.reshape(operand, [operand.size])
     return checked(c, i, c.move("Gather", flat, [c.body.full(base)], result))
@@ -117,6 +147,8 @@ def _rows(c: Context, operand: Tensor, indices: Tensor, n: _Numbers, result: tup
     if len(n.starts) != 1 or n.batching or n.dropped != n.starts:
         return None
     (axis,) = n.starts
+    if not 0 <= axis < operand.rank or not 0 <= n.vector <= indices.rank:
+        return None
     whole = all(size == (1 if k == axis else full) for k, (size, full) in enumerate(zip(n.sizes, operand.dims, strict=True)))
     if n.vector < indices.rank and indices.dims[n.vector] != 1:
         return None
@@ -146,15 +178,16 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if len(args) != 3:
         raise Refusal("it has several operands")
     operand, indices, updates = tensors(args, 3)
-    batching = zip(dimensions(i, "input_batching_dims"), dimensions(i, "scatter_indices_batching_dims"), strict=True)
     n = _Numbers(
         dimensions(i, "update_window_dims"),
         dimensions(i, "inserted_window_dims"),
-        tuple(batching),
+        _pairs(i, "input_batching_dims", "scatter_indices_batching_dims"),
         dimensions(i, "scatter_dims_to_operand_dims"),
         integer(i, "index_vector_dim"),
         (),
     )
+    if updates.type != operand.type:
+        raise Refusal(f"its updates are {updates.type}, its operand is {operand.type}")
     reduction = _reduction(c, i)
     result = updates.dims
     base, starts = _index(c, operand, indices, result, n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -141,9 +142,10 @@ def _along(c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: Dimen
     places = row._replace(low=0, high=0, base_dilation=1).outputs(length)
     if places == 0:
         return [_cut(c, part, axis, (0, 0, 1)) for part in parts]
-    if row.size > 4 and row.stride == 1:
-        return _doubling(c, merge, parts, axis, row, places)
     span = (places - 1) * row.stride + 1
+    if row.size > 4:
+        every = _doubling(c, merge, parts, axis, row, span)
+        return [_cut(c, part, axis, (0, span, row.stride)) for part in every]
     result: list[Tensor] = []
     for k in range(row.size):
         step = [_cut(c, part, axis, (k * row.dilation, k * row.dilation + span, row.stride)) for part in parts]
@@ -185,11 +187,10 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     if len(rows) != x.rank or any(row.base_dilation > 1 or row.dilation > 1 for row in rows):
         raise Refusal("its window does not fit its operand")
     select, scatter = c.find(i.attributes.get("select", "")), c.find(i.attributes.get("scatter", ""))
-    places: list[tuple[int, ...]] = [()]
-    for row in rows:
-        places = [(*place, k) for place in places for k in range(row.size)]
-    if len(places) > PLACES:
-        raise Refusal(f"a window of {len(places)} places is too large to write out")
+    count = math.prod(row.size for row in rows)
+    if not 0 < count <= PLACES:
+        raise Refusal(f"a window of {count} places is not written out")
+    places = list(itertools.product(*(range(row.size) for row in rows)))
     if opcode_of(scatter) != "add":
         raise Refusal("its scatter computation is not an addition")
     inside = c.pad(c.number(True, "pred", x.dims), c.number(False, "pred"), [(row.low, row.high, 0) for row in rows])

@@ -148,9 +148,8 @@ def sharded(mesh: Mesh) -> Program:
     return run, [draw(1, 16, 32), draw(2, 32, 64), draw(3, 64, 32)]
 
 
-def corpus(scale: float = 1.0) -> dict[str, Program]:
+def corpus(scale: float = 1.0, width: int = 32) -> dict[str, Program]:
     mesh = Mesh(np.array(jax.devices()[:8]).reshape(2, 4), ("data", "model"))
-    width = 32
     return {
         "mlp": (mlp, [[(draw(k, 16, 16), draw(k + 9, 16)) for k in range(3)], draw(20, 8, 16, scale=scale)]),
         "block": (block, [block_weights(0, width, scale), draw(50, 2, 16, width, scale=scale)]),
@@ -222,7 +221,7 @@ def more() -> dict[str, Program]:
     u = ints(5, 4, 6, low=0, high=2**31 - 1).astype(np.uint32) * np.uint32(2) + np.uint32(1)
     s8, u8 = ints(6, 4, 6, low=-128, high=127, dtype=np.int8), ints(7, 4, 6, low=0, high=255, dtype=np.uint8)
     shifts = np.array([[0, 1, 5, 31, 32, 40]] * 4, np.int32)
-    img, ker = draw(8, 2, 9, 9, 4), draw(9, 3, 3, 4, 6, scale=0.2)
+    img, ker = draw(8, 2, 7, 7, 4), draw(9, 3, 3, 4, 3, scale=0.2)
     p = x > 0
     key = np.array([3, 7], np.uint32)
     dn = ("NHWC", "HWIO", "NHWC")
@@ -304,7 +303,7 @@ def more() -> dict[str, Program]:
         "interp": (lambda a, q: (jnp.interp(q, jnp.arange(6.0), a[0]), jnp.searchsorted(jnp.sort(a[0]), q), jnp.digitize(q, jnp.array([0.0, 0.5, 1.0]))), [x, draw(44, 5)]),
         "resize": (lambda a: (jax.image.resize(a, (2, 5, 5, 4), "bilinear"), jax.image.resize(a, (2, 18, 18, 4), "nearest")), [img]),
         "polynomial": (lambda a: (jnp.polyval(jnp.array([1.0, -2, 3]), a), jnp.vander(a[0], 3), jnp.convolve(a[0], a[1]), jnp.correlate(a[0], a[1], "same")), [x]),
-        "group_norm": (lambda a: ((a.reshape(2, 9, 9, 2, 2) - a.reshape(2, 9, 9, 2, 2).mean((1, 2, 4), keepdims=True)) / a.reshape(2, 9, 9, 2, 2).std((1, 2, 4), keepdims=True)).reshape(a.shape), [img]),
+        "group_norm": (lambda a: ((a.reshape(2, 7, 7, 2, 2) - a.reshape(2, 7, 7, 2, 2).mean((1, 2, 4), keepdims=True)) / a.reshape(2, 7, 7, 2, 2).std((1, 2, 4), keepdims=True)).reshape(a.shape), [img]),
         "lstm": (lambda w, h, c, v: (lambda z: (jax.nn.sigmoid(z[:, 3:6]) * jnp.tanh(jax.nn.sigmoid(z[:, :3]) * c + jax.nn.sigmoid(z[:, 6:9]) * jnp.tanh(z[:, 9:]))))(jnp.concatenate([h, v], 1) @ w), [draw(45, 6, 12), draw(46, 2, 3), draw(47, 2, 3), draw(48, 2, 3)]),
         "moe": (lambda a, r, w: jnp.einsum("te,tei->ti", jax.nn.softmax(lax.top_k(a @ r, 2)[0]), jnp.take(w, lax.top_k(a @ r, 2)[1], axis=0).sum(2)), [x, draw(49, 6, 4), draw(50, 4, 5, 3)]),
         "beam": (lambda a: (lambda v, k: (v, k // 6, k % 6))(*lax.top_k(a.reshape(-1), 5)), [x]),

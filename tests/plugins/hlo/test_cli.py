@@ -1,0 +1,97 @@
+"""The commands, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost.cli import run
+from tests.plugins.hlo.recorded import programs
+
+TEXT = "ENTRY %e { %x = f32[2]{0} parameter(0) ROOT %y = f32[2]{0} negate(%x) }\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.hlo").write_text(TEXT)
+    (tmp_path / "bad.hlo").write_text("ENTRY e {\n  x = f32[2] parameter 0\n}\n")
+    return tmp_path
+
+
+def test_print(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hlo", "print", "m.hlo"]) == 0
+    assert capsys.readouterr().out == "ENTRY %e {\n  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} negate(%x)\n}\n"
+    assert run(["hlo", "print", "m.hlo", "--json", "--computation", "e"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "e"
+    assert run(["hlo", "print", "m.hlo", "--tree"]) == 0
+    assert "instruction y root negate" in capsys.readouterr().out
+    assert run(["hlo", "print", "m.hlo", "--computation", "f"]) == 3
+
+
+def test_dataflow(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hlo", "dataflow", "m.hlo"]) == 0
+    (computation,) = json.loads(capsys.readouterr().out)
+    assert computation["edges"] == [{"source": "x", "target": "y", "operand": 0}]
+    assert run(["hlo", "dataflow", "m.hlo", "--dot"]) == 0
+    assert capsys.readouterr().out.startswith("digraph hlo {")
+
+
+def test_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hlo", "import", "m.hlo", "-o", "m.onnx"]) == 0
+    assert "wrote m.onnx: 1 nodes, 0 functions, 1 inputs, 1 outputs" in capsys.readouterr().out
+    assert [node.op_type for node in onnx.load("m.onnx").graph.node] == ["Neg"]
+
+
+def test_invalid_text_is_quoted_with_a_caret(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hlo", "import", "bad.hlo", "-o", "out.onnx"]) == 3
+    assert capsys.readouterr().err == (
+        "  x = f32[2] parameter 0\n                       ^\ngehost: bad.hlo:2:24: expected \"(\", found \"0\"\n"
+    )
+    assert not (here / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("name", ["none.hlo", "binary.hlo"])
+def test_files_that_cannot_be_read(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (here / "binary.hlo").write_bytes(b"\xff\xfe\x00")
+    assert run(["hlo", "print", name]) == 3
+    assert capsys.readouterr().err.startswith(f"gehost: {name}: ")
+
+
+def test_a_text_is_a_model_for_compile(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "vendors").mkdir()
+    assert run(["compile", "m.hlo", "-o", "out.onnx", "--verify", "--vendors", "vendors"]) == 0
+    assert run(["compile", "bad.hlo", "-o", "bad.onnx", "--vendors", "vendors"]) == 3
+    assert 'bad.hlo:2:24: expected "(", found "0"' in capsys.readouterr().err
+    assert not (here / "bad.onnx").exists()
+
+
+def test_fusions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = programs()["corpus/block"]
+    (here / "before.hlo").write_text(program.text)
+    (here / "after.hlo").write_text(program.after)
+    vendors = str(Path(__file__).parents[3] / "vendors")
+    assert run(["hlo", "fusions", "after.hlo", "--before", "before.hlo", "--vendors", vendors]) == 0
+    out = capsys.readouterr().out
+    assert "by LayerNormalizationFusionPass (onnx)" in out
+    assert "by SoftmaxFusionPass (openxla)" in out
+    assert "by GeluTanhFusionPass (onnx)" in out
+    assert run(["hlo", "fusions", "after.hlo", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["fusions"]
+    assert {fusion["kind"] for fusion in found} <= {"kLoop", "kCustom", "kInput", "kOutput"}
+    assert run(["hlo", "fusions", "after.hlo", "--vendors", vendors]) == 2
+    assert run(["hlo", "fusions", "after.hlo", "--before", "m.hlo"]) == 3
+    assert "no instruction has an op_name" in capsys.readouterr().err
+
+
+def test_constants(here: Path) -> None:
+    (here / "c.hlo").write_text("ENTRY e { ROOT c = f32[2] constant({...}) }")
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx"]) == 3
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "random"]) == 0
+    np.savez("c.npz", c=np.ones(2, np.float32))
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 0
+    assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "none.npz"]) == 3

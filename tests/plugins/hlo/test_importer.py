@@ -1,0 +1,300 @@
+"""The model that an import makes: names, metadata, functions, refusals and options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import ModelError
+from gehost_hlo import UntranslatableError, import_file, import_module, parse
+from tests.plugins.hlo.recorded import difference, imported, programs, run
+
+SHARED = Path(__file__).parents[4] / "shared" / "hlo"
+
+
+def entry(*lines: str, before: str = "") -> str:
+    return before + "ENTRY e {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+FUSED = entry(
+    "x = f32[2,3] parameter(0)",
+    'ROOT fusion.7 = f32[2,3] fusion(x), kind=kLoop, calls=fused.1, metadata={op_name="jit(f)/add"}',
+    before="fused.1 { p = f32[2,3] parameter(0) one = f32[] constant(1) b = f32[2,3] broadcast(one), dimensions={} ROOT add.2 = f32[2,3] add(p, b) }\n",
+)
+TWICE = entry(
+    "x = f32[2] parameter(0)",
+    "call.1 = f32[2] call(x), to_apply=f",
+    "ROOT call.2 = f32[2] call(call.1), to_apply=f",
+    before="f { p = f32[2] parameter(0) q = f32[2] exponential(p) ROOT n = f32[2] negate(q) }\n",
+)
+
+
+def names(graph: onnx.GraphProto) -> list[str]:
+    return [node.name for node in graph.node]
+
+
+def test_inputs_outputs_and_results_have_the_names_of_instructions() -> None:
+    text = entry("%x.1 = f32[2,3] parameter(1)", "%y = f32[3] parameter(0)", "%b.2 = f32[2,3] broadcast(%y), dimensions={1}", "ROOT %log-plus.3 = f32[2,3] add(%x.1, %b.2)")
+    model = imported(text)
+    assert [value.name for value in model.graph.input] == ["y", "x.1"]  # by number
+    assert [value.name for value in model.graph.output] == ["log-plus.3"]
+    assert names(model.graph) == ["log-plus.3"]  # Add broadcasts by itself
+
+
+def test_helpers_are_numbered_behind_their_instruction() -> None:
+    model = imported(entry("x = f32[4] parameter(0)", "ROOT r.5 = f32[4] rsqrt(x)"))
+    assert [(node.name, node.op_type, list(node.output)) for node in model.graph.node] == [
+        ("r.5/1", "Sqrt", ["r.5/1"]),
+        ("r.5", "Reciprocal", ["r.5"]),
+    ]
+
+
+def test_the_source_operation_is_metadata_of_every_node() -> None:
+    model = imported(entry("x = f32[4] parameter(0)", 'ROOT r = f32[4] rsqrt(x), metadata={op_name="jit(f)/rsqrt" stack_frame_id=3}'))
+    for node in model.graph.node:
+        assert {each.key: each.value for each in node.metadata_props} == {
+            "hlo.op_name": "jit(f)/rsqrt",
+            "hlo.stack_frame_id": "3",
+        }
+
+
+def test_a_fusion_is_a_function_of_xlas_name() -> None:
+    model = imported(FUSED)
+    (call,) = model.graph.node
+    assert (call.domain, call.op_type, call.name) == ("hlo", "fused.1", "fusion.7")
+    assert {each.key: each.value for each in call.metadata_props}["hlo.kind"] == "kLoop"
+    (function,) = model.functions
+    assert (function.domain, function.name, list(function.input), list(function.output)) == ("hlo", "fused.1", ["p"], ["add.2"])
+    assert np.array_equal(run(model, [np.ones((2, 3), np.float32)])[0], np.full((2, 3), 2.0))
+
+
+def test_fusions_may_be_inlined() -> None:
+    model = imported(FUSED, fusions="inline")
+    assert not model.functions
+    assert [(node.op_type, node.name) for node in model.graph.node][0] == ("Add", "add.2")
+    assert np.array_equal(run(model, [np.ones((2, 3), np.float32)])[0], np.full((2, 3), 2.0))
+
+
+def test_a_computation_that_is_called_twice_has_names_of_its_own() -> None:
+    model = imported(TWICE)
+    assert names(model.graph) == ["q", "n", "call.2/q", "call.2/n", "call.2"]
+    x = np.array([0.5, 1.0], np.float32)
+    assert difference(run(model, [x]), [-np.exp(-np.exp(x))]) < 1e-6
+
+
+def test_a_root_that_is_an_input_or_comes_twice_gets_an_identity() -> None:
+    model = imported(entry("x = f32[2] parameter(0)", "n = f32[2] negate(x)", "ROOT t = (f32[2], f32[2], (f32[2])) tuple(x, n, n)"))
+    assert [value.name for value in model.graph.output] == ["t/0", "n", "t/2"]
+    x = np.array([1.0, 2.0], np.float32)
+    assert difference(run(model, [x]), [x, -x, -x]) == 0
+
+
+def test_a_tuple_parameter_is_several_inputs() -> None:
+    text = entry(
+        "p = (f32[2], (s32[], pred[2])) parameter(0)",
+        "a = f32[2] get-tuple-element(p), index=0",
+        "i = (s32[], pred[2]) get-tuple-element(p), index=1",
+        "m = pred[2] get-tuple-element(i), index=1",
+        "z = f32[2] negate(a)",
+        "ROOT s = f32[2] select(m, a, z)",
+    )
+    model = imported(text)
+    assert [value.name for value in model.graph.input] == ["p/0", "p/1", "p/2"]
+    a, m = np.array([1, 2], np.float32), np.array([True, False])
+    assert difference(run(model, [a, np.int32(0), m]), [np.array([1, -2], np.float32)]) == 0
+
+
+def test_every_tensor_has_its_type() -> None:
+    model = imported(programs()["corpus/block"].text)
+    known = {value.name for value in (*model.graph.value_info, *model.graph.output)}
+    assert {output for node in model.graph.node for output in node.output} <= known
+    onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+
+def test_reshapes_in_a_chain_become_one() -> None:
+    model = imported(entry("x = f32[2,3] parameter(0)", "a = f32[6] reshape(x)", "b = f32[3,2] reshape(a)", "ROOT c = f32[1,6] reshape(b)"))
+    assert [(node.op_type, list(node.input)[:1]) for node in model.graph.node] == [("Reshape", ["x"])]
+    same = imported(entry("x = f32[2,3] parameter(0)", "a = f32[6] reshape(x)", "b = f32[2,3] reshape(a)", "ROOT c = f32[2,3] negate(b)"))
+    assert [node.op_type for node in same.graph.node] == ["Neg"]
+
+
+def test_numbers_that_jax_computes_from_shapes_are_folded() -> None:
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "five = f32[] constant(5)",
+        "one = s32[] constant(1)",
+        "ddof = f32[] convert(one)",
+        "n = f32[] subtract(five, ddof)",
+        "zero = f32[] constant(0)",
+        "some = pred[] compare(n, zero), direction=GT",
+        "b = f32[4] broadcast(n), dimensions={}",
+        "q = f32[4] divide(x, b)",
+        "nan = f32[] constant(nan)",
+        "c = f32[4] broadcast(nan), dimensions={}",
+        "s = pred[4] broadcast(some), dimensions={}",
+        "ROOT r = f32[4] select(s, q, c)",
+    )
+    model = imported(text)
+    assert [node.op_type for node in model.graph.node] == ["Div", "Identity"]
+    assert [float(onnx.numpy_helper.to_array(each)) for each in model.graph.initializer] == [4.0]
+
+
+def test_all_instructions_without_a_translation_are_in_one_message() -> None:
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "a = f32[4] domain(x)",
+        'b = f32[4] custom-call(a), custom_call_target="foo"',
+        "c = c64[4] complex(b, b)",
+        "d = f32[4] real(c)",
+        "ROOT e = f32[4] add(d, b)",
+    )
+    with pytest.raises(UntranslatableError) as raised:
+        import_module(parse(text))
+    assert [(computation, name) for computation, name, _ in raised.value.problems] == [("e", "a"), ("e", "b"), ("e", "c")]
+    assert "3 instructions have no translation to ONNX: a of e: domain is not translated; b of e:" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["x = f32[2] parameter(0)", "y = f32[3] parameter(1)", "ROOT z = f32[2] add(x, y)"], "its operands differ"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[3] negate(x)"], r"its result is \[3\], its operands make \[2\]"),
+        (["x = f32[2] parameter(0)", "ROOT z = s32[2] negate(x)"], "its result is s32, its operands make f32"),
+        (["x = f32[<=2] parameter(0)", "ROOT z = f32[<=2] negate(x)"], "dynamic dimension"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2,2] broadcast(x), dimensions={2}"], "cannot be broadcast"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] transpose(x), dimensions={1}"], "no permutation"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[1] slice(x), slice={[2:3]}"], "does not fit"),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=none"], '"none" is not in the text'),
+        (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=e"], "calls itself"),
+        (["x = token[] parameter(0)", "ROOT z = token[] after-all(x)"], "token has no ONNX type"),
+        (["x = f32[2] parameter(0)", "ROOT z = () tuple()"], "needs an output"),
+        (["x = f64[2] parameter(0)", "ROOT z = f64[2] erf(x)"], "ONNX Runtime has no Erf for f64"),
+        (["x = s32[2] parameter(0)", "y = s32[2] power(x, x)"], "not exact"),
+        (["x = f32[2] parameter(0)", "y = pred[2] compare(x, x), direction=LT, type=TOTALORDER"], "total order"),
+        (["ROOT z = f32[2] constant({1, 2, 3})"], "expected 2 values, found 3"),
+        (["ROOT z = s8[] constant(300)"], "300 does not fit into s8"),
+        (["ROOT z = f32[2] constant({...})"], "elided: print with print_large_constants, or give --constants"),
+    ],
+)  # fmt: skip
+def test_refusals(lines: list[str], reason: str) -> None:
+    with pytest.raises(UntranslatableError, match=reason):
+        import_module(parse(entry(*lines)))
+
+
+def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(entry("c.1 = f32[2,2] constant({...})", "x = f32[2,2] parameter(0)", "ROOT y = f32[2,2] add(x, c.1)"))
+    with pytest.raises(UntranslatableError, match=r"c\.1 of e: elided.*gehost hlo import"):
+        import_file(file)
+    values = np.arange(4, dtype=np.float32).reshape(2, 2)
+    np.savez(tmp_path / "c.npz", **{"c.1": values})
+    model = import_file(file, constants=str(tmp_path / "c.npz"))
+    assert np.array_equal(run(model, [values])[0], 2 * values)
+    drawn = import_file(file, constants="random")
+    assert drawn.SerializeToString() == import_file(file, constants="random").SerializeToString()
+    np.savez(tmp_path / "d.npz", other=values)
+    with pytest.raises(UntranslatableError, match="no array of its name"):
+        import_file(file, constants=str(tmp_path / "d.npz"))
+    np.savez(tmp_path / "e.npz", **{"c.1": values[:1]})
+    with pytest.raises(UntranslatableError, match=r"float32\[1, 2\], expected f32\[2,2\]"):
+        import_file(file, constants=str(tmp_path / "e.npz"))
+    (tmp_path / "f.npz").write_text("no zip")
+    with pytest.raises(ModelError, match="cannot read the constants"):
+        import_file(file, constants=str(tmp_path / "f.npz"))
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the texts of 2020 are not here")
+def test_a_reduction_that_is_not_in_the_text_is_taken_from_its_op_type() -> None:
+    path = SHARED / "fused_19.hlo"
+    with pytest.raises(UntranslatableError, match="--assume-reductions takes it as add"):
+        import_file(path)
+    model = import_file(path, assume_reductions=True)
+    draw = np.random.default_rng(0)
+    a, b = draw.standard_normal((4, 49, 1024)).astype(np.float32), draw.standard_normal((196, 1024)).astype(np.float32)
+    wanted = (a.astype(np.float64) * b.reshape(a.shape).astype(np.float64)).sum((0, 1))
+    assert np.abs(run(model, [a, b])[0] - wanted).max() < 1e-4
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the texts of 2020 are not here")
+def test_the_text_of_46_instructions() -> None:
+    model = import_file(SHARED / "fused_3461.hlo")
+    draw = np.random.default_rng(0)
+    inputs = [_drawn(value, draw) for value in model.graph.input]
+    p = dict(zip([value.name.split(".")[0] for value in model.graph.input], [x.astype(np.float64) for x in inputs], strict=True))
+
+    def part(a: str, b: str, count: str, smaller: str, larger: str) -> np.ndarray:
+        chosen = p[smaller] if max(840, p[count]) < 0 else p[larger]
+        return ((-p[a] - p[b]) / chosen)[..., None]
+
+    total = p["param_9"] + part("param_14", "param_13", "param_12", "param_10", "param_11") + p["param_8"] + p["param_7"]
+    total = total + part("param_5", "param_4", "param_6", "param_2", "param_3") + p["param_1"] + p["param_0"]
+    assert np.abs(run(model, inputs)[0] - total).max() < 1e-5
+
+
+def _drawn(value: onnx.ValueInfoProto, draw: np.random.Generator) -> np.ndarray:
+    dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    if value.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+        return np.asarray(draw.integers(1, 9, dims), np.int32)
+    return draw.standard_normal(dims).astype(np.float32)
+
+
+def test_one_computation_may_be_imported(tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(TWICE)
+    assert [value.name for value in import_file(file, computation="f").graph.input] == ["p"]
+    with pytest.raises(ModelError, match="no computation is called g"):
+        import_file(file, computation="g")
+
+
+def test_collectives_are_kept_and_not_run() -> None:
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "ROOT r = f32[4] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add",
+        before="add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n",
+    )
+    (node,) = imported(text).graph.node
+    assert (node.domain, node.op_type) == ("hlo", "AllReduce")
+    assert {each.name: each.s.decode() for each in node.attribute} == {"replica_groups": "{{0,1},{2,3}}", "to_apply": "add"}
+
+
+def test_shardings_are_kept() -> None:
+    text = entry("x = f32[4] parameter(0)", 'ROOT s = f32[4] custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}')
+    (node,) = imported(text).graph.node
+    assert node.op_type == "Identity"
+    assert {each.key: each.value for each in node.metadata_props} == {
+        "hlo.sharding": "{devices=[2]<=[2]}",
+        "hlo.custom_call_target": "Sharding",
+    }
+
+
+def test_a_bitcast_takes_the_elements_in_the_order_of_the_layouts() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    text = entry("x = f32[2,3]{0,1} parameter(0)", "ROOT b = f32[6]{0} bitcast(x)")
+    assert np.array_equal(run(imported(text), [x])[0], x.T.reshape(-1))
+    text = entry("x = f32[6]{0} parameter(0)", "ROOT b = f32[2,3]{0,1} bitcast(x)")
+    assert np.array_equal(run(imported(text), [x.reshape(-1)])[0], x.reshape(-1).reshape(3, 2).T)
+    text = entry("x = f32[2,3]{1,0} parameter(0)", "ROOT b = f32[3,2]{1,0} bitcast(x)")
+    assert np.array_equal(run(imported(text), [x])[0], x.reshape(3, 2))
+
+
+def test_an_unknown_length_of_an_iota_costs_no_memory() -> None:
+    model = imported(entry("ROOT i = s32[1000,1000000] iota(), iota_dimension=1"))
+    assert model.ByteSize() < 10_000
+
+
+def test_a_window_keeps_the_nan_that_onnx_runtime_drops() -> None:
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "low = f32[] constant(-inf)",
+        "r = f32[] reduce(x, low), dimensions={0}, to_apply=m",
+        "w = f32[3] reduce-window(x, low), window={size=2}, to_apply=m",
+        "ROOT t = (f32[], f32[3]) tuple(r, w)",
+        before="m { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }\n",
+    )
+    whole, windows = run(imported(text), [np.array([1, np.nan, 3, 2], np.float32)])
+    assert np.isnan(whole)
+    assert np.array_equal(windows, np.array([np.nan, np.nan, 3], np.float32), equal_nan=True)

@@ -1,0 +1,66 @@
+"""Every recorded program gives XLA's numbers, or is refused by name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gehost_hlo import UntranslatableError
+
+from tests.plugins.hlo.recorded import difference, imported, programs, run
+
+TOLERANCE = 2e-6
+"""In units of the largest number of an output; ONNX Runtime and XLA round float32 differently."""
+COARSE = {"more/bf16_more": 8e-3, "small/bf16": 8e-3, "more/f16": 1e-3, "more/mixed_dots": 8e-3, "more/random_truncated": 8e-3}
+"""Programs in 16-bit floats: XLA leaves out the rounding between the steps that it fuses."""
+REFUSED = {
+    "more/cholesky": 'a custom call of "lapack_spotrf_ffi"',
+    "more/complex": "c64 has no ONNX type",
+    "more/fft": "fft is not translated",
+    "more/rbg": "rng-bit-generator is not translated",
+    "more/scatter_modes": "is none of add, multiply, maximum, minimum, replace",
+    "wide/double_erf": "ONNX Runtime has no Erf for f64",
+}
+NAMES = sorted(programs())
+SHARDED = {"corpus/sharded"}
+"""After XLA's passes the program belongs to one of eight devices and is not run."""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
+def test_numbers_are_those_of_xla(name: str) -> None:
+    program = programs()[name]
+    found = run(imported(program.text), program.inputs)
+    assert difference(found, program.outputs) <= COARSE.get(name, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_programs_without_a_translation_are_refused_by_name(name: str) -> None:
+    with pytest.raises(UntranslatableError, match=re.escape(REFUSED[name])) as raised:
+        imported(programs()[name].text)
+    assert all(instruction for _, instruction, _ in raised.value.problems)
+
+
+@pytest.mark.parametrize("fusions", ["functions", "inline"])
+@pytest.mark.parametrize("name", [name for name in NAMES if programs()[name].after and name not in SHARDED])
+def test_numbers_after_xlas_passes_are_those_before(name: str, fusions: str) -> None:
+    program = programs()[name]
+    found = run(imported(program.after, fusions=fusions), program.inputs)
+    assert difference(found, program.outputs) <= TOLERANCE
+
+
+@pytest.mark.parametrize("scale", ["corpus", "corpus_0.05"])
+@pytest.mark.parametrize("name", ["block", "block_step", "mlp", "scan"])
+def test_the_error_is_no_larger_than_four_times_that_of_xla(name: str, scale: str) -> None:
+    """Both are compared with the same import in float64, on inputs of unit size and on small ones."""
+    program = programs()[f"{scale}/{name}"]
+    exact = imported(re.sub(r"\bf32\[", "f64[", program.text))
+    inputs = [array.astype(np.float64) if array.dtype == np.float32 else array for array in program.inputs]
+    reference = run(exact, inputs)
+    found = run(imported(program.text), program.inputs)
+    for index, wanted in enumerate(reference):
+        ours = np.abs(found[index] - wanted).max()
+        xla = np.abs(program.outputs[index] - wanted).max()
+        rounding = np.finfo(np.float32).eps * np.abs(wanted).max()
+        assert ours <= 4 * max(xla, rounding), (index, ours, xla)
