@@ -24,10 +24,11 @@ class SoftmaxFusionPass(PatternFusionPass):
     Forms: the maximum as a reduction that keeps its axis, or one that is reshaped; with the
     importer's ``Where(any nan, nan, max)``, which Softmax makes without it; with jax's
     ``Max(max, -inf)``.
-    Shapes: x static; one axis; the result that of x. ``shape_proven``: Softmax keeps the shape.
+    Shapes: x static where the maximum is reshaped; one axis; the result that of x. ``shape_proven``:
+    Softmax keeps the shape, and so do the steps.
     Keeps: dtype.
     Refuses: ``dtype``: not floating point; ``axes``: maximum and sum go over different axes, or
-    over several; ``shape``: the maximum or the sum does not stand along the axis; ``guard``: the
+    over several; ``shape``: the Reshape puts the maximum elsewhere, or x is not static; ``guard``: the
     numbers are not nan and -inf. An exponential that is read elsewhere, as gradients do, does not
     match.
     Source: ONNX Softmax-13.
@@ -45,10 +46,10 @@ class SoftmaxFusionPass(PatternFusionPass):
         axis = _axis(match)
         if axis is None:
             return match.reject("axes: maximum and sum do not go over one and the same axis")
+        peak = match.GetCapturedTensor(0)
         wanted = kept_shape(x, (axis,))
-        peak, total = (match.GetCapturedTensor(index).value for index in (0, 1))
-        if wanted is None or static_shape(peak) != wanted or static_shape(total) != wanted:
-            return match.reject("shape: the maximum or the sum does not stand along the axis")
+        if peak.node.op == "Reshape" and (wanted is None or static_shape(peak.value) != wanted):
+            return match.reject("shape: the Reshape is not known to put the maximum along the axis")
         if not all(_is_guard(node) for node in match.GetMatchedNodes()):
             return match.reject("guard: the numbers beside the maximum are not nan and -inf")
         return True
@@ -62,18 +63,21 @@ class SoftmaxFusionPass(PatternFusionPass):
 def _pattern(guarded: bool, bounded: bool, reshaped: bool) -> Pattern:
     builder = EsGraphBuilder("softmax")
     x = builder.CreateInput(0)
-    peak = es.ReduceMax(x)
+    peak = _maximum(x, reshaped)
     if guarded:
         nan = builder.CreateScalar(0.0)
-        peak = es.Where(es.ReduceMax(es.IsNaN(x)), nan, peak)
+        peak = es.Where(_maximum(es.IsNaN(x), reshaped), nan, peak)
     if bounded:
         peak = es.Commutative(es.Max(peak, builder.CreateScalar(0.0)))
     if reshaped:
         peak = es.Reshape(peak, builder.CreateInput(1))
     e = es.Exp(es.Sub(x, peak))
     total: EsTensor = es.constrain(es.ReduceSum(e), keepdims=1)
-    pattern = Pattern(builder.BuildAndReset([es.Div(e, total)]))
-    return pattern.CaptureTensor(peak).CaptureTensor(total)
+    return Pattern(builder.BuildAndReset([es.Div(e, total)])).CaptureTensor(peak)
+
+
+def _maximum(x: EsTensor, reshaped: bool) -> EsTensor:
+    return es.constrain(es.ReduceMax(x), keepdims=0 if reshaped else 1)
 
 
 def _axis(match: MatchResult) -> int | None:
