@@ -14,13 +14,22 @@ _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)")
 
-CALLED = ("to_apply", "calls", "condition", "body", "select", "scatter", "true_computation", "false_computation")
+CALLED = (
+    "to_apply",
+    "calls",
+    "condition",
+    "body",
+    "select",
+    "scatter",
+    "true_computation",
+    "false_computation",
+)
 """Attributes that name one computation."""
 CALLED_LISTS = ("branch_computations", "called_computations")
 """Attributes that name several."""
 
 
-class AttributeProblem(ValueError):
+class AttributeFormError(ValueError):
     """An attribute is missing, or not of the form that its view needs."""
 
 
@@ -37,7 +46,9 @@ class DimensionWindow(NamedTuple):
 
     def outputs(self, length: int) -> int:
         """Number of places that the window takes along a dimension of ``length``."""
-        padded = (0 if length == 0 else (length - 1) * self.base_dilation + 1) + self.low + self.high
+        padded = (
+            (0 if length == 0 else (length - 1) * self.base_dilation + 1) + self.low + self.high
+        )
         span = (self.size - 1) * self.dilation + 1
         return 0 if padded < span else (padded - span) // self.stride + 1
 
@@ -80,14 +91,14 @@ def integers(text: str) -> tuple[int, ...]:
     """Read ``{0,1}``.
 
     Raises:
-        AttributeProblem: it holds something else.
+        AttributeFormError: it holds something else.
     """
     inside = text.strip()
     if not (inside.startswith("{") and inside.endswith("}")):
-        raise AttributeProblem(f"expected {{…}} of integers, found {text}")
+        raise AttributeFormError(f"expected {{…}} of integers, found {text}")
     parts = [part.strip() for part in inside[1:-1].split(",")] if inside[1:-1].strip() else []
     if not all(_INTEGER.fullmatch(part) for part in parts):
-        raise AttributeProblem(f"expected integers, found {text}")
+        raise AttributeFormError(f"expected integers, found {text}")
     return tuple(map(int, parts))
 
 
@@ -101,15 +112,15 @@ def integer(instruction: HloInstruction, name: str, default: int | None = None) 
     """Read an attribute of one integer.
 
     Raises:
-        AttributeProblem: it is absent and has no default, or is no integer.
+        AttributeFormError: it is absent and has no default, or is no integer.
     """
     text = instruction.attributes.get(name)
     if text is None:
         if default is None:
-            raise AttributeProblem(f"{name} is missing")
+            raise AttributeFormError(f"{name} is missing")
         return default
     if not _INTEGER.fullmatch(text):
-        raise AttributeProblem(f"{name}: expected an integer, found {text}")
+        raise AttributeFormError(f"{name}: expected an integer, found {text}")
     return int(text)
 
 
@@ -120,9 +131,11 @@ def flag(instruction: HloInstruction, name: str) -> bool:
 def slices(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
     """Read ``slice={[0:4], [2:8:2]}`` as (start, limit, stride)."""
     text = instruction.attributes.get("slice", "{}")
-    found = [(int(start), int(limit), int(stride or 1)) for start, limit, stride in _SLICE.findall(text)]
+    found = [
+        (int(start), int(limit), int(stride or 1)) for start, limit, stride in _SLICE.findall(text)
+    ]
     if re.sub(r"[{},\s]", "", _SLICE.sub("", text)):
-        raise AttributeProblem(f"slice: expected {{[start:limit:stride], …}}, found {text}")
+        raise AttributeFormError(f"slice: expected {{[start:limit:stride], …}}, found {text}")
     return tuple(found)
 
 
@@ -133,18 +146,26 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
     if not fields:
         return ()
     if any(len(number) > 9 for number in re.findall(r"[0-9]+", text)):
-        raise AttributeProblem(f"window: cannot read {text}")
+        raise AttributeFormError(f"window: cannot read {text}")
     try:
         sizes = [int(part) for part in fields["size"].split("x")]
         rank = len(sizes)
 
         def numbers(name: str, default: int) -> list[int]:
-            found = [int(part) for part in fields[name].split("x")] if name in fields else [default] * rank
+            found = (
+                [int(part) for part in fields[name].split("x")]
+                if name in fields
+                else [default] * rank
+            )
             if len(found) != rank:
                 raise ValueError(name)
             return found
 
-        pads = [part.split("_") for part in fields["pad"].split("x")] if "pad" in fields else [["0", "0"]] * rank
+        pads = (
+            [part.split("_") for part in fields["pad"].split("x")]
+            if "pad" in fields
+            else [["0", "0"]] * rank
+        )
         if len(pads) != rank:
             raise ValueError("pad")
         rows = zip(
@@ -159,9 +180,11 @@ def window(instruction: HloInstruction) -> tuple[DimensionWindow, ...]:
         )
         found = tuple(DimensionWindow(*row) for row in rows)
     except (KeyError, ValueError) as error:
-        raise AttributeProblem(f"window: cannot read {text}") from error
-    if any(row.size < 1 or row.stride < 1 or row.dilation < 1 or row.base_dilation < 1 for row in found):
-        raise AttributeProblem(f"window: sizes, strides and dilations start at 1: {text}")
+        raise AttributeFormError(f"window: cannot read {text}") from error
+    if any(
+        row.size < 1 or row.stride < 1 or row.dilation < 1 or row.base_dilation < 1 for row in found
+    ):
+        raise AttributeFormError(f"window: sizes, strides and dilations start at 1: {text}")
     return found
 
 
@@ -170,11 +193,15 @@ def dim_labels(instruction: HloInstruction) -> DimLabels:
     text = instruction.attributes.get("dim_labels", "")
     match = re.fullmatch(r"([bf0-9?]+)_([io0-9?]+)->([bf0-9?]+)", text)
     if match is None:
-        raise AttributeProblem(f"dim_labels: cannot read {text}")
+        raise AttributeFormError(f"dim_labels: cannot read {text}")
     left, kernel, out = match.groups()
     spatial = [str(axis) for axis in range(len(left) - 2)]
-    if sorted(left) != sorted([*spatial, "b", "f"]) or sorted(out) != sorted(left) or sorted(kernel) != sorted([*spatial, "i", "o"]):
-        raise AttributeProblem(f"dim_labels: cannot read {text}")
+    if (
+        sorted(left) != sorted([*spatial, "b", "f"])
+        or sorted(out) != sorted(left)
+        or sorted(kernel) != sorted([*spatial, "i", "o"])
+    ):
+        raise AttributeFormError(f"dim_labels: cannot read {text}")
     return DimLabels(
         left.index("b"),
         left.index("f"),
@@ -195,7 +222,7 @@ def padding(instruction: HloInstruction) -> tuple[tuple[int, int, int], ...]:
     for part in text.split("x") if text else ():
         match = re.fullmatch(r"(-?[0-9]{1,9})_(-?[0-9]{1,9})(?:_([0-9]{1,9}))?", part)
         if match is None:
-            raise AttributeProblem(f"padding: cannot read {text}")
+            raise AttributeFormError(f"padding: cannot read {text}")
         rows.append((int(match[1]), int(match[2]), int(match[3] or 0)))
     return tuple(rows)
 
@@ -249,16 +276,26 @@ def parse_sharding(text: str) -> Sharding:
     """Read a sharding.
 
     Raises:
-        AttributeProblem: ``last_tile_dims`` and ``last_tile_dim_replicate`` are both there.
+        AttributeFormError: ``last_tile_dims`` and ``last_tile_dim_replicate`` are both there.
     """
     inside = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).strip()
     inside = inside[1:-1].strip() if inside.startswith("{") else inside
     if "last_tile_dims" in inside and "last_tile_dim_replicate" in inside:
-        raise AttributeProblem("sharding: last_tile_dims and last_tile_dim_replicate exclude each other")
+        raise AttributeFormError(
+            "sharding: last_tile_dims and last_tile_dim_replicate exclude each other"
+        )
     if inside.startswith("{"):
-        return Sharding("tuple", text, elements=tuple(map(parse_sharding, re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", inside))))
+        return Sharding(
+            "tuple",
+            text,
+            elements=tuple(map(parse_sharding, re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", inside))),
+        )
     if inside.startswith("maximal"):
-        return Sharding("maximal", text, devices=inside.partition("device=")[2].split()[0] if "device=" in inside else "")
+        return Sharding(
+            "maximal",
+            text,
+            devices=inside.partition("device=")[2].split()[0] if "device=" in inside else "",
+        )
     for kind in ("replicated", "manual", "unknown"):
         if inside == kind:
             return Sharding(kind, text)

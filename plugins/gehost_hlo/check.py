@@ -18,7 +18,11 @@ def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInst
         if source is not None and result is not None and _sizes_differ(source, result):
             return f"{source} cannot be reshaped to {result}: the number of elements differs"
     sharding = instruction.attributes.get("sharding")
-    if sharding is not None and "last_tile_dims" in sharding and "last_tile_dim_replicate" in sharding:
+    if (
+        sharding is not None
+        and "last_tile_dims" in sharding
+        and "last_tile_dim_replicate" in sharding
+    ):
         return "sharding: last_tile_dims and last_tile_dim_replicate exclude each other"
     return ""
 
@@ -45,7 +49,9 @@ def check_computation(computation: HloComputation) -> str:
     return ""
 
 
-def _operand_shape(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> Shape | None:
+def _operand_shape(
+    instruction: HloInstruction, defined: Mapping[str, HloInstruction]
+) -> Shape | None:
     operand = instruction.operands[0]
     if operand.instruction is not None:
         return operand.instruction.shape
@@ -53,5 +59,12 @@ def _operand_shape(instruction: HloInstruction, defined: Mapping[str, HloInstruc
 
 
 def _sizes_differ(source: Shape, result: Shape) -> bool:
-    known = source.elements is None and result.elements is None and not source.dynamic and not result.dynamic
-    return known and -1 not in (*source.dimensions, *result.dimensions) and source.size != result.size
+    known = (
+        source.elements is None
+        and result.elements is None
+        and not source.dynamic
+        and not result.dynamic
+    )
+    return (
+        known and -1 not in (*source.dimensions, *result.dimensions) and source.size != result.size
+    )

@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from gehost_hlo.module import HloComputation, HloModule
 
 _computation = click.option("--computation", metavar="NAME", help="This computation only.")
-_assume = click.option("--assume-reductions", is_flag=True, help="Take a to_apply that is not in the text from op_type.")
+_assume = click.option(
+    "--assume-reductions",
+    is_flag=True,
+    help="Take a to_apply that is not in the text from op_type.",
+)
 _constants = click.option(
-    "--constants", default="", metavar="FILE.npz|random", help="Values of elided constants, by instruction; or draw them."
+    "--constants",
+    default="",
+    metavar="FILE.npz|random",
+    help="Values of elided constants, by instruction; or draw them.",
 )
 
 
@@ -70,12 +77,17 @@ def print_(file: str, computation: str | None, form: str | None) -> None:
     module = _read(file)
     chosen = _chosen(module, file, computation)
     if form is None:
-        click.echo(printer.to_text(module) if chosen is None else printer.computation_text(chosen), nl=False)
+        click.echo(
+            printer.to_text(module) if chosen is None else printer.computation_text(chosen),
+            nl=False,
+        )
     elif form == "json":
         tree = printer.as_tree(module) if chosen is None else printer.computation_tree(chosen)
         click.echo(json.dumps(tree, indent=2))
     else:
-        click.echo(printer.as_lines(module, module.computations if chosen is None else (chosen,)), nl=False)
+        click.echo(
+            printer.as_lines(module, module.computations if chosen is None else (chosen,)), nl=False
+        )
 
 
 @hlo.command()
@@ -107,7 +119,12 @@ def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
 )
 @_constants
 @_assume
-@click.option("--computation", default="", metavar="NAME", help="Import this computation in place of the entry.")
+@click.option(
+    "--computation",
+    default="",
+    metavar="NAME",
+    help="Import this computation in place of the entry.",
+)
 def import_(file: str, output: str, **given: Any) -> None:
     """Import FILE as an ONNX model."""
     from gehost import Model
@@ -125,11 +142,24 @@ def import_(file: str, output: str, **given: Any) -> None:
 
 @hlo.command()
 @click.argument("after", type=click.Path())
-@click.option("--before", type=click.Path(), metavar="FILE", help="The text before XLA's passes, to compile with gehost.")
-@click.option("--vendors", multiple=True, type=click.Path(), metavar="DIR", help="Vendors to compile with; repeatable.")
+@click.option(
+    "--before",
+    type=click.Path(),
+    metavar="FILE",
+    help="The text before XLA's passes, to compile with gehost.",
+)
+@click.option(
+    "--vendors",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Vendors to compile with; repeatable.",
+)
 @_constants
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool) -> None:
+def fusions(
+    after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool
+) -> None:
     """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes fused of BEFORE.
 
     Both are joined by op_name, the source operation in the metadata, which BEFORE must have been printed with, and by the lines of
@@ -148,7 +178,10 @@ def fusions(after: str, before: str | None, vendors: tuple[str, ...], constants:
     joined = {each for fusion in found for each in fusion.vendor}
     alone = [each for each in beside if each not in joined]
     if as_json:
-        rows = {"fusions": [each.as_dict() for each in found], "unjoined": [each.as_dict() for each in alone]}
+        rows = {
+            "fusions": [each.as_dict() for each in found],
+            "unjoined": [each.as_dict() for each in alone],
+        }
         click.echo(json.dumps(rows, indent=2))
         return
     total = sum(len(computation.instructions) for computation in module.computations)
@@ -162,22 +195,33 @@ def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[Ven
 
     proto = import_file(before, fusions="inline", constants=constants)
     module = read_module(before)
-    if not any(entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props):
-        raise ModelError(f"{before}: no instruction has an op_name to join by; print it with metadata (print_metadata)")
+    if not any(
+        entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props
+    ):
+        raise ModelError(
+            f"{before}: no instruction has an op_name to join by; print it with metadata (print_metadata)"
+        )
     options: dict[str, Any] = {"vendors": list(vendors)} if vendors else {}
     result, _ = Host(HostOptions(**options)).run(proto)
     return vendor_fusions(module, proto, result)
 
 
-def _print_fusions(found: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool) -> None:
+def _print_fusions(
+    found: list[XlaFusion], alone: list[VendorFusion], total: int, *, with_vendor: bool
+) -> None:
     kinds: dict[str, int] = {}
     for fusion in found:
         kinds[fusion.kind] = kinds.get(fusion.kind, 0) + 1
     inside = sum(fusion.size for fusion in found)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    click.echo(f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} instructions")
+    click.echo(
+        f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} instructions"
+    )
     for fusion in found:
-        opcodes = ", ".join(f"{count} {opcode}" if count > 1 else opcode for opcode, count in fusion.instructions.items())
+        opcodes = ", ".join(
+            f"{count} {opcode}" if count > 1 else opcode
+            for opcode, count in fusion.instructions.items()
+        )
         click.echo(f"\n{fusion.name} ({fusion.kind}, {fusion.size}): {opcodes}")
         for name in fusion.op_names:
             click.echo(f"    of {name}")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gehost_hlo.emit import Body, Refusal, Tensor, Value
+from gehost_hlo.emit import Body, RefusalError, Tensor, Value
 from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, ONNX, Array
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Shape
@@ -71,7 +71,9 @@ class Context:
         if self.batch is None:
             return shape.dimensions
         if shape.dimensions:
-            raise Refusal("it makes an array inside a computation that is applied to single elements")
+            raise RefusalError(
+                "it makes an array inside a computation that is applied to single elements"
+            )
         return self.batch
 
     def number(self, value: Any, kind: str, dims: tuple[int, ...] = ()) -> Tensor:
@@ -83,7 +85,9 @@ class Context:
 
     # Operators that broadcast
 
-    def apply(self, op: str, args: Sequence[Tensor], kind: str | None = None, **attributes: Any) -> Tensor:
+    def apply(
+        self, op: str, args: Sequence[Tensor], kind: str | None = None, **attributes: Any
+    ) -> Tensor:
         """Add an elementwise operator; all operands have one shape, apart from scalars.
 
         Args:
@@ -93,12 +97,18 @@ class Context:
         """
         dims = max((arg.dims for arg in args), key=len)
         if any(arg.dims not in {dims, ()} for arg in args):
-            raise Refusal(f"its operands have different shapes: {', '.join(str(list(arg.dims)) for arg in args)}")
+            raise RefusalError(
+                f"its operands have different shapes: {', '.join(str(list(arg.dims)) for arg in args)}"
+            )
         own = args[0].type
         if any(arg.type != own for arg in args):
-            raise Refusal(f"its operands have different types: {', '.join(arg.type for arg in args)}")
+            raise RefusalError(
+                f"its operands have different types: {', '.join(arg.type for arg in args)}"
+            )
         if op in {"Max", "Min"} and own == "s64":
-            return self.where(self.apply("Less" if op == "Max" else "Greater", args, "pred"), args[1], args[0])
+            return self.where(
+                self.apply("Less" if op == "Max" else "Greater", args, "pred"), args[1], args[0]
+            )
         run = self.carrier(op, own)
         names = [self.body.held(self.cast(arg, run)) for arg in args]
         held = np.broadcast_shapes(*[arg.held for arg in args])
@@ -110,7 +120,7 @@ class Context:
     def carrier(self, op: str, kind: str) -> str:
         found = carrier(op, kind)
         if found is None:
-            raise Refusal(f"ONNX Runtime has no {op} for {kind}")
+            raise RefusalError(f"ONNX Runtime has no {op} for {kind}")
         return found
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
@@ -133,14 +143,20 @@ class Context:
             return self.apply("Or", [kept, self.apply("And", [self.apply("Not", [condition]), no])])
         dims = max((each.dims for each in (condition, yes, no)), key=len)
         run = self.carrier("Where", yes.type)
-        names = [self.body.held(condition), self.body.held(self.cast(yes, run)), self.body.held(self.cast(no, run))]
+        names = [
+            self.body.held(condition),
+            self.body.held(self.cast(yes, run)),
+            self.body.held(self.cast(no, run)),
+        ]
         held = np.broadcast_shapes(condition.held, yes.held, no.held)
         (name,) = self.body.op("Where", names)
         return self.cast(self.body.typed(name, run, dims, held), yes.type)
 
     # Operators that move elements
 
-    def move(self, op: str, tensor: Tensor, others: Sequence[str], dims: Sequence[int], **attributes: Any) -> Tensor:
+    def move(
+        self, op: str, tensor: Tensor, others: Sequence[str], dims: Sequence[int], **attributes: Any
+    ) -> Tensor:
         """Add an operator that moves elements of a tensor."""
         run = self.carrier(op, tensor.type)
         source = self.cast(tensor, run)
@@ -159,12 +175,19 @@ class Context:
             if not lazy or tensor.size <= _LARGE:
                 whole = np.broadcast_to(tensor.constant, tensor.dims).reshape(shape)
                 return Tensor("", tensor.type, shape, shape, whole)
-        if lazy and [size for size in tensor.dims if size != 1] == [size for size in shape if size != 1]:
+        if lazy and [size for size in tensor.dims if size != 1] == [
+            size for size in shape if size != 1
+        ]:
             return self._unit_dims(tensor, shape)
         if lazy and _count(tensor.held) == 1:
             scalar = self._reshaped(self.body.held(tensor), tensor.type, tensor.held, ())
             return Tensor(scalar, tensor.type, shape, ())
-        return Tensor(self._reshaped(self.body.full(tensor), tensor.type, tensor.dims, shape), tensor.type, shape, shape)
+        return Tensor(
+            self._reshaped(self.body.full(tensor), tensor.type, tensor.dims, shape),
+            tensor.type,
+            shape,
+            shape,
+        )
 
     def _unit_dims(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Add or remove dimensions of size 1 of a tensor that is broadcast by its readers."""
@@ -183,7 +206,9 @@ class Context:
         if root_dims == shape:
             return root
         allowzero = 1 if 0 in shape else None
-        made = self.body.tensor("Reshape", [root, self.body.ints(shape)], kind, shape, allowzero=allowzero)
+        made = self.body.tensor(
+            "Reshape", [root, self.body.ints(shape)], kind, shape, allowzero=allowzero
+        )
         self.body.roots[made.name] = (root, root_dims)
         return made.name
 
@@ -192,7 +217,11 @@ class Context:
             return tensor
         dims = [tensor.dims[axis] for axis in permutation]
         if _count(tensor.held) == 1:
-            return self.reshape(tensor, dims) if tensor.held == () else self.reshape(self.reshape(tensor, ()), dims)
+            return (
+                self.reshape(tensor, dims)
+                if tensor.held == ()
+                else self.reshape(self.reshape(tensor, ()), dims)
+            )
         return self.move("Transpose", tensor, [], dims, perm=list(permutation))
 
     def slice(self, tensor: Tensor, rows: Sequence[tuple[int, int, int]]) -> Tensor:
@@ -202,7 +231,11 @@ class Context:
             return tensor
         dims = [max(0, -(-(limit - start) // stride)) for start, limit, stride in rows]
         ints = self.body.ints
-        others = [ints(rows[axis][0] for axis in axes), ints(rows[axis][1] for axis in axes), ints(axes)]
+        others = [
+            ints(rows[axis][0] for axis in axes),
+            ints(rows[axis][1] for axis in axes),
+            ints(axes),
+        ]
         others.append(ints(rows[axis][2] for axis in axes))
         return self.move("Slice", tensor, others, dims)
 
@@ -228,10 +261,23 @@ class Context:
         """Pad by (low, high, interior) in each dimension; a negative low or high removes elements."""
         if any(interior and tensor.dims[axis] > 1 for axis, (_, _, interior) in enumerate(rows)):
             split = [size for size in tensor.dims for size in (size, 1)]
-            widths = [(0, 0, 0) if even else (0, rows[axis][2], 0) for axis in range(tensor.rank) for even in (True, False)]
+            widths = [
+                (0, 0, 0) if even else (0, rows[axis][2], 0)
+                for axis in range(tensor.rank)
+                for even in (True, False)
+            ]
             wide = self.pad(self.reshape(tensor, split), value, widths)
-            whole = self.reshape(wide, [size * (interior + 1) for size, (_, _, interior) in zip(tensor.dims, rows, strict=True)])
-            limits = [(size - 1) * (row[2] + 1) + 1 if size else 0 for size, row in zip(tensor.dims, rows, strict=True)]
+            whole = self.reshape(
+                wide,
+                [
+                    size * (interior + 1)
+                    for size, (_, _, interior) in zip(tensor.dims, rows, strict=True)
+                ],
+            )
+            limits = [
+                (size - 1) * (row[2] + 1) + 1 if size else 0
+                for size, row in zip(tensor.dims, rows, strict=True)
+            ]
             tensor = self.slice(whole, [(0, limit, 1) for limit in limits])
         low, high = [max(0, row[0]) for row in rows], [max(0, row[1]) for row in rows]
         dims = [size + a + b for size, a, b in zip(tensor.dims, low, high, strict=True)]
@@ -239,9 +285,14 @@ class Context:
             run = self.carrier("Pad", tensor.type)
             filler = self.body.full(self.cast(value, run))
             source = self.body.full(self.cast(tensor, run))
-            padded = self.body.tensor("Pad", [source, self.body.ints([*low, *high]), filler], run, dims)
+            padded = self.body.tensor(
+                "Pad", [source, self.body.ints([*low, *high]), filler], run, dims
+            )
             tensor = self.cast(padded, tensor.type)
-        kept = [(max(0, -row[0]), size - max(0, -row[1]), 1) for size, row in zip(dims, rows, strict=True)]
+        kept = [
+            (max(0, -row[0]), size - max(0, -row[1]), 1)
+            for size, row in zip(dims, rows, strict=True)
+        ]
         return self.slice(tensor, kept)
 
     def broadcast(self, tensor: Tensor, dims: Sequence[int], axes: Sequence[int]) -> Tensor:
@@ -261,7 +312,12 @@ class Context:
             return Tensor("", tensor.type, shape, trimmed, tensor.constant.reshape(trimmed))
         if trimmed == tensor.held:
             return Tensor(tensor.name, tensor.type, shape, trimmed)
-        return Tensor(self._reshaped(tensor.name, tensor.type, tensor.held, trimmed), tensor.type, shape, trimmed)
+        return Tensor(
+            self._reshaped(tensor.name, tensor.type, tensor.held, trimmed),
+            tensor.type,
+            shape,
+            trimmed,
+        )
 
     def expanded(self, tensor: Tensor) -> Tensor:
         """Return the same tensor with an ONNX tensor of its dims."""
@@ -291,18 +347,18 @@ def array_shape(shape: Shape | None) -> Shape:
     """Return the shape of an array that ONNX can hold.
 
     Raises:
-        Refusal: it has none, is a tuple, is dynamic, or has a type that ONNX does not have.
+        RefusalError: it has none, is a tuple, is dynamic, or has a type that ONNX does not have.
     """
     if shape is None:
-        raise Refusal("its shape is not written")
+        raise RefusalError("its shape is not written")
     if shape.elements is not None:
-        raise Refusal(f"it is a {shape.type}, expected an array")
+        raise RefusalError(f"it is a {shape.type}, expected an array")
     if shape.type not in ONNX:
-        raise Refusal(f"{shape.type} has no ONNX type")
+        raise RefusalError(f"{shape.type} has no ONNX type")
     if shape.size > _LARGEST:
-        raise Refusal(f"{shape} has more than 2^40 elements")
+        raise RefusalError(f"{shape} has more than 2^40 elements")
     if shape.dynamic or -1 in shape.dimensions:
-        raise Refusal(f"{shape} has a dynamic dimension")
+        raise RefusalError(f"{shape} has a dynamic dimension")
     return shape
 
 

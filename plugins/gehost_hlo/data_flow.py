@@ -28,7 +28,11 @@ def dataflow(computation: HloComputation) -> nx.MultiDiGraph[str]:
 
 
 def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) -> None:
-    graph.add_node(name, opcode=instruction.opcode, shape="" if instruction.shape is None else str(instruction.shape))
+    graph.add_node(
+        name,
+        opcode=instruction.opcode,
+        shape="" if instruction.shape is None else str(instruction.shape),
+    )
     for index, operand in enumerate(instruction.operands):
         if operand.instruction is not None:
             inner = f"{name}:{index}"
@@ -40,7 +44,11 @@ def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) ->
 
 def calls(computation: HloComputation) -> list[str]:
     """Return the names of the computations that a computation's instructions name, each once, in order."""
-    return list(dict.fromkeys(name for instruction in computation.instructions for _, name in called(instruction)))
+    return list(
+        dict.fromkeys(
+            name for instruction in computation.instructions for _, name in called(instruction)
+        )
+    )
 
 
 def as_json(computations: Iterable[HloComputation]) -> list[dict[str, Any]]:
@@ -51,10 +59,18 @@ def as_json(computations: Iterable[HloComputation]) -> list[dict[str, Any]]:
 def computation_json(computation: HloComputation) -> dict[str, Any]:
     graph = dataflow(computation)
     nodes = [
-        {"id": name, "label": f"{name} = {data['opcode']}", "opcode": data["opcode"], "shape": data["shape"]}
+        {
+            "id": name,
+            "label": f"{name} = {data['opcode']}",
+            "opcode": data["opcode"],
+            "shape": data["shape"],
+        }
         for name, data in graph.nodes(data=True)
     ]
-    edges = [{"source": source, "target": target, "operand": data["operand"]} for source, target, data in graph.edges(data=True)]
+    edges = [
+        {"source": source, "target": target, "operand": data["operand"]}
+        for source, target, data in graph.edges(data=True)
+    ]
     return {"name": computation.name, "calls": graph.graph["calls"], "nodes": nodes, "edges": edges}
 
 
@@ -70,7 +86,10 @@ def as_dot(computations: Iterable[HloComputation]) -> str:
             lines.append(f"    {_vertex(computation, node['id'])} [label={_quoted(label)}];")
         lines.append("  }")
         for edge in found["edges"]:
-            source, target = _vertex(computation, edge["source"]), _vertex(computation, edge["target"])
+            source, target = (
+                _vertex(computation, edge["source"]),
+                _vertex(computation, edge["target"]),
+            )
             lines.append(f"  {source} -> {target} [label={edge['operand']}];")
     return "\n".join([*lines, "}"]) + "\n"
 

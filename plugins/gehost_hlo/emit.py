@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -17,7 +17,7 @@ DOMAIN = "hlo"
 """Domain of XLA's fusions, and of operators that are kept and not run."""
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An instruction has no translation; the text is the reason."""
 
 
@@ -53,7 +53,7 @@ class Tensor:
         return self.constant.reshape(-1)[0]
 
 
-Value: TypeAlias = Union[Tensor, tuple["Value", ...]]
+Value: TypeAlias = Tensor | tuple["Value", ...]
 
 
 def leaves(value: Value) -> list[Tensor]:
@@ -77,8 +77,11 @@ class Op:
 
     def captured(self) -> frozenset[str]:
         """Return the names that its bodies read from outside."""
-        bodies = [value for value in self.attributes.values() if isinstance(value, Nested)]
-        return frozenset().union(*[nested.body.captured(tensor.name for tensor in nested.inputs) for nested in bodies])
+        outside: set[str] = set()
+        for value in self.attributes.values():
+            if isinstance(value, Nested):
+                outside |= value.body.captured(tensor.name for tensor in value.inputs)
+        return frozenset(outside)
 
 
 @dataclass(slots=True, eq=False)
@@ -178,14 +181,24 @@ class Body:
 
     # Operators
 
-    def op(self, op: str, inputs: Sequence[str], *, outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
+    def op(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        *,
+        outputs: int = 1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> list[str]:
         """Add an operator; returns the names of its outputs."""
         name = self.helper_name()
         made = [name if index == 0 else f"{name}:{index}" for index in range(outputs)]
         self.ops.append(Op(op, list(inputs), made, attributes, domain, name, self.metadata))
         return made
 
-    def tensor(self, op: str, inputs: Sequence[str], kind: str, dims: Sequence[int], **attributes: Any) -> Tensor:
+    def tensor(
+        self, op: str, inputs: Sequence[str], kind: str, dims: Sequence[int], **attributes: Any
+    ) -> Tensor:
         """Add an operator with one output of a type and shape."""
         (name,) = self.op(op, inputs, **attributes)
         shape = tuple(dims)
@@ -205,7 +218,9 @@ class Body:
         chosen = chosen or self.helper_name()
         if self._constants_as_nodes:
             tensor = numpy_helper.from_array(array, chosen)
-            self.ops.append(Op("Constant", [], [chosen], {"value": tensor}, "", chosen, self.metadata))
+            self.ops.append(
+                Op("Constant", [], [chosen], {"value": tensor}, "", chosen, self.metadata)
+            )
         else:
             self.initializers[chosen] = array
         if key is not None:
@@ -241,10 +256,14 @@ class Body:
         if key not in self._known:
             if tensor.type == "bf16":  # ONNX Runtime has no Expand of it
                 wide = self.tensor("Cast", [name], "f32", tensor.held, to=ONNX["f32"])
-                wide = self.tensor("Expand", [wide.name, self.ints(tensor.dims)], "f32", tensor.dims)
+                wide = self.tensor(
+                    "Expand", [wide.name, self.ints(tensor.dims)], "f32", tensor.dims
+                )
                 made = self.tensor("Cast", [wide.name], "bf16", tensor.dims, to=ONNX["bf16"])
             else:
-                made = self.tensor("Expand", [name, self.ints(tensor.dims)], tensor.type, tensor.dims)
+                made = self.tensor(
+                    "Expand", [name, self.ints(tensor.dims)], tensor.type, tensor.dims
+                )
             self._known[key] = made.name
         return self._known[key]
 
@@ -262,7 +281,9 @@ class Body:
         own = {*given, *self.initializers}
         outside: set[str] = set()
         for op in self.ops:
-            outside.update(resolved for name in op.inputs if name and (resolved := resolve(name)) not in own)
+            outside.update(
+                resolved for name in op.inputs if name and (resolved := resolve(name)) not in own
+            )
             outside.update(op.captured() - own)
             own.update(map(resolve, op.outputs))
         return frozenset(outside)
@@ -279,12 +300,16 @@ class Body:
             live.update(op.captured())
             kept.append(op)
         self.ops = kept[::-1]
-        self.initializers = {name: array for name, array in self.initializers.items() if name in live}
+        self.initializers = {
+            name: array for name, array in self.initializers.items() if name in live
+        }
 
     def nodes(self) -> list[onnx.NodeProto]:
         return [_node(op, self.names.renamed) for op in self.ops]
 
-    def graph(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> onnx.GraphProto:
+    def graph(
+        self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> onnx.GraphProto:
         """Return the graph, with the types of all named results."""
         resolve = self.names.resolve
         given = {tensor.name for tensor in (*inputs, *outputs)}
@@ -292,9 +317,17 @@ class Body:
         graph = onnx.GraphProto(name=name)
         graph.node.extend(self.nodes())
         graph.input.extend(value_info(tensor.name, tensor.type, tensor.dims) for tensor in inputs)
-        graph.output.extend(value_info(resolve(tensor.name), tensor.type, tensor.dims) for tensor in outputs)
-        graph.initializer.extend(numpy_helper.from_array(array, each) for each, array in self.initializers.items())
-        graph.value_info.extend(value_info(each, *self.types[each]) for each in self.types if each in made and each not in given)
+        graph.output.extend(
+            value_info(resolve(tensor.name), tensor.type, tensor.dims) for tensor in outputs
+        )
+        graph.initializer.extend(
+            numpy_helper.from_array(array, each) for each, array in self.initializers.items()
+        )
+        graph.value_info.extend(
+            value_info(each, *self.types[each])
+            for each in self.types
+            if each in made and each not in given
+        )
         return graph
 
 

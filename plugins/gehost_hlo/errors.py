@@ -36,7 +36,9 @@ class HloSyntaxError(ModelError):
         quoted = line[left : left + _LINE].replace("\r", " ")
         self.excerpt = f"{quoted}\n{' ' * (self.column - 1 - left)}^"
         self.path = path
-        super().__init__(f"{path or 'HLO text'}:{self.line}:{self.column}: {problem}\n{self.excerpt}")
+        super().__init__(
+            f"{path or 'HLO text'}:{self.line}:{self.column}: {problem}\n{self.excerpt}"
+        )
 
     @property
     def summary(self) -> str:

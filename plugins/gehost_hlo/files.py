@@ -67,7 +67,9 @@ def import_file(
     if computation:
         entry = module.find(computation)
         if entry is None:
-            raise ModelError(f"{os.fspath(path)}: no computation is called {computation}{near(computation, module)}")
+            raise ModelError(
+                f"{os.fspath(path)}: no computation is called {computation}{near(computation, module)}"
+            )
     arrays = None if constants in {"", RANDOM} else _arrays(constants)
     settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions)
     try:
@@ -80,7 +82,9 @@ def near(name: str, module: HloModule) -> str:
     """Return the names of computations that are like ``name``, for an error."""
     import difflib
 
-    found = difflib.get_close_matches(name, [computation.name for computation in module.computations], 3)
+    found = difflib.get_close_matches(
+        name, [computation.name for computation in module.computations], 3
+    )
     return f"; near: {', '.join(found)}" if found else ""
 
 

@@ -98,9 +98,15 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
             for inner in inside:
                 if inner.opcode != "parameter":
                     opcodes[inner.opcode] = opcodes.get(inner.opcode, 0) + 1
-            named = [each for each in (*inside, instruction) if each.opcode not in _PLUMBING and op_name(each)]
+            named = [
+                each
+                for each in (*inside, instruction)
+                if each.opcode not in _PLUMBING and op_name(each)
+            ]
             op_names = tuple(dict.fromkeys(op_name(each) for each in named))
-            sources = dict.fromkeys(source_of(each, frames) for each in named) if located else op_names
+            sources = (
+                dict.fromkeys(source_of(each, frames) for each in named) if located else op_names
+            )
             counts: dict[VendorFusion, int] = {}
             for source in sources:
                 for each in dict.fromkeys(by_source.get(source, ())):
@@ -136,7 +142,9 @@ def stack_frames(module: HloModule) -> dict[str, str]:
         for key, text in tables["FileLocations"].items()
     }
     first = tables["StackFrames"].get(1, "")
-    offset = 1 if number(first, "parent_frame_id") == 1 else 0  # jaxlib 0.10 counts parents from 1, where 1 is none
+    offset = (
+        1 if number(first, "parent_frame_id") == 1 else 0
+    )  # jaxlib 0.10 counts parents from 1, where 1 is none
     found: dict[str, str] = {}
     for key in tables["StackFrames"]:
         lines: list[str] = []
@@ -158,7 +166,9 @@ def source_of(instruction: HloInstruction, frames: Mapping[str, str]) -> str:
     return f"{fields.get('op_name', '')}@{lines}" if lines else fields.get("op_name", "")
 
 
-def vendor_fusions(module: HloModule, before: onnx.ModelProto, after: onnx.ModelProto) -> list[VendorFusion]:
+def vendor_fusions(
+    module: HloModule, before: onnx.ModelProto, after: onnx.ModelProto
+) -> list[VendorFusion]:
     """List the nodes of a compiled import that passes made, with the source operations that they stand for.
 
     Args:
@@ -181,9 +191,15 @@ def vendor_fusions(module: HloModule, before: onnx.ModelProto, after: onnx.Model
             continue
         origins = tuple(json.loads(fields.get("gehost.origin_nodes", "[]")))
         pairs = [pair for origin in origins for pair in named.get(origin, ())]
-        op_names, sources = (tuple(dict.fromkeys(pair[index] for pair in pairs)) for index in (0, 1))
+        op_names, sources = (
+            tuple(dict.fromkeys(pair[index] for pair in pairs)) for index in (0, 1)
+        )
         vendor = fields.get("gehost.vendor", "")
-        found.append(VendorFusion(node.name, node.op_type, fields["gehost.pass"], vendor, origins, op_names, sources))
+        found.append(
+            VendorFusion(
+                node.name, node.op_type, fields["gehost.pass"], vendor, origins, op_names, sources
+            )
+        )
     return found
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import onnx
 
 from gehost_hlo import translate
-from gehost_hlo.attributes import AttributeProblem, metadata
+from gehost_hlo.attributes import AttributeFormError, metadata
 from gehost_hlo.context import Context, Settings, array_shape
-from gehost_hlo.emit import DOMAIN, Body, Names, Refusal, Tensor, Value, leaves, value_info
+from gehost_hlo.emit import DOMAIN, Body, Names, RefusalError, Tensor, Value, leaves, value_info
 from gehost_hlo.errors import UntranslatableError
 from gehost_hlo.literals import ONNX
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand, Shape
@@ -22,7 +22,9 @@ _DEPTH = 60
 """Computations that call each other, at most."""
 
 
-def import_module(module: HloModule, settings: Settings | None = None, entry: HloComputation | None = None) -> onnx.ModelProto:
+def import_module(
+    module: HloModule, settings: Settings | None = None, entry: HloComputation | None = None
+) -> onnx.ModelProto:
     """Translate a module to an ONNX model of opset 21.
 
     Inputs and outputs are those of the entry, tuples flattened, and carry the names of its instructions; so does every tensor that
@@ -55,7 +57,9 @@ class _Importer:
         value = self._translate(c, args)
         outputs = self._outputs(c, entry, value, inputs)
         if not outputs and not self._problems:
-            self._problems[entry.name, entry.root.name, "it makes no array, and an ONNX model needs an output"] = None
+            self._problems[
+                entry.name, entry.root.name, "it makes no array, and an ONNX model needs an output"
+            ] = None
         if self._problems:
             raise UntranslatableError(list(self._problems))
         graph = body.graph(self.module.name or entry.name, inputs, outputs)
@@ -69,7 +73,9 @@ class _Importer:
 
     # Interfaces
 
-    def _parameters(self, c: Context, computation: HloComputation) -> tuple[list[Tensor], list[Value]]:
+    def _parameters(
+        self, c: Context, computation: HloComputation
+    ) -> tuple[list[Tensor], list[Value]]:
         """Return the inputs, and the value of each parameter; a tuple becomes an input for each of its arrays."""
         inputs: list[Tensor] = []
         args: list[Value] = []
@@ -84,15 +90,21 @@ class _Importer:
             for index, shape in enumerate(shapes):
                 try:
                     array_shape(shape)
-                except Refusal as refusal:
+                except RefusalError as refusal:
                     self._refuse(computation, parameter, str(refusal))
-                leaf = c.body.names.choose(f"{name}/{index}", "") if parameter.shape.elements is not None else name
+                leaf = (
+                    c.body.names.choose(f"{name}/{index}", "")
+                    if parameter.shape.elements is not None
+                    else name
+                )
                 own.append(Tensor(leaf, shape.type, shape.dimensions, shape.dimensions))
             inputs += own
             args.append(packed(parameter.shape, own))
         return inputs, args
 
-    def _outputs(self, c: Context, computation: HloComputation, value: Value, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def _outputs(
+        self, c: Context, computation: HloComputation, value: Value, inputs: Sequence[Tensor]
+    ) -> list[Tensor]:
         """Return the outputs: a result that is an input, a constant or an output already gets an Identity."""
         root = computation.root
         names = c.body.names
@@ -121,8 +133,10 @@ class _Importer:
 
     # Computations
 
-    def _context(self, body: Body, computation: HloComputation, scope: str, active: tuple[str, ...] = ()) -> Context:
-        c = Context(
+    def _context(
+        self, body: Body, computation: HloComputation, scope: str, active: tuple[str, ...] = ()
+    ) -> Context:
+        return Context(
             module=self.module,
             settings=self.settings,
             body=body,
@@ -133,29 +147,45 @@ class _Importer:
             find=self._find,
             active=(*active, computation.name),
         )
-        return c
 
     def _find(self, name: str) -> HloComputation:
         found = self._computations.get(name.removeprefix("%"))
         if found is None:
-            raise Refusal(f'the computation "{name.removeprefix("%")}" is not in the text')
+            raise RefusalError(f'the computation "{name.removeprefix("%")}" is not in the text')
         return found
 
     def _call(
-        self, c: Context, computation: HloComputation, args: Sequence[Value], scope: str, batch: tuple[int, ...] | None
+        self,
+        c: Context,
+        computation: HloComputation,
+        args: Sequence[Value],
+        scope: str,
+        batch: tuple[int, ...] | None,
     ) -> Value:
         """Translate a computation into the body of ``c``; names that are taken get ``scope`` in front."""
         if computation.name in c.active or len(c.active) > _DEPTH:
-            raise Refusal(f"{computation.name} calls itself" if computation.name in c.active else "calls are nested too deep")
+            raise RefusalError(
+                f"{computation.name} calls itself"
+                if computation.name in c.active
+                else "calls are nested too deep"
+            )
         parameters = computation.parameters
         if len(parameters) != len(args):
-            raise Refusal(f"{computation.name} has {len(parameters)} parameters, it is called with {len(args)}")
+            raise RefusalError(
+                f"{computation.name} has {len(parameters)} parameters, it is called with {len(args)}"
+            )
         for parameter, arg in zip(parameters, args, strict=True):
             if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
-                raise Refusal(f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it is called with another shape')
+                raise RefusalError(
+                    f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it is called with another shape'
+                )
         position = c.body.position()
         inner = replace(
-            c, computation=computation, scope=scope, batch=batch, active=(*c.active, computation.name)
+            c,
+            computation=computation,
+            scope=scope,
+            batch=batch,
+            active=(*c.active, computation.name),
         )
         value = self._translate(inner, args)
         c.body.resume(position)
@@ -169,7 +199,11 @@ class _Importer:
             if instruction.opcode == "parameter":
                 value = args[int(instruction.literal)]
             else:
-                found = [self._operand(c, operand, values) for operand in instruction.operands if operand.literal is None]
+                found = [
+                    self._operand(c, operand, values)
+                    for operand in instruction.operands
+                    if operand.literal is None
+                ]
                 value = self._instruction(c, instruction, found)
             values[instruction.name] = value
             if instruction.is_root:
@@ -189,18 +223,24 @@ class _Importer:
         translator = translate.TABLE.get(instruction.opcode)
         try:
             if translator is None:
-                raise Refusal(f"{instruction.opcode} is not translated")
+                raise RefusalError(f"{instruction.opcode} is not translated")
             if c.batch is not None and instruction.opcode not in translate.SCALAR_OPCODES:
-                raise Refusal(f"{instruction.opcode} inside a computation that is applied to single elements")
+                raise RefusalError(
+                    f"{instruction.opcode} inside a computation that is applied to single elements"
+                )
             value = translator(c, instruction, args)
-        except (Refusal, AttributeProblem) as refusal:
-            if not any(leaf.type not in ONNX for arg in args for leaf in leaves(arg)):  # else the cause is reported already
+        except (RefusalError, AttributeFormError) as refusal:
+            if not any(
+                leaf.type not in ONNX for arg in args for leaf in leaves(arg)
+            ):  # else the cause is reported already
                 self._refuse(c.computation, instruction, str(refusal))
             return _placeholder(c, instruction)
         c.body.finish(place, value, name)
         return value
 
-    def _refuse(self, computation: HloComputation, instruction: HloInstruction, reason: str) -> None:
+    def _refuse(
+        self, computation: HloComputation, instruction: HloInstruction, reason: str
+    ) -> None:
         self._problems[computation.name, instruction.name, reason] = None
 
     # Fusions
@@ -227,7 +267,9 @@ class _Importer:
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:
     fields = metadata(instruction)
-    found = {f"hlo.{name}": fields[name] for name in ("op_name", "stack_frame_id") if fields.get(name)}
+    found = {
+        f"hlo.{name}": fields[name] for name in ("op_name", "stack_frame_id") if fields.get(name)
+    }
     for attribute in ("kind", "sharding"):
         if attribute in instruction.attributes:
             found[f"hlo.{attribute}"] = instruction.attributes[attribute]
@@ -235,7 +277,10 @@ def _metadata(instruction: HloInstruction) -> dict[str, str]:
 
 
 def _fits(shape: Shape, value: Value, batch: tuple[int, ...] | None) -> bool:
-    wanted = [(leaf.type, leaf.dimensions if batch is None else (*batch, *leaf.dimensions)) for leaf in shape.leaves()]
+    wanted = [
+        (leaf.type, leaf.dimensions if batch is None else (*batch, *leaf.dimensions))
+        for leaf in shape.leaves()
+    ]
     return wanted == [(leaf.type, leaf.dims) for leaf in leaves(value)]
 
 
@@ -245,6 +290,7 @@ def _placeholder(c: Context, instruction: HloInstruction) -> Value:
         return ()
     batch = c.batch or ()
     made = [
-        Tensor("refused", leaf.type, (*batch, *leaf.dimensions), (*batch, *leaf.dimensions)) for leaf in instruction.shape.leaves()
+        Tensor("refused", leaf.type, (*batch, *leaf.dimensions), (*batch, *leaf.dimensions))
+        for leaf in instruction.shape.leaves()
     ]
     return packed(instruction.shape, made)

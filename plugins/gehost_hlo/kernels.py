@@ -16,8 +16,24 @@ _REDUCED = _FLOATS | {"s32", "s64"}
 _MOVED = _NUMBERS | {"pred", "bf16"}
 
 KERNELS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Mod", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Abs"), _NUMBERS),
-    **dict.fromkeys(("Max", "Min"), _EXTREMA - {"s64"}),  # of s64 they compare the lower halves as signed
+    **dict.fromkeys(
+        (
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Mod",
+            "Less",
+            "Greater",
+            "LessOrEqual",
+            "GreaterOrEqual",
+            "Abs",
+        ),
+        _NUMBERS,
+    ),
+    **dict.fromkeys(
+        ("Max", "Min"), _EXTREMA - {"s64"}
+    ),  # of s64 they compare the lower halves as signed
     "Pow": _FLOATS,
     "Equal": _NUMBERS | {"pred"},
     **dict.fromkeys(("And", "Or", "Xor", "Not"), frozenset({"pred"})),
@@ -25,13 +41,33 @@ KERNELS: dict[str, frozenset[str]] = {
     "BitShift": frozenset({"u8", "u32", "u64"}),
     "Neg": _FLOATS | {"s8", "s16", "s32", "s64"},
     "Sign": _NUMBERS - {"f16", "s64"},  # of f16 it drops nan, of s64 it is wrong
-    **dict.fromkeys(("Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Sin", "Cos", "Floor", "Ceil", "Round", "Reciprocal"), _FLOATS),
-    **dict.fromkeys(("Tan", "Atan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf", "Conv"), _SINGLE),
+    **dict.fromkeys(
+        (
+            "Exp",
+            "Log",
+            "Sqrt",
+            "Tanh",
+            "Sigmoid",
+            "Sin",
+            "Cos",
+            "Floor",
+            "Ceil",
+            "Round",
+            "Reciprocal",
+        ),
+        _FLOATS,
+    ),
+    **dict.fromkeys(
+        ("Tan", "Atan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf", "Conv"),
+        _SINGLE,
+    ),
     **dict.fromkeys(("IsNaN", "IsInf"), _FLOATS),
     "ReduceSum": _FLOATS | {"s64"},  # of s32 it does not wrap; of s64 it is exact up to 2⁵³
     "ReduceProd": _FLOATS,  # of integers it does not wrap
     **dict.fromkeys(("CumSum", "Einsum"), _REDUCED),
-    **dict.fromkeys(("ReduceMax", "ReduceMin"), _FLOATS | {"s32", "s8", "u8", "pred"}),  # wrong for s64, as Max
+    **dict.fromkeys(
+        ("ReduceMax", "ReduceMin"), _FLOATS | {"s32", "s8", "u8", "pred"}
+    ),  # wrong for s64, as Max
     **dict.fromkeys(("ArgMax", "ArgMin"), _REDUCED | {"s8", "u8"}),
     "TopK": _REDUCED | {"s8", "u8", "s16"},
     "MatMul": _REDUCED | {"u32", "u64"},
@@ -40,7 +76,10 @@ KERNELS: dict[str, frozenset[str]] = {
     "Where": _FLOATS | {"s8", "u8", "s32", "u32", "s64"},
     "Expand": _NUMBERS | {"pred"},
     "Pad": _NUMBERS - {"s16", "u16"} | {"pred"},
-    **dict.fromkeys(("Reshape", "Transpose", "Slice", "Concat", "Gather", "GatherElements", "ScatterElements"), _MOVED),
+    **dict.fromkeys(
+        ("Reshape", "Transpose", "Slice", "Concat", "Gather", "GatherElements", "ScatterElements"),
+        _MOVED,
+    ),
     "ScatterElements reduced": _NUMBERS,
 }
 
@@ -63,7 +102,21 @@ _CARRIERS: dict[str, tuple[str, ...]] = {
     "f8e5m2fnuz": ("f32",),
 }
 
-_ORDERED = frozenset(("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Max", "Min", "ReduceMax", "ReduceMin", "TopK", "Div", "Mod"))
+_ORDERED = frozenset(
+    (
+        "Less",
+        "Greater",
+        "LessOrEqual",
+        "GreaterOrEqual",
+        "Max",
+        "Min",
+        "ReduceMax",
+        "ReduceMin",
+        "TopK",
+        "Div",
+        "Mod",
+    )
+)
 """Operators whose result changes where the largest numbers become negative, as those of u64 in s64 do."""
 
 
@@ -74,6 +127,8 @@ def carrier(op: str, kind: str) -> str | None:
         return kind
     base = op.partition(" ")[0]
     found = next((each for each in _CARRIERS.get(kind, ()) if each in kernels), None)
-    if (found == "s64" and kind == "u64" and base in _ORDERED) or (found == "f64" and base not in {"ReduceMax", "ReduceMin"}):
+    if (found == "s64" and kind == "u64" and base in _ORDERED) or (
+        found == "f64" and base not in {"ReduceMax", "ReduceMin"}
+    ):
         return None  # the order of u64 in s64 differs; f64 does not wrap
     return found

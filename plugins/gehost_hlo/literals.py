@@ -103,14 +103,22 @@ def _numbers(words: list[str], kind: str) -> Any:
     if kind == "pred":
         known = {"true": True, "false": False, "1": True, "0": False}
         if not known.keys() >= set(words):
-            raise ValueError(f"expected true or false, found {next(word for word in words if word not in known)}")
+            raise ValueError(
+                f"expected true or false, found {next(word for word in words if word not in known)}"
+            )
         return [known[word] for word in words]
     if is_integer(kind):
         width = bits(kind)
-        low, high = (0, (1 << width) - 1) if is_unsigned(kind) else (-(1 << width - 1), (1 << width - 1) - 1)
+        low, high = (
+            (0, (1 << width) - 1)
+            if is_unsigned(kind)
+            else (-(1 << width - 1), (1 << width - 1) - 1)
+        )
         numbers = [int(word) for word in words]
         if any(not low <= number <= high for number in numbers):
-            raise ValueError(f"{next(n for n in numbers if not low <= n <= high)} does not fit into {kind}")
+            raise ValueError(
+                f"{next(n for n in numbers if not low <= n <= high)} does not fit into {kind}"
+            )
         return numbers
     return [_float(word) for word in words]
 

@@ -61,7 +61,11 @@ class Shape(msgspec.Struct, frozen=True):
         if self is other:
             return True
         if self.elements is None or other.elements is None:
-            return self.elements is other.elements and self.type == other.type and self.dimensions == other.dimensions
+            return (
+                self.elements is other.elements
+                and self.type == other.type
+                and self.dimensions == other.dimensions
+            )
         return (
             self.type == other.type
             and len(self.elements) == len(other.elements)
@@ -73,7 +77,8 @@ class Shape(msgspec.Struct, frozen=True):
             inside = ", ".join(map(str, self.elements))
             return f"({inside})" if self.type == "tuple" else f"b({inside})"
         dims = ",".join(
-            "?" if size < 0 else f"<={size}" if axis in self.dynamic else str(size) for axis, size in enumerate(self.dimensions)
+            "?" if size < 0 else f"<={size}" if axis in self.dynamic else str(size)
+            for axis, size in enumerate(self.dimensions)
         )
         return f"{self.type}[{dims}]{'' if self.layout is None else self.layout}"
 
@@ -164,7 +169,9 @@ class HloComputation(msgspec.Struct):
     @property
     def parameters(self) -> tuple[HloInstruction, ...]:
         """The parameter instructions by number."""
-        found = [instruction for instruction in self.instructions if instruction.opcode == "parameter"]
+        found = [
+            instruction for instruction in self.instructions if instruction.opcode == "parameter"
+        ]
         return tuple(sorted(found, key=lambda instruction: int(instruction.literal)))
 
 
@@ -197,4 +204,6 @@ class HloModule(msgspec.Struct):
     def find(self, name: str) -> HloComputation | None:
         """Return the computation of a name (with or without ``%``); None where the text has none."""
         name = name.removeprefix("%")
-        return next((computation for computation in self.computations if computation.name == name), None)
+        return next(
+            (computation for computation in self.computations if computation.name == name), None
+        )

@@ -15,8 +15,14 @@ def to_text(module: HloModule) -> str:
     if module.name:
         parts.append(f"HloModule {module.name}{_attributes(module.attributes)}\n")
     for table in module.tables:
-        parts.append("\n".join([table.name, *(f"{number} {entry}" for number, entry in table.entries)]) + "\n")
-    parts += [printer.computation(computation, entry=module.entry_marked) for computation in module.computations]
+        parts.append(
+            "\n".join([table.name, *(f"{number} {entry}" for number, entry in table.entries)])
+            + "\n"
+        )
+    parts += [
+        printer.computation(computation, entry=module.entry_marked)
+        for computation in module.computations
+    ]
     return "\n".join(parts)
 
 
@@ -46,7 +52,10 @@ class _Printer:
         head = "ENTRY " if computation.is_entry and entry else ""
         head += f"{'%' if computation.percent else ''}{computation.name} "
         if computation.signature is not None:
-            inside = ", ".join(f"{'%' if each.percent else ''}{each.name}: {each.shape}" for each in computation.signature)
+            inside = ", ".join(
+                f"{'%' if each.percent else ''}{each.name}: {each.shape}"
+                for each in computation.signature
+            )
             head += f"({inside}) -> {computation.result} "
         lines = [
             f"  {'ROOT ' if instruction.is_root and computation.root_marked else ''}{self.instruction(instruction)}\n"
@@ -58,7 +67,11 @@ class _Printer:
         shape = "" if instruction.shape is None else f"{self.shape(instruction.shape)} "
         inside = ", ".join([self.operand(operand) for operand in instruction.operands])
         text = f"{shape}{instruction.opcode}({inside}){_attributes(instruction.attributes)}"
-        return f"{'%' if instruction.percent else ''}{instruction.name} = {text}" if instruction.name else text
+        return (
+            f"{'%' if instruction.percent else ''}{instruction.name} = {text}"
+            if instruction.name
+            else text
+        )
 
     def operand(self, operand: Operand) -> str:
         if operand.literal is not None:
@@ -75,7 +88,11 @@ def _attributes(attributes: Mapping[str, str]) -> str:
 
 def as_tree(module: HloModule) -> dict[str, Any]:
     """Return a module as plain values for JSON."""
-    return {"name": module.name, "attributes": module.attributes, "computations": [*map(computation_tree, module.computations)]}
+    return {
+        "name": module.name,
+        "attributes": module.attributes,
+        "computations": [*map(computation_tree, module.computations)],
+    }
 
 
 def computation_tree(computation: HloComputation) -> dict[str, Any]:
@@ -85,14 +102,22 @@ def computation_tree(computation: HloComputation) -> dict[str, Any]:
     else:
         parameters = [(each.name, each.shape) for each in computation.parameters]
     result = computation.result if computation.result is not None else computation.root.shape
-    results = [] if result is None else list(result.elements) if result.is_tuple and result.elements is not None else [result]
+    results = (
+        []
+        if result is None
+        else list(result.elements)
+        if result.is_tuple and result.elements is not None
+        else [result]
+    )
     return {
         "name": computation.name,
         "is_entry": computation.is_entry,
         "parameters": [{"name": name, "shape": _shape_tree(shape)} for name, shape in parameters],
         "result_shapes": [_shape_tree(shape) for shape in results],
         "attributes": computation.attributes,
-        "instructions": [_instruction_tree(instruction) for instruction in computation.instructions],
+        "instructions": [
+            _instruction_tree(instruction) for instruction in computation.instructions
+        ],
     }
 
 
@@ -111,7 +136,10 @@ def _operand_tree(operand: Operand) -> dict[str, Any]:
     if operand.literal is not None:
         return {"shape": None, "literal": operand.literal.text}
     if operand.instruction is not None:
-        return {"shape": _shape_tree(operand.instruction.shape), "instruction": _instruction_tree(operand.instruction)}
+        return {
+            "shape": _shape_tree(operand.instruction.shape),
+            "instruction": _instruction_tree(operand.instruction),
+        }
     return {"shape": _shape_tree(operand.shape), "name": operand.name}
 
 
@@ -119,10 +147,20 @@ def _shape_tree(shape: Shape | None) -> Any:
     if shape is None:
         return None
     if shape.elements is not None:
-        return {"type": shape.type, "elements": [_shape_tree(element) for element in shape.elements]}
-    tree: dict[str, Any] = {"type": shape.type, "dimensions": list(shape.dimensions), "layout": None}
+        return {
+            "type": shape.type,
+            "elements": [_shape_tree(element) for element in shape.elements],
+        }
+    tree: dict[str, Any] = {
+        "type": shape.type,
+        "dimensions": list(shape.dimensions),
+        "layout": None,
+    }
     if shape.layout is not None:
-        tree["layout"] = {"minor_to_major": list(shape.layout.minor_to_major), "rest": shape.layout.rest}
+        tree["layout"] = {
+            "minor_to_major": list(shape.layout.minor_to_major),
+            "rest": shape.layout.rest,
+        }
     if shape.dynamic:
         tree["dynamic"] = list(shape.dynamic)
     return tree
@@ -134,7 +172,10 @@ def as_lines(module: HloModule, computations: Iterable[HloComputation]) -> str:
     for computation in computations:
         tree = computation_tree(computation)
         lines.append(f"  computation {computation.name}{' entry' if computation.is_entry else ''}")
-        lines += [f"    parameter {each['name']} {_shape_line(each['shape'])}" for each in tree["parameters"]]
+        lines += [
+            f"    parameter {each['name']} {_shape_line(each['shape'])}"
+            for each in tree["parameters"]
+        ]
         lines += [f"    result {_shape_line(shape)}" for shape in tree["result_shapes"]]
         for instruction in computation.instructions:
             lines += _instruction_lines(instruction, "    ")
@@ -143,14 +184,18 @@ def as_lines(module: HloModule, computations: Iterable[HloComputation]) -> str:
 
 def _instruction_lines(instruction: HloInstruction, indent: str) -> list[str]:
     root = " root" if instruction.is_root else ""
-    lines = [f"{indent}instruction {instruction.name}{root} {instruction.opcode} {_shape_line(_shape_tree(instruction.shape))}"]
+    lines = [
+        f"{indent}instruction {instruction.name}{root} {instruction.opcode} {_shape_line(_shape_tree(instruction.shape))}"
+    ]
     for operand in instruction.operands:
         if operand.literal is not None:
             lines.append(f"{indent}  literal {operand.literal.text}")
         elif operand.instruction is not None:
             lines += _instruction_lines(operand.instruction, f"{indent}  ")
         else:
-            lines.append(f"{indent}  operand {operand.name}{'' if operand.shape is None else f' {operand.shape}'}")
+            lines.append(
+                f"{indent}  operand {operand.name}{'' if operand.shape is None else f' {operand.shape}'}"
+            )
     return lines + [f"{indent}  {name} {value}" for name, value in instruction.attributes.items()]
 
 
@@ -160,5 +205,9 @@ def _shape_line(tree: Any) -> str:
     if "elements" in tree:
         return f"{tree['type']}({', '.join(_shape_line(element) for element in tree['elements'])})"
     layout = "" if tree["layout"] is None else f" layout={tree['layout']['minor_to_major']}"
-    rest = "" if tree["layout"] is None or tree["layout"]["rest"] is None else f":{tree['layout']['rest']}"
+    rest = (
+        ""
+        if tree["layout"] is None or tree["layout"]["rest"] is None
+        else f":{tree['layout']['rest']}"
+    )
     return f"{tree['type']} dimensions={tree['dimensions']}{layout}{rest}"

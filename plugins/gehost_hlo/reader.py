@@ -31,10 +31,14 @@ _OPERAND = re.compile(rf"{BLANK}({ARRAY}{BLANK})?(%?)({NAME}){BLANK}(?=[,)])")
 _ANY_COMMENT = re.compile(r"/\*(?:[^*]++|\*(?!/))*+\*/|//[^\n]*+")
 _SEPARATOR = re.compile(rf",{BLANK}")
 _ARRAY = re.compile(ARRAY)
-_PARTS_OF_ARRAY = re.compile(r"([a-z][a-z0-9]*+)\[([^\]]*+)\](?:\{([0-9, ]*+)(?::(.*))?\})?", re.DOTALL)
+_PARTS_OF_ARRAY = re.compile(
+    r"([a-z][a-z0-9]*+)\[([^\]]*+)\](?:\{([0-9, ]*+)(?::(.*))?\})?", re.DOTALL
+)
 _PLAIN_LITERAL = re.compile(r'[^()"/]*+(?=\))')
 _ATTRIBUTE = re.compile(rf'{BLANK},{BLANK}({NAME})=([^,{{}}()\[\]"\s/]*+)')
-_FLAT_BRACES = re.compile(r'\{[^{}()\[\]"/]*+(?:"(?:[^"\\]++|\\.)*+"[^{}()\[\]"/]*+)*+\}', re.DOTALL)
+_FLAT_BRACES = re.compile(
+    r'\{[^{}()\[\]"/]*+(?:"(?:[^"\\]++|\\.)*+"[^{}()\[\]"/]*+)*+\}', re.DOTALL
+)
 _PLAIN_PART = re.compile(r"[^,{}()\[\]\"\s]*+")
 _SPACED_BRACE = re.compile(r"[ \t]*+(?=\{)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -45,8 +49,42 @@ _DIMENSION = re.compile(r"(<=)?([0-9]+)|(\?)")
 
 NUMBER = re.compile(r"[0-9]{1,9}")
 TYPES = frozenset(
-    "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128 token opaque f4e2m1fn f8e5m2 f8e4m3"
-    " f8e4m3fn f8e4m3fnuz f8e5m2fnuz f8e4m3b11fnuz f8e3m4 f8e8m0fnu f6e2m3fn f6e3m2fn".split()
+    [
+        "pred",
+        "s1",
+        "s2",
+        "s4",
+        "s8",
+        "s16",
+        "s32",
+        "s64",
+        "u1",
+        "u2",
+        "u4",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "f16",
+        "bf16",
+        "f32",
+        "f64",
+        "c64",
+        "c128",
+        "token",
+        "opaque",
+        "f4e2m1fn",
+        "f8e5m2",
+        "f8e4m3",
+        "f8e4m3fn",
+        "f8e4m3fnuz",
+        "f8e5m2fnuz",
+        "f8e4m3b11fnuz",
+        "f8e3m4",
+        "f8e8m0fnu",
+        "f6e2m3fn",
+        "f6e3m2fn",
+    ]
 )
 
 
@@ -61,7 +99,9 @@ def parse(text: str) -> HloModule:
     try:
         return reader.module()
     except RecursionError:
-        raise reader.scanner.error(f"shapes or operands are nested more than {DEPTH} deep") from None
+        raise reader.scanner.error(
+            f"shapes or operands are nested more than {DEPTH} deep"
+        ) from None
 
 
 class _Reader:
@@ -88,7 +128,9 @@ class _Reader:
             marked = scanner.take_word("ENTRY")
             computation = self._computation()
             if computation.name in names:
-                raise scanner.error(f'a second computation has the name "{computation.name}"', place)
+                raise scanner.error(
+                    f'a second computation has the name "{computation.name}"', place
+                )
             if marked and entry is not None:
                 raise scanner.error(f'"{computation.name}" is a second ENTRY', place)
             if marked:
@@ -100,14 +142,23 @@ class _Reader:
         if not computations:
             raise scanner.expected("a computation")
         computations[-1 if entry is None else entry].is_entry = True
-        return HloModule(name, tuple(computations), attributes, tables, entry_marked=entry is not None)
+        return HloModule(
+            name, tuple(computations), attributes, tables, entry_marked=entry is not None
+        )
 
     def _tables(self) -> tuple[Table, ...]:
         scanner = self.scanner
         tables: list[Table] = []
         scanner.skip()
         while True:
-            name = next((each for each in _TABLES if re.compile(rf"{each}\s+[0-9]").match(scanner.text, scanner.position)), None)
+            name = next(
+                (
+                    each
+                    for each in _TABLES
+                    if re.compile(rf"{each}\s+[0-9]").match(scanner.text, scanner.position)
+                ),
+                None,
+            )
             if name is None:
                 return tuple(tables)
             scanner.position += len(name)
@@ -148,7 +199,9 @@ class _Reader:
                 raise scanner.error(f'"{instruction.name}" is assigned a second time', place)
             if instruction.is_root:
                 if root is not None:
-                    raise scanner.error(f'"{instruction.name}" is a second ROOT, after "{root.name}"', place)
+                    raise scanner.error(
+                        f'"{instruction.name}" is a second ROOT, after "{root.name}"', place
+                    )
                 root = instruction
             defined[instruction.name] = instruction
             problem = check_instruction(instruction, defined)
@@ -213,11 +266,15 @@ class _Reader:
         if scanner.peek("(") or scanner.peek("b(") or _TYPE.match(scanner.text, scanner.position):
             shape = self._shape(depth)
         scanner.skip()
-        opcode = scanner.pattern(_OPCODE, "an opcode" if shape is not None else "a shape or an opcode")
+        opcode = scanner.pattern(
+            _OPCODE, "an opcode" if shape is not None else "a shape or an opcode"
+        )
         scanner.expect("(")
         return shape, opcode
 
-    def _operand_list(self, opcode: str, defined: dict[str, HloInstruction], depth: int) -> tuple[Operand, ...]:
+    def _operand_list(
+        self, opcode: str, defined: dict[str, HloInstruction], depth: int
+    ) -> tuple[Operand, ...]:
         """Read operands up to the closing parenthesis; a constant and a parameter hold text."""
         scanner = self.scanner
         if opcode in {"constant", "parameter"}:
@@ -225,10 +282,14 @@ class _Reader:
         plain = _PLAIN_OPERANDS.match(scanner.text, scanner.position)
         if plain is not None:
             names = _SEPARATOR.split(plain[1]) if plain[1] else ()
-            operands = tuple([self._operands.get(name) or self._plain_operand(name) for name in names])
+            operands = tuple(
+                [self._operands.get(name) or self._plain_operand(name) for name in names]
+            )
             for operand in operands:
                 if operand.name not in defined:
-                    raise self._undefined(operand.name, plain.start(1) + plain[1].find(operand.name))
+                    raise self._undefined(
+                        operand.name, plain.start(1) + plain[1].find(operand.name)
+                    )
             scanner.position = plain.end()
             return operands
         if scanner.take(")"):
@@ -241,7 +302,9 @@ class _Reader:
             scanner.expect(",", '"," or ")"')
 
     def _plain_operand(self, text: str) -> Operand:
-        operand = self._operands[text] = Operand(text.removeprefix("%"), percent=text.startswith("%"))
+        operand = self._operands[text] = Operand(
+            text.removeprefix("%"), percent=text.startswith("%")
+        )
         return operand
 
     def _operand(self, defined: dict[str, HloInstruction], depth: int) -> Operand:
@@ -250,7 +313,11 @@ class _Reader:
         match = _OPERAND.match(scanner.text, scanner.position)
         if match is not None:
             shape_text, percent, name = match.groups()
-            shape = None if shape_text is None else self._array(_without_comments(shape_text), match.start(1))
+            shape = (
+                None
+                if shape_text is None
+                else self._array(_without_comments(shape_text), match.start(1))
+            )
             place = match.start(3)
             scanner.position = match.end()
         else:
@@ -258,7 +325,11 @@ class _Reader:
                 raise scanner.error(f"operands are nested more than {DEPTH} deep")
             scanner.skip()
             shape = None
-            if scanner.peek("(") or scanner.peek("b(") or _TYPE.match(scanner.text, scanner.position):
+            if (
+                scanner.peek("(")
+                or scanner.peek("b(")
+                or _TYPE.match(scanner.text, scanner.position)
+            ):
                 shape = self._shape(0)
             scanner.skip()
             place = scanner.position
@@ -271,11 +342,15 @@ class _Reader:
             raise self._undefined(name, place)
         known = defined[name].shape
         if shape is not None and known is not None and not shape.compatible(known):
-            raise scanner.error(f'operand "{name}" is written as {shape}, its definition has {known}', place)
+            raise scanner.error(
+                f'operand "{name}" is written as {shape}, its definition has {known}', place
+            )
         return Operand(name, shape, percent=percent == "%")
 
     def _undefined(self, name: str, place: int) -> HloSyntaxError:
-        return self.scanner.error(f'operand "{name}" is not defined above in this computation', place)
+        return self.scanner.error(
+            f'operand "{name}" is not defined above in this computation', place
+        )
 
     def _literal(self) -> Literal:
         """Read the text up to the closing parenthesis."""
@@ -298,7 +373,11 @@ class _Reader:
                 raise scanner.error(f'attribute "{name}" is given twice', match.start(1))
             end = scanner.position = match.end()
             following = text[end : end + 1]
-            if following == "{" and not match[2] and (flat := _FLAT_BRACES.match(text, end)) is not None:
+            if (
+                following == "{"
+                and not match[2]
+                and (flat := _FLAT_BRACES.match(text, end)) is not None
+            ):
                 value = flat[0]
                 scanner.position = flat.end()
             elif match[2] and following in ",\n}":
@@ -389,8 +468,14 @@ class _Reader:
         layout: Layout | None = None
         if order is not None:
             axes = [axis.strip() for axis in order.split(",")] if order.strip() else []
-            if sorted(axes) != sorted(map(str, range(len(sizes)))) and (axes or rest is None) and (axes or sizes):
-                raise scanner.error(f"the layout {{{order}}} does not order {len(sizes)} dimensions", place)
+            if (
+                sorted(axes) != sorted(map(str, range(len(sizes))))
+                and (axes or rest is None)
+                and (axes or sizes)
+            ):
+                raise scanner.error(
+                    f"the layout {{{order}}} does not order {len(sizes)} dimensions", place
+                )
             layout = Layout(tuple(map(int, axes)), rest)
         shape = self._shapes[text] = Shape(kind, tuple(sizes), layout, tuple(dynamic))
         return shape

@@ -42,7 +42,13 @@ class Scanner:
     def expected(self, wanted: str) -> HloSyntaxError:
         """Return an error at the position, with the word that stands there."""
         match = _FOUND.match(self.text, self.position)
-        found = "the end of the text" if match is None else f'"{match[0][:40]}"' if match[0].isprintable() else repr(match[0])
+        found = (
+            "the end of the text"
+            if match is None
+            else f'"{match[0][:40]}"'
+            if match[0].isprintable()
+            else repr(match[0])
+        )
         return self.error(f"expected {wanted}, found {found}")
 
     def skip(self) -> None:
@@ -112,7 +118,9 @@ class Scanner:
                 position = string.end()
             elif character == "/":
                 comment = BLANKS.match(text, position)
-                position = position + 1 if comment is None or comment.end() == position else comment.end()
+                position = (
+                    position + 1 if comment is None or comment.end() == position else comment.end()
+                )
             elif character in _CLOSING:
                 open_at.append(position)
                 if len(open_at) > DEPTH:
@@ -127,4 +135,6 @@ class Scanner:
             elif not character:
                 raise self.error(f'"{text[open_at[-1]]}" is not closed', open_at[-1])
             else:
-                raise self.error(f'expected "{_CLOSING[text[open_at[-1]]]}", found "{character}"', position)
+                raise self.error(
+                    f'expected "{_CLOSING[text[open_at[-1]]]}", found "{character}"', position
+                )

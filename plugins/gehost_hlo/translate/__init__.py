@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from gehost_hlo.context import Translator
-from gehost_hlo.translate import calls, contraction, control, elementwise, indexing, reduction, shapes, sorting, windows
+from gehost_hlo.translate import (
+    calls,
+    contraction,
+    control,
+    elementwise,
+    indexing,
+    reduction,
+    shapes,
+    sorting,
+    windows,
+)
 
 TABLE: dict[str, Translator] = {
     **elementwise.TABLE,
@@ -17,5 +27,11 @@ TABLE: dict[str, Translator] = {
     **calls.TABLE,
 }
 
-SCALAR_OPCODES = frozenset(elementwise.TABLE) | {"tuple", "get-tuple-element", "call", "copy", "opt-barrier"}
+SCALAR_OPCODES = frozenset(elementwise.TABLE) | {
+    "tuple",
+    "get-tuple-element",
+    "call",
+    "copy",
+    "opt-barrier",
+}
 """Opcodes that a computation may use which is applied to single elements."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from gehost_hlo.attributes import integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import DOMAIN, Refusal, Tensor, Value, leaves
+from gehost_hlo.emit import DOMAIN, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.control import check_value, packed, results_of
 from gehost_hlo.translate.elementwise import tensors
 from gehost_hlo.translate.sorting import top
 
-_SHARDING_TARGETS = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding", "xla.sdy.ShardingConstraint"}
+_SHARDING_TARGETS = {
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.ShardingConstraint",
+}
 _COLLECTIVES = {
     "all-reduce": "AllReduce",
     "all-gather": "AllGather",
@@ -21,7 +27,15 @@ _COLLECTIVES = {
     "partition-id": "PartitionId",
     "replica-id": "ReplicaId",
 }
-_KEPT = ("replica_groups", "source_target_pairs", "channel_id", "use_global_device_ids", "dimensions", "split_dimension", "to_apply")
+_KEPT = (
+    "replica_groups",
+    "source_target_pairs",
+    "channel_id",
+    "use_global_device_ids",
+    "dimensions",
+    "split_dimension",
+    "to_apply",
+)
 
 
 def _call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -43,25 +57,28 @@ def _fusion(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     name = c.function(computation)
     inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]
     made = c.body.op(name, inputs, outputs=len(shapes), domain=DOMAIN)
-    results = [Tensor(each, s.type, s.dimensions, s.dimensions) for each, s in zip(made, shapes, strict=True)]
+    results = [
+        Tensor(each, s.type, s.dimensions, s.dimensions)
+        for each, s in zip(made, shapes, strict=True)
+    ]
     assert i.shape is not None
     return packed(i.shape, results)
 
 
-def _tuple(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _tuple(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     return tuple(args)
 
 
-def _get_tuple_element(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _get_tuple_element(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
     index = integer(i, "index")
     if len(args) != 1 or isinstance(args[0], Tensor) or not 0 <= index < len(args[0]):
-        raise Refusal(f"its operand has no element {index}")
+        raise RefusalError(f"its operand has no element {index}")
     return args[0][index]
 
 
-def _same(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _same(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if len(args) != 1:
-        raise Refusal(f"it has {len(args)} operands, expected 1")
+        raise RefusalError(f"it has {len(args)} operands, expected 1")
     check_value(args[0], results_of(i), "its operand")
     return args[0]
 
@@ -79,7 +96,7 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if target == "TopK" and len(args) == 1 and isinstance(args[0], Tensor) and i.shape is not None:
         k = i.shape.leaves()[0].dimensions[-1]
         return top(c, i, args[0], k, largest=True)
-    raise Refusal(f'a custom call of "{target}"')
+    raise RefusalError(f'a custom call of "{target}"')
 
 
 def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -88,14 +105,21 @@ def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     kept = {name: i.attributes[name] for name in _KEPT if name in i.attributes}
     inputs = [c.body.full(leaf) for arg in args for leaf in leaves(arg)]
     made = c.body.op(_COLLECTIVES[i.opcode], inputs, outputs=len(shapes), domain=DOMAIN, **kept)
-    results = [Tensor(each, s.type, s.dimensions, s.dimensions) for each, s in zip(made, shapes, strict=True)]
+    results = [
+        Tensor(each, s.type, s.dimensions, s.dimensions)
+        for each, s in zip(made, shapes, strict=True)
+    ]
     assert i.shape is not None
     return packed(i.shape, results)
 
 
 def _dimension_size(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
-    axis = integer(i, "dimensions") if "{" not in i.attributes.get("dimensions", "") else int(i.attributes["dimensions"].strip("{}"))
+    axis = (
+        integer(i, "dimensions")
+        if "{" not in i.attributes.get("dimensions", "")
+        else int(i.attributes["dimensions"].strip("{}"))
+    )
     return c.number(x.dims[axis], "s32")
 
 

@@ -8,7 +8,7 @@ import string
 
 from gehost_hlo.attributes import DimensionWindow, dim_labels, dimensions, integer, window
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
@@ -25,10 +25,12 @@ def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     batch_a, batch_b = dimensions(i, "lhs_batch_dims"), dimensions(i, "rhs_batch_dims")
     sum_a, sum_b = dimensions(i, "lhs_contracting_dims"), dimensions(i, "rhs_contracting_dims")
     pairs = [*zip(batch_a, batch_b, strict=False), *zip(sum_a, sum_b, strict=False)]
-    if len(batch_a) != len(batch_b) or len(sum_a) != len(sum_b) or any(
-        p >= a.rank or q >= b.rank or a.dims[p] != b.dims[q] for p, q in pairs
+    if (
+        len(batch_a) != len(batch_b)
+        or len(sum_a) != len(sum_b)
+        or any(p >= a.rank or q >= b.rank or a.dims[p] != b.dims[q] for p, q in pairs)
     ):
-        raise Refusal(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
+        raise RefusalError(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
     run = _type_of_sum(a.type, b.type, kind)
     a, b = c.cast(a, run), c.cast(b, run)
     product = _product(c, a, b, batch_a, batch_b, sum_a, sum_b)
@@ -42,7 +44,9 @@ def _type_of_sum(a: str, b: str, result: str) -> str:
     if not is_float(result):
         return result
     kinds = [kind for kind in (result, a, b) if kind in _WIDTHS]
-    return max(kinds, key=lambda kind: _WIDTHS[kind]) if len({*kinds} & {"f16", "bf16"}) < 2 else "f32"
+    return (
+        max(kinds, key=lambda kind: _WIDTHS[kind]) if len({*kinds} & {"f16", "bf16"}) < 2 else "f32"
+    )
 
 
 def _product(
@@ -59,7 +63,14 @@ def _product(
     dims = [a.dims[axis] for axis in (*batch_a, *free_a)] + [b.dims[axis] for axis in free_b]
     count = len(batch_a)
     leading = batch_a == batch_b == tuple(range(count))
-    if leading and len(sum_a) == 1 and len(free_a) <= 1 and len(free_b) == 1 and a.rank - len(free_a) == count + 1 and (free_a or not count):
+    if (
+        leading
+        and len(sum_a) == 1
+        and len(free_a) <= 1
+        and len(free_b) == 1
+        and a.rank - len(free_a) == count + 1
+        and (free_a or not count)
+    ):
         a = a if sum_a[0] == a.rank - 1 else c.transpose(a, [*batch_a, *free_a, sum_a[0]])
         b = b if sum_b[0] == count else c.transpose(b, [*batch_b, sum_b[0], *free_b])
         return _matmul(c, a, b, dims)
@@ -68,13 +79,21 @@ def _product(
         return _matmul(c, a, b, dims)
     if leading and len(sum_a) == 1 and len(free_a) == 1 and not free_b:
         a = a if sum_a[0] == a.rank - 1 else c.transpose(a, [*batch_a, *free_a, sum_a[0]])
-        column = c.reshape(c.transpose(b, [*batch_b, sum_b[0]]), [*(b.dims[axis] for axis in batch_b), b.dims[sum_b[0]], 1])
+        column = c.reshape(
+            c.transpose(b, [*batch_b, sum_b[0]]),
+            [*(b.dims[axis] for axis in batch_b), b.dims[sum_b[0]], 1],
+        )
         return c.reshape(_matmul(c, a, column, [*dims, 1]), dims)
     letters = iter(string.ascii_letters)
     left = {axis: next(letters) for axis in range(a.rank)}
-    right = {q: left[p] for p, q in [*zip(batch_a, batch_b, strict=True), *zip(sum_a, sum_b, strict=True)]}
+    right = {
+        q: left[p]
+        for p, q in [*zip(batch_a, batch_b, strict=True), *zip(sum_a, sum_b, strict=True)]
+    }
     right |= {axis: next(letters) for axis in free_b}
-    result = "".join([left[axis] for axis in (*batch_a, *free_a)] + [right[axis] for axis in free_b])
+    result = "".join(
+        [left[axis] for axis in (*batch_a, *free_a)] + [right[axis] for axis in free_b]
+    )
     equation = f"{''.join(left[k] for k in range(a.rank))},{''.join(right[k] for k in range(b.rank))}->{result}"
     run = c.carrier("Einsum", a.type)
     names = [c.body.full(c.cast(each, run)) for each in (a, b)]
@@ -99,33 +118,54 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     windows = window(i) or ()
     groups, batch_groups = integer(i, "feature_group_count", 1), integer(i, "batch_group_count", 1)
     if x.rank != len(windows) + 2 or w.rank != x.rank or (groups > 1 and batch_groups > 1):
-        raise Refusal(f"its window and groups do not fit {list(x.dims)} and {list(w.dims)}")
+        raise RefusalError(f"its window and groups do not fit {list(x.dims)} and {list(w.dims)}")
     run = _type_of_sum(x.type, w.type, kind)
     x = c.transpose(c.cast(x, run), [labels.batch, labels.feature, *labels.spatial])
-    w = c.transpose(c.cast(w, run), [labels.kernel_output, labels.kernel_input, *labels.kernel_spatial])
+    w = c.transpose(
+        c.cast(w, run), [labels.kernel_output, labels.kernel_input, *labels.kernel_spatial]
+    )
     w = c.reverse(w, [axis + 2 for axis, row in enumerate(windows) if row.reversed])
     if batch_groups > 1:
         x = _batch_to_features(c, x, batch_groups)
         groups = batch_groups
     if x.dims[0] and (x.dims[1] != w.dims[1] * groups or w.dims[0] % groups):
-        raise Refusal(f"{x.dims[1]} features in {groups} groups do not fit a kernel of {list(w.dims)}")
+        raise RefusalError(
+            f"{x.dims[1]} features in {groups} groups do not fit a kernel of {list(w.dims)}"
+        )
     rows = [(0, 0, 0), (0, 0, 0)]
     for row in windows:
         written_out = row.base_dilation > 1 or row.low < 0 or row.high < 0
         rows.append((row.low, row.high, row.base_dilation - 1) if written_out else (0, 0, 0))
     x = c.pad(x, c.number(0, run), rows)
-    pads = [(0, 0) if any(widths) else (row.low, row.high) for row, widths in zip(windows, rows[2:], strict=True)]
-    spatial = [row.outputs(size) for row, size in zip([r._replace(base_dilation=1, low=p[0], high=p[1]) for r, p in zip(windows, pads, strict=True)], x.dims[2:], strict=True)]
+    pads = [
+        (0, 0) if any(widths) else (row.low, row.high)
+        for row, widths in zip(windows, rows[2:], strict=True)
+    ]
+    spatial = [
+        row.outputs(size)
+        for row, size in zip(
+            [
+                r._replace(base_dilation=1, low=p[0], high=p[1])
+                for r, p in zip(windows, pads, strict=True)
+            ],
+            x.dims[2:],
+            strict=True,
+        )
+    ]
     result = _conv(c, x, w, windows, pads, groups, [x.dims[0], w.dims[0], *spatial])
-    places = {labels.output_batch: 0, labels.output_feature: 1} | {axis: k + 2 for k, axis in enumerate(labels.output_spatial)}
-    return checked(c, i, c.cast(c.transpose(result, [places[axis] for axis in range(shape.rank)]), kind))
+    places = {labels.output_batch: 0, labels.output_feature: 1} | {
+        axis: k + 2 for k, axis in enumerate(labels.output_spatial)
+    }
+    return checked(
+        c, i, c.cast(c.transpose(result, [places[axis] for axis in range(shape.rank)]), kind)
+    )
 
 
 def _batch_to_features(c: Context, x: Tensor, groups: int) -> Tensor:
     """[G·n, f, …] → [n, G·f, …]: each part of the batch meets its own part of the kernel."""
     batch, features, *spatial = x.dims
     if batch % groups:
-        raise Refusal(f"a batch of {batch} does not split into {groups} groups")
+        raise RefusalError(f"a batch of {batch} does not split into {groups} groups")
     split = c.reshape(x, [groups, batch // groups, features, *spatial])
     moved = c.transpose(split, [1, 0, 2, *range(3, x.rank + 1)])
     return c.reshape(moved, [batch // groups, groups * features, *spatial])
@@ -142,7 +182,18 @@ def _conv(
 ) -> Tensor:
     if not windows:  # ONNX's Conv has at least one spatial dimension
         one = (DimensionWindow(1),)
-        return c.reshape(_conv(c, c.reshape(x, [*x.dims, 1]), c.reshape(w, [*w.dims, 1]), one, [(0, 0)], groups, [*dims, 1]), dims)
+        return c.reshape(
+            _conv(
+                c,
+                c.reshape(x, [*x.dims, 1]),
+                c.reshape(w, [*w.dims, 1]),
+                one,
+                [(0, 0)],
+                groups,
+                [*dims, 1],
+            ),
+            dims,
+        )
     kind = x.type
     run = c.carrier("Conv", kind) if is_float(kind) and kind != "f64" else ""
     if not run:
@@ -174,14 +225,24 @@ def _unrolled(
     """Add the products at each place of the kernel, for types that ONNX Runtime has no Conv for."""
     count = math.prod(row.size for row in windows)
     if count > UNROLLED:
-        raise Refusal(f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large to unroll")
-    x = c.pad(x, c.number(0, x.type), [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)])
+        raise RefusalError(
+            f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large to unroll"
+        )
+    x = c.pad(
+        x, c.number(0, x.type), [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)]
+    )
     features, outputs = w.dims[1], w.dims[0] // groups
     total: Tensor | None = None
     for place in itertools.product(*(range(row.size) for row in windows)):
         rows = [(0, x.dims[0], 1), (0, x.dims[1], 1)]
         for k, row, size in zip(place, windows, dims[2:], strict=True):
-            rows.append((k * row.dilation, k * row.dilation + max(0, (size - 1) * row.stride + 1), row.stride))
+            rows.append(
+                (
+                    k * row.dilation,
+                    k * row.dilation + max(0, (size - 1) * row.stride + 1),
+                    row.stride,
+                )
+            )
         part = c.reshape(c.slice(x, rows), [x.dims[0], groups, features, *dims[2:]])
         one = c.slice(w, [(0, w.dims[0], 1), (0, w.dims[1], 1), *((k, k + 1, 1) for k in place)])
         kernel = c.reshape(one, [groups, outputs, features])
@@ -190,7 +251,7 @@ def _unrolled(
         moved = c.transpose(product, [2, 0, 1, *range(3, rank)])
         total = moved if total is None else c.apply("Add", [total, moved])
     if total is None:
-        raise Refusal("its window is empty")
+        raise RefusalError("its window is empty")
     return c.reshape(total, dims)
 
 

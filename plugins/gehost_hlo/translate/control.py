@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gehost_hlo.attributes import called
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import Nested, Refusal, Tensor, Value, leaves
+from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
 from gehost_hlo.module import HloComputation, HloInstruction, Shape
 
 
@@ -25,23 +25,28 @@ def packed(shape: Shape, tensors: Sequence[Tensor]) -> Value:
 def results_of(i: HloInstruction) -> list[Shape]:
     """Return the arrays that an instruction makes."""
     if i.shape is None:
-        raise Refusal("its shape is not written")
+        raise RefusalError("its shape is not written")
     return [array_shape(leaf) for leaf in i.shape.leaves()]
 
 
 def check_value(value: Value, shapes: Sequence[Shape], subject: str) -> list[Tensor]:
     found = leaves(value)
-    if [(each.type, each.dims) for each in found] != [(shape.type, shape.dimensions) for shape in shapes]:
-        raise Refusal(f"{subject} has another shape than its result")
+    if [(each.type, each.dims) for each in found] != [
+        (shape.type, shape.dimensions) for shape in shapes
+    ]:
+        raise RefusalError(f"{subject} has another shape than its result")
     return found
 
 
 def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """Compute the condition before the loop, and on the new values at the end of its body."""
     shapes = results_of(i)
-    condition, body = c.find(i.attributes.get("condition", "")), c.find(i.attributes.get("body", ""))
+    condition, body = (
+        c.find(i.attributes.get("condition", "")),
+        c.find(i.attributes.get("body", "")),
+    )
     if len(args) != 1:
-        raise Refusal(f"it has {len(args)} operands, expected 1")
+        raise RefusalError(f"it has {len(args)} operands, expected 1")
     state = check_value(args[0], shapes, "its operand")
     name = c.body.instruction
     first = _condition(c, condition, args[0], f"{name}/condition")
@@ -52,7 +57,12 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     going = inner.body.names.choose(f"{name}/going", "")
     inputs = [Tensor(iteration, "s64", (), ()), Tensor(going, "pred", (), ())]
     carried = [
-        Tensor(inner.body.names.choose(f"{name}/in.{k}", ""), shape.type, shape.dimensions, shape.dimensions)
+        Tensor(
+            inner.body.names.choose(f"{name}/in.{k}", ""),
+            shape.type,
+            shape.dimensions,
+            shape.dimensions,
+        )
         for k, shape in enumerate(shapes)
     ]
     assert i.shape is not None
@@ -62,14 +72,17 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     outputs = finish(inner, [again, *new], [*inputs, *carried])
     loop = Nested(f"{name}/body", inner.body, [*inputs, *carried], outputs)
     made = c.body.op("Loop", ["", initial, *names], outputs=max(1, len(shapes)), body=loop)
-    results = [Tensor(each, s.type, s.dimensions, s.dimensions) for each, s in zip(made, shapes, strict=False)]
+    results = [
+        Tensor(each, s.type, s.dimensions, s.dimensions)
+        for each, s in zip(made, shapes, strict=False)
+    ]
     return packed(i.shape, results)
 
 
 def _condition(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:
     (found,) = leaves(c.call(c, computation, [value], scope, None)) or [None]
     if found is None or found.type != "pred" or found.dims != ():
-        raise Refusal(f"its condition {computation.name} does not make a pred[]")
+        raise RefusalError(f"its condition {computation.name} does not make a pred[]")
     return found
 
 
@@ -94,29 +107,42 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     shapes = results_of(i)
     selector = args[0] if args else ()
     if not isinstance(selector, Tensor) or selector.dims != ():
-        raise Refusal("its first operand is no scalar")
+        raise RefusalError("its first operand is no scalar")
     branches = [c.find(name) for attribute, name in called(i) if attribute != "called_computations"]
     if selector.type == "pred":
         named = dict(called(i))
         if "true_computation" in named:
             branches = [c.find(named["true_computation"]), c.find(named["false_computation"])]
-    if len(branches) != len(args) - 1 or not branches or (selector.type == "pred" and len(branches) != 2):
-        raise Refusal(f"it has {len(branches)} branches and {len(args)} operands")
+    if (
+        len(branches) != len(args) - 1
+        or not branches
+        or (selector.type == "pred" and len(branches) != 2)
+    ):
+        raise RefusalError(f"it has {len(branches)} branches and {len(args)} operands")
     name = c.body.instruction
 
     def branch(number: int) -> Callable[[Context], Value]:
-        return lambda inner: c.call(inner, branches[number], [args[number + 1]], f"{name}/{branches[number].name}", None)
+        return lambda inner: c.call(
+            inner, branches[number], [args[number + 1]], f"{name}/{branches[number].name}", None
+        )
 
     if selector.type == "pred":
         made = _if(c, selector, branch(0), branch(1), shapes, name)
     else:
-        made = _switch(c, selector, [branch(number) for number in range(len(branches))], shapes, name, 0)
+        made = _switch(
+            c, selector, [branch(number) for number in range(len(branches))], shapes, name, 0
+        )
     assert i.shape is not None
     return packed(i.shape, made)
 
 
 def _switch(
-    c: Context, index: Tensor, branches: list[Callable[[Context], Value]], shapes: list[Shape], name: str, number: int
+    c: Context,
+    index: Tensor,
+    branches: list[Callable[[Context], Value]],
+    shapes: list[Shape],
+    name: str,
+    number: int,
 ) -> list[Tensor]:
     """Nested If: branch 0 where the index is 0, and so on; the last one for all other indices."""
     if len(branches) == number + 1:
@@ -147,8 +173,13 @@ def _if(
         inner.body.resume(position)
         outputs = finish(inner, check_value(build(inner), shapes, "a branch"), [])
         bodies.append(Nested(f"{name}/{title}", inner.body, [], outputs))
-    made = c.body.op("If", [chosen], outputs=len(shapes), then_branch=bodies[0], else_branch=bodies[1])
-    return [Tensor(each, s.type, s.dimensions, s.dimensions) for each, s in zip(made, shapes, strict=True)]
+    made = c.body.op(
+        "If", [chosen], outputs=len(shapes), then_branch=bodies[0], else_branch=bodies[1]
+    )
+    return [
+        Tensor(each, s.type, s.dimensions, s.dimensions)
+        for each, s in zip(made, shapes, strict=True)
+    ]
 
 
 TABLE: dict[str, Translator] = {"while": _while, "conditional": _conditional}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import NUMPY, array_of, bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
 
@@ -22,13 +22,13 @@ def tensors(args: list[Value], count: int) -> list[Tensor]:
     """Return the operands as arrays.
 
     Raises:
-        Refusal: there are more or fewer, or one is a tuple.
+        RefusalError: there are more or fewer, or one is a tuple.
     """
     if len(args) != count:
-        raise Refusal(f"it has {len(args)} operands, expected {count}")
+        raise RefusalError(f"it has {len(args)} operands, expected {count}")
     found = [arg for arg in args if isinstance(arg, Tensor)]
     if len(found) != count:
-        raise Refusal("an operand is a tuple, expected an array")
+        raise RefusalError("an operand is a tuple, expected an array")
     return found
 
 
@@ -36,9 +36,11 @@ def checked(c: Context, i: HloInstruction, result: Tensor) -> Tensor:
     """Compare a result with the shape that the instruction states."""
     shape = array_shape(i.shape)
     if result.type != shape.type:
-        raise Refusal(f"its result is {shape.type}, its operands make {result.type}")
+        raise RefusalError(f"its result is {shape.type}, its operands make {result.type}")
     if result.dims != c.dims(i):
-        raise Refusal(f"its result is {list(c.dims(i))}, its operands make {list(result.dims)}")
+        raise RefusalError(
+            f"its result is {list(c.dims(i))}, its operands make {list(result.dims)}"
+        )
     return result
 
 
@@ -54,7 +56,9 @@ def _two(function: _Binary) -> Translator:
     def translate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         a, b = tensors(args, 2)
         if a.dims != b.dims or a.type != b.type:
-            raise Refusal(f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}")
+            raise RefusalError(
+                f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
+            )
         known = _folded(i.opcode, a, b)
         return checked(c, i, function(c, a, b) if known is None else known)
 
@@ -64,7 +68,7 @@ def _two(function: _Binary) -> Translator:
 def _unary(op: str, floats_only: bool = True) -> Translator:
     def run(c: Context, x: Tensor) -> Tensor:
         if floats_only and not is_float(x.type):
-            raise Refusal(f"its operand is {x.type}, expected a float")
+            raise RefusalError(f"its operand is {x.type}, expected a float")
         return c.apply(op, [x])
 
     return _one(run)
@@ -76,7 +80,7 @@ def _binary(op: str, logical: str = "", bitwise: str = "") -> Translator:
     def run(c: Context, a: Tensor, b: Tensor) -> Tensor:
         name = logical if a.type == "pred" else bitwise if bitwise and is_integer(a.type) else op
         if not name:
-            raise Refusal(f"it has no meaning for {a.type}")
+            raise RefusalError(f"it has no meaning for {a.type}")
         return c.apply(name, [a, b])
 
     return _two(run)
@@ -167,7 +171,9 @@ def _negate(c: Context, x: Tensor) -> Tensor:
 
 def _power(c: Context, a: Tensor, b: Tensor) -> Tensor:
     if not is_float(a.type):
-        raise Refusal(f"ONNX Runtime computes Pow of {a.type} in floating point, which is not exact")
+        raise RefusalError(
+            f"ONNX Runtime computes Pow of {a.type} in floating point, which is not exact"
+        )
     return c.apply("Pow", [a, b])
 
 
@@ -201,7 +207,9 @@ def _exponential_minus_one(c: Context, x: Tensor) -> Tensor:
 
 def _expm1(c: Context, x: Tensor) -> Tensor:
     small = c.apply("Less", [c.apply("Abs", [x]), c.number(0.5, x.type)], "pred")
-    t = c.apply("Tanh", [c.apply("Mul", [c.where(small, x, c.number(0, x.type)), c.number(0.5, x.type)])])
+    t = c.apply(
+        "Tanh", [c.apply("Mul", [c.where(small, x, c.number(0, x.type)), c.number(0.5, x.type)])]
+    )
     near = c.apply("Div", [c.apply("Add", [t, t]), c.apply("Sub", [c.number(1, x.type), t])])
     return c.where(small, near, c.apply("Sub", [c.apply("Exp", [x]), c.number(1, x.type)]))
 
@@ -218,7 +226,7 @@ def _cube_root(c: Context, x: Tensor) -> Tensor:
 def _in_float(c: Context, x: Tensor, run: _Unary) -> Tensor:
     """Run several steps of a 16-bit float in f32, rounding once."""
     if not is_float(x.type):
-        raise Refusal(f"its operand is {x.type}, expected a float")
+        raise RefusalError(f"its operand is {x.type}, expected a float")
     return run(c, x) if x.type in {"f32", "f64"} else c.cast(run(c, c.cast(x, "f32")), x.type)
 
 
@@ -246,7 +254,9 @@ def _round_afz(c: Context, x: Tensor) -> Tensor:
     whole = c.apply("Floor", [size])
     up = c.apply("GreaterOrEqual", [c.apply("Sub", [size, whole]), c.number(0.5, x.type)], "pred")
     rounded = c.apply("Add", [whole, c.cast(up, x.type)])
-    return c.where(c.apply("Less", [x, c.number(0, x.type)], "pred"), c.apply("Neg", [rounded]), rounded)
+    return c.where(
+        c.apply("Less", [x, c.number(0, x.type)], "pred"), c.apply("Neg", [rounded]), rounded
+    )
 
 
 def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
@@ -300,7 +310,7 @@ def _unsigned(kind: str) -> str:
 def _shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
     """Shift by 0 to width - 1; by more, or by a negative number, nothing is left."""
     if not is_integer(a.type):
-        raise Refusal(f"it has no meaning for {a.type}")
+        raise RefusalError(f"it has no meaning for {a.type}")
     width, kind = bits(a.type), a.type
     value, count = c.cast(a, _unsigned(kind)), c.cast(b, _unsigned(kind))
     if b.number is not None and 0 <= int(b.number) < width:
@@ -349,7 +359,10 @@ def _count_leading_zeros(c: Context, x: Tensor) -> Tensor:
     kind = x.type
     wide = c.cast(c.cast(x, _unsigned(kind)), "u64")
     for step in (1, 2, 4, 8, 16, 32):
-        wide = c.apply("BitwiseOr", [wide, c.apply("BitShift", [wide, c.number(step, "u64")], direction="RIGHT")])
+        wide = c.apply(
+            "BitwiseOr",
+            [wide, c.apply("BitShift", [wide, c.number(step, "u64")], direction="RIGHT")],
+        )
     return c.apply("Sub", [c.number(bits(kind), kind), c.cast(_count_ones(c, wide), kind)])
 
 
@@ -360,17 +373,21 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     a, b = tensors(args, 2)
     direction = i.attributes.get("direction", "")
     if direction not in _COMPARE:
-        raise Refusal(f'direction="{direction}" is not known')
+        raise RefusalError(f'direction="{direction}" is not known')
     total = is_float(a.type) and i.attributes.get("type") == "TOTALORDER"
     if total and not all(_is_canonical(c, operand.name) for operand in i.operands):
-        raise Refusal("a total order of floats differs from ONNX's comparison for nan and -0")
+        raise RefusalError("a total order of floats differs from ONNX's comparison for nan and -0")
     if a.dims != b.dims or a.type != b.type:
-        raise Refusal(f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}")
+        raise RefusalError(
+            f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
+        )
     if total:
         return checked(c, i, _total_order(c, a, b, direction))
     op, function = _COMPARE[direction]
     if a.number is not None and b.number is not None:
-        return checked(c, i, Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_)))
+        return checked(
+            c, i, Tensor("", "pred", a.dims, (), np.asarray(function(a.number, b.number), np.bool_))
+        )
     if a.type == "pred" and op != "Equal":  # false < true
         a, b = c.cast(a, "u8"), c.cast(b, "u8")
     result = c.apply(op, [a, b], "pred")
@@ -390,9 +407,11 @@ def _is_canonical(c: Context, name: str) -> bool:
         return False
     sides = [operand.name for operand in is_nan.operands]
     return (
-        (is_nan.opcode, is_nan.attributes.get("direction"), sides) == ("compare", "NE", [plain.name] * 2)
+        (is_nan.opcode, is_nan.attributes.get("direction"), sides)
+        == ("compare", "NE", [plain.name] * 2)
         and (is_zero.opcode, is_zero.attributes.get("direction")) == ("compare", "EQ")
-        and [operand.name for operand in is_zero.operands] in ([plain.name, zero.name], [zero.name, plain.name])
+        and [operand.name for operand in is_zero.operands]
+        in ([plain.name, zero.name], [zero.name, plain.name])
         and _literal_of(c, nan) == "nan"
         and _literal_of(c, zero) == "0"
     )
@@ -423,9 +442,11 @@ def _total_order(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
 def _select(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     condition, yes, no = tensors(args, 3)
     if condition.type != "pred" or yes.type != no.type or yes.dims != no.dims:
-        raise Refusal("expected a pred and two operands of one type and shape")
+        raise RefusalError("expected a pred and two operands of one type and shape")
     if condition.dims not in {yes.dims, ()}:
-        raise Refusal(f"its condition is {list(condition.dims)}, its operands are {list(yes.dims)}")
+        raise RefusalError(
+            f"its condition is {list(condition.dims)}, its operands are {list(yes.dims)}"
+        )
     if condition.number is not None:
         return checked(c, i, yes if condition.number else no)
     if condition.dims != yes.dims:
@@ -436,10 +457,14 @@ def _select(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 def _clamp(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     low, x, high = tensors(args, 3)
     if low.type != x.type or high.type != x.type:
-        raise Refusal("its operands have different types")
-    bounds = [bound if bound.dims == x.dims else c.broadcast(bound, x.dims, []) for bound in (low, high) if bound.dims in {x.dims, ()}]
+        raise RefusalError("its operands have different types")
+    bounds = [
+        bound if bound.dims == x.dims else c.broadcast(bound, x.dims, [])
+        for bound in (low, high)
+        if bound.dims in {x.dims, ()}
+    ]
     if len(bounds) != 2:
-        raise Refusal("its bounds are neither scalars nor of the operand's shape")
+        raise RefusalError("its bounds are neither scalars nor of the operand's shape")
     return checked(c, i, c.apply("Min", [c.apply("Max", [x, bounds[0]]), bounds[1]]))
 
 
@@ -453,15 +478,27 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
     if not is_float(x.type) or kind == "pred" or is_float(kind):
         return c.cast(x, kind)
     width = bits(kind)
-    low, high = (0, (1 << width) - 1) if is_unsigned(kind) else (-(1 << width - 1), (1 << width - 1) - 1)
+    low, high = (
+        (0, (1 << width) - 1) if is_unsigned(kind) else (-(1 << width - 1), (1 << width - 1) - 1)
+    )
     if x.number is not None:
         number = float(x.number)
-        value = 0 if math.isnan(number) else low if number <= low else high if number >= high else int(number)
+        value = (
+            0
+            if math.isnan(number)
+            else low
+            if number <= low
+            else high
+            if number >= high
+            else int(number)
+        )
         return c.number(value, kind, x.dims)
     wide = c.cast(x, "f64")
     known = c.where(c.apply("IsNaN", [wide], "pred"), c.number(0, "f64"), wide)
     if width <= 32:
-        bounded = c.apply("Min", [c.apply("Max", [known, c.number(low, "f64")]), c.number(high, "f64")])
+        bounded = c.apply(
+            "Min", [c.apply("Max", [known, c.number(low, "f64")]), c.number(high, "f64")]
+        )
         return c.cast(bounded, kind)
     too_large = c.apply("GreaterOrEqual", [known, c.number(float(high), "f64")], "pred")
     too_small = c.apply("Less", [known, c.number(low, "f64")], "pred")
@@ -469,7 +506,10 @@ def convert(c: Context, x: Tensor, kind: str) -> Tensor:
     whole = c.cast(inside, kind)
     if kind == "u64":  # ONNX Runtime casts by s64 where the number is below 2⁶³
         half = c.apply("GreaterOrEqual", [inside, c.number(2.0**63, "f64")], "pred")
-        upper = c.cast(c.apply("Sub", [inside, c.where(half, c.number(2.0**63, "f64"), c.number(0, "f64"))]), "s64")
+        upper = c.cast(
+            c.apply("Sub", [inside, c.where(half, c.number(2.0**63, "f64"), c.number(0, "f64"))]),
+            "s64",
+        )
         offset = c.where(half, c.number(-(2**63), "s64"), c.number(0, "s64"))
         whole = c.cast(c.apply("BitwiseXor", [upper, offset]), "u64")
         limited = c.where(too_large, c.number(-1, "s64"), c.cast(whole, "s64"))
@@ -484,7 +524,9 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
         return x
     if kept == ("8", "7") and x.type in {"f32", "bf16"}:
         return checked(c, i, c.cast(c.cast(x, "bf16"), x.type))
-    raise Refusal(f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {kept[0]}, {kept[1]}")
+    raise RefusalError(
+        f"only exponent_bits=8, mantissa_bits=7 of f32 is translated, found {kept[0]}, {kept[1]}"
+    )
 
 
 def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -496,7 +538,7 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
     """Read the bits of a tensor as another type of the same width.
 
     Raises:
-        Refusal: ONNX has no operator for it, and none can be made of arithmetic that is exact for every number.
+        RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact for every number.
     """
     if kind == x.type:
         return x
@@ -513,7 +555,7 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
         wide = c.cast(c.cast(x, "u16"), "u32")
         upper = c.apply("BitShift", [wide, c.number(16, "u32")], direction="LEFT")
         return c.cast(_float_of_bits(c, upper), kind)
-    raise Refusal(f"ONNX cannot read the bits of {x.type} as {kind}")
+    raise RefusalError(f"ONNX cannot read the bits of {x.type} as {kind}")
 
 
 def _bits_of_float(c: Context, x: Tensor) -> Tensor:
@@ -527,17 +569,23 @@ def _bits_of_float(c: Context, x: Tensor) -> Tensor:
     odd = c.apply("Or", [nan, infinite])
     tiny = c.apply("Less", [size, c.number(2.0**-126, "f64")], "pred")
     usual = c.where(c.apply("Or", [odd, tiny]), c.number(1, "f64"), size)
-    power = c.apply("Floor", [c.apply("Mul", [c.apply("Log", [usual]), c.number(1 / math.log(2), "f64")])])
+    power = c.apply(
+        "Floor", [c.apply("Mul", [c.apply("Log", [usual]), c.number(1 / math.log(2), "f64")])]
+    )
     power = c.apply("Min", [c.apply("Max", [power, c.number(-126, "f64")]), c.number(127, "f64")])
     scale = _power_of_two(c, power)
-    high = c.apply("GreaterOrEqual", [usual, c.apply("Add", [scale, scale])], "pred")  # the logarithm is rounded
+    high = c.apply(
+        "GreaterOrEqual", [usual, c.apply("Add", [scale, scale])], "pred"
+    )  # the logarithm is rounded
     low = c.apply("Less", [usual, scale], "pred")
     power = c.apply("Sub", [c.apply("Add", [power, c.cast(high, "f64")]), c.cast(low, "f64")])
     power = c.where(tiny, c.number(-126, "f64"), power)
     mantissa = c.apply("Div", [c.where(odd, c.number(1, "f64"), size), _power_of_two(c, power)])
     steps = c.apply("Add", [c.apply("Add", [power, c.number(126, "f64")]), mantissa])
     bits = c.apply("Mul", [steps, c.number(2.0**23, "f64")])
-    bits = c.where(infinite, c.number(0x7F800000, "f64"), c.where(nan, c.number(0x7FC00000, "f64"), bits))
+    bits = c.where(
+        infinite, c.number(0x7F800000, "f64"), c.where(nan, c.number(0x7FC00000, "f64"), bits)
+    )
     sign = c.apply("Mul", [c.cast(_signbit(c, x), "f64"), c.number(2.0**31, "f64")])
     return c.cast(c.apply("Add", [bits, sign]), "u32")
 
@@ -552,13 +600,18 @@ def _power_of_two(c: Context, power: Tensor) -> Tensor:
 
 def _float_of_bits(c: Context, x: Tensor) -> Tensor:
     """Compute the f32 that 32 bits mean, exactly: mantissa · 2^(exponent - 150), with the hidden bit; nan loses its payload."""
-    exponent = c.apply("BitwiseAnd", [c.apply("BitShift", [x, c.number(23, "u32")], direction="RIGHT"), c.number(255, "u32")])
+    exponent = c.apply(
+        "BitwiseAnd",
+        [c.apply("BitShift", [x, c.number(23, "u32")], direction="RIGHT"), c.number(255, "u32")],
+    )
     fraction = c.apply("BitwiseAnd", [x, c.number(0x7FFFFF, "u32")])
     denormal = c.apply("Equal", [exponent, c.number(0, "u32")], "pred")
     special = c.apply("Equal", [exponent, c.number(255, "u32")], "pred")
     hidden = c.where(denormal, c.number(0, "u32"), c.number(1 << 23, "u32"))
     mantissa = c.cast(c.apply("Add", [fraction, hidden]), "f64")
-    table = c.body.constant(np.array([2.0**-149, *(2.0 ** (e - 150) for e in range(1, 255)), math.inf], np.float64))
+    table = c.body.constant(
+        np.array([2.0**-149, *(2.0 ** (e - 150) for e in range(1, 255)), math.inf], np.float64)
+    )
     index = c.cast(exponent, "s32")
     (scale,) = c.body.op("Gather", [table, c.body.held(index)])
     size = c.apply("Mul", [mantissa, Tensor(scale, "f64", x.dims, index.held)])
@@ -571,7 +624,7 @@ def _float_of_bits(c: Context, x: Tensor) -> Tensor:
 # Constants
 
 
-def _constant(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _constant(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
     shape = array_shape(i.shape)
     if i.operands[0].literal is not None and i.operands[0].literal.is_elided:
         array = _elided(c, i)
@@ -579,10 +632,14 @@ def _constant(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         try:
             array = array_of(i.literal, shape)
         except ValueError as error:
-            raise Refusal(f"its literal is no {shape.type}{list(shape.dimensions)}: {error}") from error
+            raise RefusalError(
+                f"its literal is no {shape.type}{list(shape.dimensions)}: {error}"
+            ) from error
     if c.batch is not None:
         if shape.dimensions:
-            raise Refusal("it makes an array inside a computation that is applied to single elements")
+            raise RefusalError(
+                "it makes an array inside a computation that is applied to single elements"
+            )
         return Tensor("", shape.type, c.batch, (), array)
     return Tensor("", shape.type, shape.dimensions, shape.dimensions, array, c.body.instruction)
 
@@ -600,12 +657,16 @@ def _elided(c: Context, i: HloInstruction) -> Any:
         return draw.standard_normal(shape.dimensions).astype(dtype)
     given = c.settings.constants
     if given is None:
-        raise Refusal("elided: print with print_large_constants, or give --constants (gehost hlo import)")
+        raise RefusalError(
+            "elided: print with print_large_constants, or give --constants (gehost hlo import)"
+        )
     if i.name not in given:
-        raise Refusal("elided, and the file of --constants has no array of its name")
+        raise RefusalError("elided, and the file of --constants has no array of its name")
     array = given[i.name]
     if array.shape != shape.dimensions or not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise Refusal(f"the array of --constants is {array.dtype}{list(array.shape)}, expected {shape}")
+        raise RefusalError(
+            f"the array of --constants is {array.dtype}{list(array.shape)}, expected {shape}"
+        )
     return array.astype(dtype)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
@@ -46,32 +46,43 @@ def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1
     return c.broadcast(c.line(size, "s64", stride), dims, [axis])
 
 
-def _index(c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers) -> tuple[Tensor, list[Tensor]]:
+def _index(
+    c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers
+) -> tuple[Tensor, list[Tensor]]:
     """Return the offset of the batching dimensions in the flat operand, as s64, and the starts as given.
 
     All have the shape of ``result``. Gather clamps the starts, scatter drops windows that do not fit.
     """
     if not is_integer(indices.type):
-        raise Refusal(f"its indices are {indices.type}, expected integers")
+        raise RefusalError(f"its indices are {indices.type}, expected integers")
     _check(n, operand, indices, result)
     outer = [axis for axis in range(len(result)) if axis not in n.window]
     if n.vector == indices.rank:
         indices = c.reshape(indices, [*indices.dims, 1])
     batch_axes = [axis for axis in range(indices.rank) if axis != n.vector]
-    if len(batch_axes) != len(outer) or [indices.dims[axis] for axis in batch_axes] != [result[axis] for axis in outer]:
-        raise Refusal("its indices do not fit its dimension numbers")
+    if len(batch_axes) != len(outer) or [indices.dims[axis] for axis in batch_axes] != [
+        result[axis] for axis in outer
+    ]:
+        raise RefusalError("its indices do not fit its dimension numbers")
     if len(n.starts) != indices.dims[n.vector]:
-        raise Refusal("its indices have another number of components than its dimension numbers")
+        raise RefusalError(
+            "its indices have another number of components than its dimension numbers"
+        )
     place = dict(zip(batch_axes, outer, strict=True))
     starts: list[Tensor] = []
     for component in range(len(n.starts)):
-        cut = [(component, component + 1, 1) if axis == n.vector else (0, size, 1) for axis, size in enumerate(indices.dims)]
+        cut = [
+            (component, component + 1, 1) if axis == n.vector else (0, size, 1)
+            for axis, size in enumerate(indices.dims)
+        ]
         one = c.reshape(c.slice(indices, cut), [indices.dims[axis] for axis in batch_axes])
         starts.append(c.broadcast(one, result, outer))
     strides = _strides(operand.dims)
     base = c.number(0, "s64", result)
     for own, theirs in n.batching:
-        base = c.apply("Add", [base, _line(c, operand.dims[own], result, place[theirs], strides[own])])
+        base = c.apply(
+            "Add", [base, _line(c, operand.dims[own], result, place[theirs], strides[own])]
+        )
     return base, starts
 
 
@@ -88,7 +99,7 @@ def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...
         and 0 <= n.vector <= indices.rank
     )
     if not known:
-        raise Refusal("its dimension numbers do not fit its operands")
+        raise RefusalError("its dimension numbers do not fit its operands")
 
 
 def _axes(axes: Sequence[int], rank: int) -> bool:
@@ -98,17 +109,22 @@ def _axes(axes: Sequence[int], rank: int) -> bool:
 def _pairs(i: HloInstruction, first: str, second: str) -> tuple[tuple[int, int], ...]:
     left, right = dimensions(i, first), dimensions(i, second)
     if len(left) != len(right):
-        raise Refusal(f"{first} and {second} have different lengths")
+        raise RefusalError(f"{first} and {second} have different lengths")
     return tuple(zip(left, right, strict=True))
 
 
-def _within(c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers) -> list[tuple[int, Tensor]]:
+def _within(
+    c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers
+) -> list[tuple[int, Tensor]]:
     """Return (dimension of the operand, offset in the window) for each window dimension of ``result``."""
     batching = {own for own, _ in n.batching}
     kept = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
     if len(kept) != len(n.window):
-        raise Refusal("its dimension numbers do not fit its operand")
-    return [(axis, _line(c, result[place], result, place)) for axis, place in zip(kept, n.window, strict=True)]
+        raise RefusalError("its dimension numbers do not fit its operand")
+    return [
+        (axis, _line(c, result[place], result, place))
+        for axis, place in zip(kept, n.window, strict=True)
+    ]
 
 
 def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -123,36 +139,51 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         integer(i, "index_vector_dim"),
         sizes,
     )
-    if len(sizes) != operand.rank or any(size > whole for size, whole in zip(sizes, operand.dims, strict=True)):
-        raise Refusal(f"its slice_sizes do not fit {list(operand.dims)}")
+    if len(sizes) != operand.rank or any(
+        size > whole for size, whole in zip(sizes, operand.dims, strict=True)
+    ):
+        raise RefusalError(f"its slice_sizes do not fit {list(operand.dims)}")
     rows = _rows(c, operand, indices, n, result)
     if rows is not None:
         return checked(c, i, rows)
     base, starts = _index(c, operand, indices, result, n)
     within = _within(c, operand, result, n)
     if any(result[place] != sizes[axis] for (axis, _), place in zip(within, n.window, strict=True)):
-        raise Refusal("its slice_sizes are not those of its result")
+        raise RefusalError("its slice_sizes are not those of its result")
     strides = _strides(operand.dims)
     for axis, start in zip(n.starts, starts, strict=True):
         clamped = _clamped(c, start, operand.dims[axis] - sizes[axis])
-        base = c.apply("Add", [base, c.apply("Mul", [clamped, c.number(strides[axis], "s64", result)])])
+        base = c.apply(
+            "Add", [base, c.apply("Mul", [clamped, c.number(strides[axis], "s64", result)])]
+        )
     for axis, offset in within:
-        base = c.apply("Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])])
+        base = c.apply(
+            "Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])]
+        )
     flat = c.reshape(operand, [operand.size])
     return checked(c, i, c.move("Gather", flat, [c.body.full(base)], result))
 
 
-def _rows(c: Context, operand: Tensor, indices: Tensor, n: _Numbers, result: tuple[int, ...]) -> Tensor | None:
+def _rows(
+    c: Context, operand: Tensor, indices: Tensor, n: _Numbers, result: tuple[int, ...]
+) -> Tensor | None:
     """A plain Gather along one axis; None where it is not one."""
     if len(n.starts) != 1 or n.batching or n.dropped != n.starts:
         return None
     (axis,) = n.starts
     if not 0 <= axis < operand.rank or not 0 <= n.vector <= indices.rank:
         return None
-    whole = all(size == (1 if k == axis else full) for k, (size, full) in enumerate(zip(n.sizes, operand.dims, strict=True)))
+    whole = all(
+        size == (1 if k == axis else full)
+        for k, (size, full) in enumerate(zip(n.sizes, operand.dims, strict=True))
+    )
     if n.vector < indices.rank and indices.dims[n.vector] != 1:
         return None
-    plain = indices if n.vector == indices.rank else c.reshape(indices, [s for k, s in enumerate(indices.dims) if k != n.vector])
+    plain = (
+        indices
+        if n.vector == indices.rank
+        else c.reshape(indices, [s for k, s in enumerate(indices.dims) if k != n.vector])
+    )
     window = tuple(k for k in range(len(result)) if not axis <= k < axis + plain.rank)
     if not whole or n.window != window or not is_integer(indices.type):
         return None
@@ -176,7 +207,7 @@ def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
 def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """ScatterElements on the flat operand with one spare element at the end, where updates outside the operand go."""
     if len(args) != 3:
-        raise Refusal("it has several operands")
+        raise RefusalError("it has several operands")
     operand, indices, updates = tensors(args, 3)
     n = _Numbers(
         dimensions(i, "update_window_dims"),
@@ -187,21 +218,25 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         (),
     )
     if updates.type != operand.type:
-        raise Refusal(f"its updates are {updates.type}, its operand is {operand.type}")
+        raise RefusalError(f"its updates are {updates.type}, its operand is {operand.type}")
     reduction = _reduction(c, i)
     result = updates.dims
     base, starts = _index(c, operand, indices, result, n)
     strides = _strides(operand.dims)
-    inside = c.number(True, "pred", result)
+    inside = c.number(value=True, kind="pred", dims=result)
     within = _within(c, operand, result, n)
     sizes = {axis: result[place] for (axis, _), place in zip(within, n.window, strict=True)}
-    for axis, start in zip(n.starts, starts, strict=True):  # a window that does not fit is dropped as a whole
+    for axis, start in zip(
+        n.starts, starts, strict=True
+    ):  # a window that does not fit is dropped as a whole
         limit = operand.dims[axis] - sizes.get(axis, 1)
         inside = c.apply("And", [inside, _fits(c, start, limit)])
         wide = c.apply("Mul", [c.cast(start, "s64"), c.number(strides[axis], "s64", result)])
         base = c.apply("Add", [base, wide])
     for axis, offset in within:
-        base = c.apply("Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])])
+        base = c.apply(
+            "Add", [base, c.apply("Mul", [offset, c.number(strides[axis], "s64", result)])]
+        )
     place = c.where(inside, base, c.number(operand.size, "s64", result))
     put = scatter_flat(c, operand, place, updates, reduction)
     if reduction in {"max", "min"} and is_float(operand.type):  # ONNX Runtime's reductions drop nan
@@ -220,8 +255,8 @@ def _fits(c: Context, start: Tensor, limit: int) -> Tensor:
     """Whether a start lies in 0 … limit."""
     kind = start.type
     if limit < 0:
-        return c.number(False, "pred", start.dims)
-    low = c.number(True, "pred", start.dims)
+        return c.number(value=False, kind="pred", dims=start.dims)
+    low = c.number(value=True, kind="pred", dims=start.dims)
     if not is_unsigned(kind):
         low = c.apply("GreaterOrEqual", [start, c.number(0, kind)], "pred")
     if limit >= np.iinfo(NUMPY[kind]).max:
@@ -229,7 +264,9 @@ def _fits(c: Context, start: Tensor, limit: int) -> Tensor:
     return c.apply("And", [low, c.apply("LessOrEqual", [start, c.number(limit, kind)], "pred")])
 
 
-def scatter_flat(c: Context, operand: Tensor, place: Tensor, updates: Tensor, reduction: str) -> Tensor:
+def scatter_flat(
+    c: Context, operand: Tensor, place: Tensor, updates: Tensor, reduction: str
+) -> Tensor:
     """Put ``updates`` at flat indices; the index ``operand.size`` is dropped."""
     kind = operand.type
     run = c.carrier("ScatterElements reduced" if reduction != "none" else "ScatterElements", kind)
@@ -240,7 +277,9 @@ def scatter_flat(c: Context, operand: Tensor, place: Tensor, updates: Tensor, re
     what = c.body.full(c.reshape(c.cast(updates, run), [count]))
     attribute = None if reduction == "none" else reduction
     dims = [operand.size + 1]
-    put = c.body.tensor("ScatterElements", [c.body.full(flat), where, what], run, dims, axis=0, reduction=attribute)
+    put = c.body.tensor(
+        "ScatterElements", [c.body.full(flat), where, what], run, dims, axis=0, reduction=attribute
+    )
     return c.reshape(c.cast(c.slice(put, [(0, operand.size, 1)]), kind), operand.dims)
 
 
@@ -252,19 +291,21 @@ def _reduction(c: Context, i: HloInstruction) -> str:
     if opcode in names:
         kind = i.shape.type if i.shape is not None else ""
         if kind == "pred":
-            raise Refusal(f"a scatter of pred by {opcode} is not translated")
+            raise RefusalError(f"a scatter of pred by {opcode} is not translated")
         return names[opcode]
     parameters = computation.parameters
     if len(parameters) == 2 and computation.root.name == parameters[1].name:
         return "none"
-    raise Refusal(f"its computation {computation.name} is none of add, multiply, maximum, minimum, replace")
+    raise RefusalError(
+        f"its computation {computation.name} is none of add, multiply, maximum, minimum, replace"
+    )
 
 
 def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     x, *starts = tensors(args, len(args))
     sizes = dimensions(i, "dynamic_slice_sizes")
     if len(sizes) != x.rank or any(size > whole for size, whole in zip(sizes, x.dims, strict=True)):
-        raise Refusal(f"its dynamic_slice_sizes do not fit {list(x.dims)}")
+        raise RefusalError(f"its dynamic_slice_sizes do not fit {list(x.dims)}")
     positions = _starts(c, starts, x.dims, sizes)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
@@ -275,12 +316,18 @@ def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     return checked(c, i, c.move("Slice", x, [first, last, c.body.ints(axes)], sizes))
 
 
-def _starts(c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequence[int]) -> list[Tensor | None]:
+def _starts(
+    c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequence[int]
+) -> list[Tensor | None]:
     """Return each start clamped, as a scalar of s64; None where the whole dimension is taken."""
     if len(starts) == 1 and starts[0].rank == 1:  # one vector, as text before 2019 has it
         starts = [c.reshape(c.slice(starts[0], [(k, k + 1, 1)]), []) for k in range(len(dims))]
-    if len(starts) != len(dims) or any(start.dims != () or not is_integer(start.type) for start in starts):
-        raise Refusal(f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer")
+    if len(starts) != len(dims) or any(
+        start.dims != () or not is_integer(start.type) for start in starts
+    ):
+        raise RefusalError(
+            f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer"
+        )
     return [
         None if size == whole else _clamped(c, start, whole - size)
         for start, whole, size in zip(starts, dims, sizes, strict=True)
@@ -290,8 +337,14 @@ def _starts(c: Context, starts: list[Tensor], dims: Sequence[int], sizes: Sequen
 def _dynamic_update_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """Along one axis: what lies before, the update, what lies behind. Along several: a scatter."""
     x, update, *starts = tensors(args, len(args))
-    if update.rank != x.rank or update.type != x.type or any(a > b for a, b in zip(update.dims, x.dims, strict=True)):
-        raise Refusal(f"an update of {update.type}{list(update.dims)} does not fit {x.type}{list(x.dims)}")
+    if (
+        update.rank != x.rank
+        or update.type != x.type
+        or any(a > b for a, b in zip(update.dims, x.dims, strict=True))
+    ):
+        raise RefusalError(
+            f"an update of {update.type}{list(update.dims)} does not fit {x.type}{list(x.dims)}"
+        )
     positions = _starts(c, starts, x.dims, update.dims)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
@@ -320,8 +373,6 @@ def _spliced(c: Context, x: Tensor, update: Tensor, axis: int, position: Tensor 
     (behind,) = c.body.op("Slice", [source, last, c.body.ints([x.dims[axis]]), axes])
     middle = c.body.full(c.cast(update, run))
     return c.cast(c.body.tensor("Concat", [before, middle, behind], run, x.dims, axis=axis), kind)
-
-
 
 
 TABLE: dict[str, Translator] = {

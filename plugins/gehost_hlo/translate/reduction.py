@@ -10,17 +10,37 @@ import numpy as np
 
 from gehost_hlo.attributes import dimensions, metadata
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import Refusal, Tensor, Value, leaves
+from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
 from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, is_float
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked
 
-_ONNX = {"add": "ReduceSum", "maximum": "ReduceMax", "minimum": "ReduceMin", "multiply": "ReduceProd"}
+_ONNX = {
+    "add": "ReduceSum",
+    "maximum": "ReduceMax",
+    "minimum": "ReduceMin",
+    "multiply": "ReduceProd",
+}
 _PAIR = {"add": "Add", "maximum": "Max", "minimum": "Min", "multiply": "Mul"}
-_LOGICAL = {"and": "ReduceMin", "or": "ReduceMax", "add": "ReduceMax", "maximum": "ReduceMax", "minimum": "ReduceMin", "multiply": "ReduceMin"}
+_LOGICAL = {
+    "and": "ReduceMin",
+    "or": "ReduceMax",
+    "add": "ReduceMax",
+    "maximum": "ReduceMax",
+    "minimum": "ReduceMin",
+    "multiply": "ReduceMin",
+}
 _LOGICAL_PAIR = {"ReduceMin": "And", "ReduceMax": "Or"}
-_ASSUMED = {"Sum": "add", "BiasAddGrad": "add", "Max": "maximum", "Min": "minimum", "Prod": "multiply", "All": "and", "Any": "or"}
+_ASSUMED = {
+    "Sum": "add",
+    "BiasAddGrad": "add",
+    "Max": "maximum",
+    "Min": "minimum",
+    "Prod": "multiply",
+    "All": "and",
+    "Any": "or",
+}
 """Reductions of TensorFlow by ``op_type``."""
 
 
@@ -33,9 +53,13 @@ def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
     op_type = metadata(i).get("op_type", "")
     assumed = _ASSUMED.get(op_type)
     if assumed is None:
-        raise Refusal(f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the reduction')
+        raise RefusalError(
+            f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the reduction'
+        )
     if not c.settings.assume_reductions:
-        raise Refusal(f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, from op_type="{op_type}"')
+        raise RefusalError(
+            f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, from op_type="{op_type}"'
+        )
     return assumed
 
 
@@ -54,7 +78,14 @@ def opcode_of(computation: HloComputation | str) -> str:
 def neutral(opcode: str, kind: str) -> Any:
     """Return the number that changes nothing in a reduction; None where there is none."""
     if kind == "pred":
-        return {"and": True, "multiply": True, "minimum": True, "or": False, "add": False, "maximum": False}.get(opcode)
+        return {
+            "and": True,
+            "multiply": True,
+            "minimum": True,
+            "or": False,
+            "add": False,
+            "maximum": False,
+        }.get(opcode)
     dtype = NUMPY[kind]
     if opcode in {"add", "multiply"}:
         return dtype.type(1 if opcode == "multiply" else 0)
@@ -84,7 +115,9 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         if single is not None:
             return _result(c, i, [single])
     if isinstance(computation, str):
-        raise Refusal(f"{computation} of {operands[0].type} is not translated without its computation")
+        raise RefusalError(
+            f"{computation} of {operands[0].type} is not translated without its computation"
+        )
     if len(operands) == 2 and len(axes) == 1:
         found = _argument(c, computation, operands, initials, axes[0], dims)
         if found is not None:
@@ -92,30 +125,36 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     return _result(c, i, _tree(c, computation, operands, initials, axes, dims))
 
 
-def _operands(i: HloInstruction, args: list[Value]) -> tuple[list[Tensor], list[Tensor], tuple[int, ...]]:
+def _operands(
+    i: HloInstruction, args: list[Value]
+) -> tuple[list[Tensor], list[Tensor], tuple[int, ...]]:
     count = len(args) // 2
     found = [arg for arg in args if isinstance(arg, Tensor)]
     if len(found) != len(args) or len(args) % 2 or not count:
-        raise Refusal(f"it has {len(args)} operands, expected arrays and as many initial values")
+        raise RefusalError(
+            f"it has {len(args)} operands, expected arrays and as many initial values"
+        )
     axes = dimensions(i)
     operands, initials = found[:count], found[count:]
-    if any(operand.dims != operands[0].dims for operand in operands) or any(each.dims != () for each in initials):
-        raise Refusal("its operands differ in shape, or an initial value is no scalar")
+    if any(operand.dims != operands[0].dims for operand in operands) or any(
+        each.dims != () for each in initials
+    ):
+        raise RefusalError("its operands differ in shape, or an initial value is no scalar")
     if any(a.type != b.type for a, b in zip(operands, initials, strict=True)):
-        raise Refusal("an initial value has another type than its operand")
+        raise RefusalError("an initial value has another type than its operand")
     if len(set(axes)) != len(axes) or any(not 0 <= axis < operands[0].rank for axis in axes):
-        raise Refusal(f"it reduces dimensions {list(axes)} of {operands[0].rank}")
+        raise RefusalError(f"it reduces dimensions {list(axes)} of {operands[0].rank}")
     return operands, initials, tuple(sorted(axes))
 
 
 def _result(c: Context, i: HloInstruction, results: list[Tensor]) -> Value:
     if i.shape is None or not i.shape.is_tuple:
         if len(results) != 1:
-            raise Refusal(f"it makes {len(results)} arrays")
+            raise RefusalError(f"it makes {len(results)} arrays")
         return checked(c, i, results[0])
     wanted = [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()]
     if wanted != [(result.type, result.dims) for result in results]:
-        raise Refusal(f"its operands do not make {i.shape}")
+        raise RefusalError(f"its operands do not make {i.shape}")
     return tuple(results)
 
 
@@ -144,11 +183,17 @@ def reduce_by(
     return _plus(c, opcode, initial, result, dims)
 
 
-def _plus(c: Context, opcode: str, initial: Tensor, result: Tensor, dims: Sequence[int]) -> Tensor | None:
+def _plus(
+    c: Context, opcode: str, initial: Tensor, result: Tensor, dims: Sequence[int]
+) -> Tensor | None:
     """Add the initial value, unless it changes nothing."""
     if is_neutral(opcode, initial):
         return result
-    pair = _LOGICAL_PAIR[_LOGICAL[opcode]] if result.type == "pred" and opcode in _LOGICAL else _PAIR.get(opcode)
+    pair = (
+        _LOGICAL_PAIR[_LOGICAL[opcode]]
+        if result.type == "pred" and opcode in _LOGICAL
+        else _PAIR.get(opcode)
+    )
     return None if pair is None else c.apply(pair, [c.broadcast(initial, dims, []), result])
 
 
@@ -161,9 +206,11 @@ def _wide_sum(c: Context, x: Tensor, axes: Sequence[int], dims: Sequence[int]) -
     return c.body.tensor("MatMul", [c.body.full(rows), ones], x.type, dims)
 
 
-def _with_nan(c: Context, x: Tensor, result: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
+def _with_nan(
+    c: Context, x: Tensor, result: Tensor, axes: Sequence[int], dims: Sequence[int]
+) -> Tensor:
     """ONNX Runtime's ReduceMax drops nan, HLO's maximum keeps it."""
-    odd = c.apply("IsNaN", [x if x.type not in {"bf16"} else c.cast(x, "f32")], "pred")
+    odd = c.apply("IsNaN", [x if x.type != "bf16" else c.cast(x, "f32")], "pred")
     any_odd = c.move("ReduceMax", odd, [c.body.ints(axes)], dims, keepdims=0)
     return c.where(any_odd, c.number(math.nan, x.type), result)
 
@@ -172,12 +219,22 @@ def _with_nan(c: Context, x: Tensor, result: Tensor, axes: Sequence[int], dims: 
 
 
 def _argument(
-    c: Context, computation: HloComputation, operands: list[Tensor], initials: list[Tensor], axis: int, dims: Sequence[int]
+    c: Context,
+    computation: HloComputation,
+    operands: list[Tensor],
+    initials: list[Tensor],
+    axis: int,
+    dims: Sequence[int],
 ) -> list[Tensor] | None:
     """ArgMax or ArgMin: the body prefers nan, then the larger (smaller) value, then the lower index."""
     values, indices = operands
     opcode = _ARGUMENTS.get(expression(computation))
-    if opcode is None or not is_neutral(opcode, initials[0]) or initials[1].number is None or int(initials[1].number) != 0:
+    if (
+        opcode is None
+        or not is_neutral(opcode, initials[0])
+        or initials[1].number is None
+        or int(initials[1].number) != 0
+    ):
         return None
     line = np.arange(values.dims[axis]).reshape([-1] + [1] * (values.rank - axis - 1))
     known = indices.constant
@@ -194,7 +251,9 @@ def _argument(
     if is_float(kind):
         odd = c.apply("IsNaN", [source], "pred")
         any_odd = c.move("ReduceMax", odd, [c.body.ints([axis])], dims, keepdims=0)
-        first = c.body.tensor("ArgMax", [c.body.full(c.cast(odd, "u8"))], "s64", dims, axis=axis, keepdims=0)
+        first = c.body.tensor(
+            "ArgMax", [c.body.full(c.cast(odd, "u8"))], "s64", dims, axis=axis, keepdims=0
+        )
         best = c.where(any_odd, first, best)
         extreme = c.where(any_odd, c.number(math.nan, kind), extreme)
     return [extreme, c.cast(best, indices.type)]
@@ -251,7 +310,9 @@ def _tree(
     """Combine the halves of the reduced elements until one is left; HLO leaves the order open."""
     kept = [axis for axis in range(operands[0].rank) if axis not in axes]
     count = math.prod(operands[0].dims[axis] for axis in axes)
-    parts = [c.reshape(c.transpose(operand, [*axes, *kept]), [count, *dims]) for operand in operands]
+    parts = [
+        c.reshape(c.transpose(operand, [*axes, *kept]), [count, *dims]) for operand in operands
+    ]
     while count > 1:
         half = count // 2
         left = [_rows(c, part, 0, half) for part in parts]
@@ -272,7 +333,11 @@ def _rows(c: Context, tensor: Tensor, start: int, limit: int) -> Tensor:
 
 
 def combine(
-    c: Context, computation: HloComputation, left: Sequence[Tensor], right: Sequence[Tensor], dims: tuple[int, ...]
+    c: Context,
+    computation: HloComputation,
+    left: Sequence[Tensor],
+    right: Sequence[Tensor],
+    dims: tuple[int, ...],
 ) -> list[Tensor]:
     """Run the scalar computation of a reduction on whole tensors of ``dims``."""
     found = leaves(c.call(c, computation, [*left, *right], c.body.instruction, dims))

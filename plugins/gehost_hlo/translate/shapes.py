@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gehost_hlo.attributes import dimensions, integer, padding, slices
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.module import HloInstruction, Shape
 from gehost_hlo.translate.elementwise import checked, reinterpret, tensors
 
@@ -13,8 +13,12 @@ def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape, axes = array_shape(i.shape), dimensions(i)
     known = len(set(axes)) == len(axes) == x.rank and all(0 <= axis < shape.rank for axis in axes)
-    if not known or any(size != shape.dimensions[axis] for size, axis in zip(x.dims, axes, strict=True)):
-        raise Refusal(f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by dimensions={{{','.join(map(str, axes))}}}")
+    if not known or any(
+        size != shape.dimensions[axis] for size, axis in zip(x.dims, axes, strict=True)
+    ):
+        raise RefusalError(
+            f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by dimensions={{{','.join(map(str, axes))}}}"
+        )
     return checked(c, i, c.broadcast(x, shape.dimensions, axes))
 
 
@@ -22,7 +26,9 @@ def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape = array_shape(i.shape)
     if x.size != shape.size:
-        raise Refusal(f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}")
+        raise RefusalError(
+            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}"
+        )
     return checked(c, i, c.reshape(x, shape.dimensions))
 
 
@@ -34,7 +40,9 @@ def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     definition = operand.instruction or c.defined[operand.name]
     source = definition.shape or operand.shape or Shape(x.type, x.dims)
     if x.size != shape.size:
-        raise Refusal(f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}")
+        raise RefusalError(
+            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}"
+        )
     before, after = _major_to_minor(source), _major_to_minor(shape)
     physical = c.transpose(reinterpret(c, x, shape.type), before)
     moved = c.reshape(physical, [shape.dimensions[axis] for axis in after])
@@ -51,7 +59,9 @@ def _transpose(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     permutation = dimensions(i)
     if sorted(permutation) != list(range(x.rank)):
-        raise Refusal(f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} dimensions")
+        raise RefusalError(
+            f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} dimensions"
+        )
     return checked(c, i, c.transpose(x, permutation))
 
 
@@ -59,9 +69,10 @@ def _slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     rows = slices(i)
     if len(rows) != x.rank or any(
-        not 0 <= start <= limit <= size or stride < 1 for (start, limit, stride), size in zip(rows, x.dims, strict=True)
+        not 0 <= start <= limit <= size or stride < 1
+        for (start, limit, stride), size in zip(rows, x.dims, strict=True)
     ):
-        raise Refusal(f"its slice does not fit {list(x.dims)}")
+        raise RefusalError(f"its slice does not fit {list(x.dims)}")
     return checked(c, i, c.slice(x, rows))
 
 
@@ -69,7 +80,7 @@ def _reverse(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     axes = dimensions(i)
     if any(not 0 <= axis < x.rank for axis in axes):
-        raise Refusal(f"it reverses dimensions {axes} of {x.rank}")
+        raise RefusalError(f"it reverses dimensions {axes} of {x.rank}")
     return checked(c, i, c.reverse(x, axes))
 
 
@@ -77,9 +88,11 @@ def _concatenate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     parts = tensors(args, len(args))
     (axis,) = dimensions(i) or (-1,)
     if not parts or not 0 <= axis < parts[0].rank:
-        raise Refusal(f"it has no dimension {axis}")
-    if any(_but(part, axis) != _but(parts[0], axis) or part.type != parts[0].type for part in parts):
-        raise Refusal("its operands differ in more than the size along its dimension")
+        raise RefusalError(f"it has no dimension {axis}")
+    if any(
+        _but(part, axis) != _but(parts[0], axis) or part.type != parts[0].type for part in parts
+    ):
+        raise RefusalError("its operands differ in more than the size along its dimension")
     return checked(c, i, c.concat(parts, axis))
 
 
@@ -91,15 +104,15 @@ def _pad(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     x, value = tensors(args, 2)
     rows = padding(i)
     if len(rows) != x.rank or value.dims != () or value.type != x.type:
-        raise Refusal(f"its padding or value does not fit {x.type}{list(x.dims)}")
+        raise RefusalError(f"its padding or value does not fit {x.type}{list(x.dims)}")
     return checked(c, i, c.pad(x, value, rows))
 
 
-def _iota(c: Context, i: HloInstruction, args: list[Value]) -> Value:
+def _iota(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
     shape = array_shape(i.shape)
     axis = integer(i, "iota_dimension")
     if not 0 <= axis < shape.rank:
-        raise Refusal(f"it has no dimension {axis}")
+        raise RefusalError(f"it has no dimension {axis}")
     return checked(c, i, c.iota(shape.dimensions, axis, shape.type))
 
 

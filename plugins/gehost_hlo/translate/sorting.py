@@ -7,7 +7,7 @@ import re
 
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import Refusal, Tensor, Value
+from gehost_hlo.emit import RefusalError, Tensor, Value
 from gehost_hlo.literals import bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
@@ -41,8 +41,14 @@ def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
         found = _lexicographic(text)
     if found is None or not total:
         return found
-    types = {int(each.literal): each.shape.type for each in comparator.parameters if each.shape is not None}
-    raw = any(is_float(types.get(2 * key, "f32")) and f"(EQ(p{2 * key},0)" not in text for key in found[0])
+    types = {
+        int(each.literal): each.shape.type
+        for each in comparator.parameters
+        if each.shape is not None
+    }
+    raw = any(
+        is_float(types.get(2 * key, "f32")) and f"(EQ(p{2 * key},0)" not in text for key in found[0]
+    )
     return None if raw else found
 
 
@@ -87,11 +93,15 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     comparator = c.find(i.attributes.get("to_apply", ""))
     order = keys(comparator)
     if order is None or max(order[0]) >= len(operands):
-        raise Refusal(f"its comparator {comparator.name} is not known: expected a < b or a > b of operands")
+        raise RefusalError(
+            f"its comparator {comparator.name} is not known: expected a < b or a > b of operands"
+        )
     by, descending = order
     (axis,) = dimensions(i) or (-1,)
-    if not 0 <= axis < operands[0].rank or any(operand.dims != operands[0].dims for operand in operands):
-        raise Refusal("its operands differ in shape, or it has no such dimension")
+    if not 0 <= axis < operands[0].rank or any(
+        operand.dims != operands[0].dims for operand in operands
+    ):
+        raise RefusalError("its operands differ in shape, or it has no such dimension")
     results = operands
     for key in reversed(by):
         results = _ordered(c, results, key, axis, descending)
@@ -100,14 +110,16 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     return checked(c, i, results[0])
 
 
-def _ordered(c: Context, operands: list[Tensor], key: int, axis: int, descending: bool) -> list[Tensor]:
+def _ordered(
+    c: Context, operands: list[Tensor], key: int, axis: int, descending: bool
+) -> list[Tensor]:
     """Sort all operands by one of them; equal keys keep their order, nan comes last."""
     first, nan = _sortable(c, operands[key])
     if nan is None:
         return _by(c, operands, first, axis, descending)
     finite = c.where(nan, c.number(-math.inf if descending else math.inf, first.type), first)
     *moved, flags = _by(c, [*operands, c.cast(nan, "s32")], finite, axis, descending)
-    return _by(c, moved, flags, axis, False)
+    return _by(c, moved, flags, axis, descending=False)
 
 
 def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -124,7 +136,9 @@ def _sortable(c: Context, key: Tensor) -> tuple[Tensor, Tensor | None]:
     return c.cast(key, "s64") if is_unsigned(kind) else key, None
 
 
-def _by(c: Context, operands: list[Tensor], key: Tensor, axis: int, descending: bool) -> list[Tensor]:
+def _by(
+    c: Context, operands: list[Tensor], key: Tensor, axis: int, descending: bool
+) -> list[Tensor]:
     size = key.dims[axis]
     dims = key.dims
     names = [c.body.full(key), c.body.ints([size])]
@@ -138,7 +152,7 @@ def _topk(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     k = integer(i, "k")
     largest = i.attributes.get("largest", "true") == "true"
     if not 0 <= k <= (x.dims[-1] if x.rank else -1):
-        raise Refusal(f"k={k} does not fit {list(x.dims)}")
+        raise RefusalError(f"k={k} does not fit {list(x.dims)}")
     return top(c, i, x, k, largest)
 
 
@@ -158,7 +172,7 @@ def top(c: Context, i: HloInstruction, x: Tensor, k: int, largest: bool) -> Valu
         (values.type, values.dims),
         (order.type, order.dims),
     ]:
-        raise Refusal("its operand does not make its shape")
+        raise RefusalError("its operand does not make its shape")
     return (values, order)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gehost_hlo.attributes import DimensionWindow, window
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import Refusal, Tensor, Value, leaves
+from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import checked, tensors
@@ -25,24 +25,36 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     found = tensors(args, 2 * count)
     operands, initials = found[:count], found[count:]
     rows = window(i)
-    if not count or len(rows) != operands[0].rank or any(each.dims != operands[0].dims for each in operands):
-        raise Refusal("its window does not fit its operands")
+    if (
+        not count
+        or len(rows) != operands[0].rank
+        or any(each.dims != operands[0].dims for each in operands)
+    ):
+        raise RefusalError("its window does not fit its operands")
     computation = reducer(c, i)
     opcode = opcode_of(computation)
     least = neutral(opcode, operands[0].type) if count == 1 else None
     if isinstance(computation, str):
-        raise Refusal(f"a window of {computation} is not translated without its computation")
+        raise RefusalError(f"a window of {computation} is not translated without its computation")
     if least is None:
         parts = _masked(c, computation, operands, initials, rows)
     else:
         x, least_tensor = operands[0], c.number(least, operands[0].type)
         single = _cumulative_sum(c, opcode, x, rows) or _max_pool(c, opcode, x, rows)
-        parts = [single] if single is not None else _windows(c, _plain(c, computation), [x], [least_tensor], rows)
+        parts = (
+            [single]
+            if single is not None
+            else _windows(c, _plain(c, computation), [x], [least_tensor], rows)
+        )
         if not is_neutral(opcode, initials[0]):
-            parts = combine(c, computation, [c.broadcast(initials[0], parts[0].dims, [])], parts, parts[0].dims)
+            parts = combine(
+                c, computation, [c.broadcast(initials[0], parts[0].dims, [])], parts, parts[0].dims
+            )
     if i.shape is not None and i.shape.is_tuple:
-        if [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [(part.type, part.dims) for part in parts]:
-            raise Refusal(f"its operands do not make {i.shape}")
+        if [(leaf.type, leaf.dimensions) for leaf in i.shape.leaves()] != [
+            (part.type, part.dims) for part in parts
+        ]:
+            raise RefusalError(f"its operands do not make {i.shape}")
         return tuple(parts)
     return checked(c, i, parts[0])
 
@@ -56,7 +68,11 @@ def _plain(c: Context, computation: HloComputation) -> _Merge:
 
 
 def _masked(
-    c: Context, computation: HloComputation, operands: list[Tensor], initials: list[Tensor], rows: Sequence[DimensionWindow]
+    c: Context,
+    computation: HloComputation,
+    operands: list[Tensor],
+    initials: list[Tensor],
+    rows: Sequence[DimensionWindow],
 ) -> list[Tensor]:
     """Combine only the elements of a window that lie in the operand, each window after its initial value.
 
@@ -67,22 +83,34 @@ def _masked(
         *a, has_a = left
         *b, has_b = right
         both = combine(c, computation, a, b, has_a.dims)
-        chosen = [c.where(has_a, c.where(has_b, new, x), y) for new, x, y in zip(both, a, b, strict=True)]
+        chosen = [
+            c.where(has_a, c.where(has_b, new, x), y) for new, x, y in zip(both, a, b, strict=True)
+        ]
         return [*map(c.expanded, chosen), c.expanded(c.apply("Or", [has_a, has_b]))]
 
-    inside = c.expanded(c.number(True, "pred", operands[0].dims))
-    fillers = [*initials, c.number(False, "pred")]
+    inside = c.expanded(c.number(value=True, kind="pred", dims=operands[0].dims))
+    fillers = [*initials, c.number(value=False, kind="pred")]
     *parts, some = _windows(c, merge, [*operands, inside], fillers, rows)
-    first = [c.broadcast(initial, part.dims, []) for initial, part in zip(initials, parts, strict=True)]
+    first = [
+        c.broadcast(initial, part.dims, []) for initial, part in zip(initials, parts, strict=True)
+    ]
     after = combine(c, computation, first, parts, some.dims)
-    return [c.expanded(c.where(some, new, initial)) for new, initial in zip(after, first, strict=True)]
+    return [
+        c.expanded(c.where(some, new, initial)) for new, initial in zip(after, first, strict=True)
+    ]
 
 
 def _windows(
-    c: Context, merge: _Merge, operands: Sequence[Tensor], fillers: Sequence[Tensor], rows: Sequence[DimensionWindow]
+    c: Context,
+    merge: _Merge,
+    operands: Sequence[Tensor],
+    fillers: Sequence[Tensor],
+    rows: Sequence[DimensionWindow],
 ) -> list[Tensor]:
     widths = [(row.low, row.high, row.base_dilation - 1) for row in rows]
-    parts = [c.pad(operand, filler, widths) for operand, filler in zip(operands, fillers, strict=True)]
+    parts = [
+        c.pad(operand, filler, widths) for operand, filler in zip(operands, fillers, strict=True)
+    ]
     for axis, row in enumerate(rows):
         parts = _along(c, merge, parts, axis, row)
     return parts
@@ -92,7 +120,9 @@ def _trivial(row: DimensionWindow) -> bool:
     return row == DimensionWindow(1)
 
 
-def _cumulative_sum(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow]) -> Tensor | None:
+def _cumulative_sum(
+    c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow]
+) -> Tensor | None:
     axes = [axis for axis, row in enumerate(rows) if not _trivial(row)]
     if opcode != "add" or len(axes) != 1 or x.type == "pred":
         return None
@@ -110,9 +140,19 @@ def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow
     ONNX Runtime's MaxPool ignores nan, so that a second one over isnan puts it back.
     """
     axes = [axis for axis, row in enumerate(rows) if not _trivial(row)]
-    plain = all(row.base_dilation == 1 and not row.reversed and row.low >= 0 and row.high >= 0 for row in rows)
+    plain = all(
+        row.base_dilation == 1 and not row.reversed and row.low >= 0 and row.high >= 0
+        for row in rows
+    )
     fits = all(row.low < row.size and row.high < row.size for row in rows if not _trivial(row))
-    if opcode != "maximum" or not 1 <= len(axes) <= 3 or not plain or not fits or not is_float(x.type) or 0 in x.dims:
+    if (
+        opcode != "maximum"
+        or not 1 <= len(axes) <= 3
+        or not plain
+        or not fits
+        or not is_float(x.type)
+        or 0 in x.dims
+    ):
         return None
     others = [axis for axis in range(x.rank) if axis not in axes]
     permutation = [*others, *axes]
@@ -136,7 +176,9 @@ def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow
     return c.transpose(back, [permutation.index(axis) for axis in range(x.rank)])
 
 
-def _along(c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow) -> list[Tensor]:
+def _along(
+    c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: DimensionWindow
+) -> list[Tensor]:
     """Combine the elements of a window along one axis; the operands are padded."""
     length = parts[0].dims[axis]
     places = row._replace(low=0, high=0, base_dilation=1).outputs(length)
@@ -148,7 +190,10 @@ def _along(c: Context, merge: _Merge, parts: list[Tensor], axis: int, row: Dimen
         return [_cut(c, part, axis, (0, span, row.stride)) for part in every]
     result: list[Tensor] = []
     for k in range(row.size):
-        step = [_cut(c, part, axis, (k * row.dilation, k * row.dilation + span, row.stride)) for part in parts]
+        step = [
+            _cut(c, part, axis, (k * row.dilation, k * row.dilation + span, row.stride))
+            for part in parts
+        ]
         result = merge(result, step) if result else step
     return result
 
@@ -174,7 +219,9 @@ def _doubling(
 
 
 def _cut(c: Context, tensor: Tensor, axis: int, row: _Row) -> Tensor:
-    return c.slice(tensor, [row if k == axis else (0, size, 1) for k, size in enumerate(tensor.dims)])
+    return c.slice(
+        tensor, [row if k == axis else (0, size, 1) for k, size in enumerate(tensor.dims)]
+    )
 
 
 def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -185,22 +232,32 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     x, source, initial = tensors(args, 3)
     rows = window(i)
     if len(rows) != x.rank or any(row.base_dilation > 1 or row.dilation > 1 for row in rows):
-        raise Refusal("its window does not fit its operand")
-    select, scatter = c.find(i.attributes.get("select", "")), c.find(i.attributes.get("scatter", ""))
+        raise RefusalError("its window does not fit its operand")
+    select, scatter = (
+        c.find(i.attributes.get("select", "")),
+        c.find(i.attributes.get("scatter", "")),
+    )
     count = math.prod(row.size for row in rows)
     if not 0 < count <= PLACES:
-        raise Refusal(f"a window of {count} places is not written out")
+        raise RefusalError(f"a window of {count} places is not written out")
     places = list(itertools.product(*(range(row.size) for row in rows)))
     if opcode_of(scatter) != "add":
-        raise Refusal("its scatter computation is not an addition")
-    inside = c.pad(c.number(True, "pred", x.dims), c.number(False, "pred"), [(row.low, row.high, 0) for row in rows])
+        raise RefusalError("its scatter computation is not an addition")
+    inside = c.pad(
+        c.number(value=True, kind="pred", dims=x.dims),
+        c.number(value=False, kind="pred"),
+        [(row.low, row.high, 0) for row in rows],
+    )
     padded = c.pad(x, c.number(0, x.type), [(row.low, row.high, 0) for row in rows])
-    if any(row.outputs(size) != out for row, size, out in zip(rows, x.dims, source.dims, strict=True)):
-        raise Refusal("its source does not have one element for each window")
+    if any(
+        row.outputs(size) != out for row, size, out in zip(rows, x.dims, source.dims, strict=True)
+    ):
+        raise RefusalError("its source does not have one element for each window")
 
     def at(tensor: Tensor, place: Sequence[int]) -> Tensor:
         cut = [
-            (k, k + max(0, (out - 1) * row.stride + 1), row.stride) for k, row, out in zip(place, rows, source.dims, strict=True)
+            (k, k + max(0, (out - 1) * row.stride + 1), row.stride)
+            for k, row, out in zip(place, rows, source.dims, strict=True)
         ]
         return c.slice(tensor, cut)
 
@@ -222,7 +279,16 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
             for k, row, size, out in zip(place, rows, padded.dims, source.dims, strict=True)
         ]
         total = c.apply("Add", [total, c.pad(c.expanded(part), c.number(0, source.type), spread)])
-    return checked(c, i, c.slice(total, [(row.low, row.low + size, 1) for row, size in zip(rows, x.dims, strict=True)]))
+    return checked(
+        c,
+        i,
+        c.slice(
+            total, [(row.low, row.low + size, 1) for row, size in zip(rows, x.dims, strict=True)]
+        ),
+    )
 
 
-TABLE: dict[str, Translator] = {"reduce-window": _reduce_window, "select-and-scatter": _select_and_scatter}
+TABLE: dict[str, Translator] = {
+    "reduce-window": _reduce_window,
+    "select-and-scatter": _select_and_scatter,
+}

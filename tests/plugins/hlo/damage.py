@@ -1,6 +1,6 @@
 """Damages HLO texts at random; the reader must read or refuse each, and do so quickly.
 
-    python tests/plugins/hlo/damage.py [--cases 100000] [--seed 0] [--import] TEXT...
+python tests/plugins/hlo/damage.py [--cases 100000] [--seed 0] [--import] TEXT...
 """
 
 from __future__ import annotations
@@ -15,7 +15,39 @@ from pathlib import Path
 
 from gehost_hlo import HloModule, HloSyntaxError, UntranslatableError, import_module, parse, to_text
 
-WORDS = ["{", "}", "(", ")", "[", "]", ",", "=", "%", "ROOT ", "ENTRY ", '"', "/*", "*/", "//", "#", "f32[", "\\", "0", "-", "\x00", "é", "{...}", "->", "<=", "?", "b(", ":", "\n", "constant(", "HloModule "]
+WORDS = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "=",
+    "%",
+    "ROOT ",
+    "ENTRY ",
+    '"',
+    "/*",
+    "*/",
+    "//",
+    "#",
+    "f32[",
+    "\\",
+    "0",
+    "-",
+    "\x00",
+    "é",
+    "{...}",
+    "->",
+    "<=",
+    "?",
+    "b(",
+    ":",
+    "\n",
+    "constant(",
+    "HloModule ",
+]
 NUMBERS = ["0", "1", "2", "3", "7", "-1", "64", "100000", "123456789012"]
 NUMBER = re.compile(r"(?<![\w.-])-?[0-9]+(?![\w.])")
 WORD = re.compile(r"[A-Za-z_][\w.-]*")
@@ -68,16 +100,19 @@ def run(texts: list[str], cases: int, seed: int, *, imports: bool = False) -> Co
         try:
             module = parse(text)
         except HloSyntaxError as error:
-            assert error.line >= 1 and error.column >= 1 and "^" in error.excerpt
-            counts["refused"] += 1
+            place = (error.line, error.column, error.excerpt[-1])
+            counts["refused" if min(place[:2]) >= 1 and place[2] == "^" else "without a place"] += 1
         except Exception as error:
-            raise AssertionError(f"case {case}: {type(error).__name__}: {error}\n{text!r}") from error
+            raise AssertionError(
+                f"case {case}: {type(error).__name__}: {error}\n{text!r}"
+            ) from error
         else:
             counts["read"] += 1
             again = parse(to_text(module))
             assert again == module, f"case {case}: printed differently\n{text!r}"
             if imports:
                 counts[_imported(module, text, case)] += 1
+        assert not counts["without a place"], f"case {case}: {text!r}"
         elapsed = time.process_time() - start
         assert elapsed < LIMIT, f"case {case}: {elapsed:.1f} s\n{text!r}"
         counts["longest ms"] = max(counts["longest ms"], int(1000 * elapsed))
@@ -90,7 +125,9 @@ def _imported(module: HloModule, text: str, case: int) -> str:
     except UntranslatableError:
         return "untranslated"
     except Exception as error:
-        raise AssertionError(f"case {case}: import: {type(error).__name__}: {error}\n{text!r}") from error
+        raise AssertionError(
+            f"case {case}: import: {type(error).__name__}: {error}\n{text!r}"
+        ) from error
     return "imported"
 
 
@@ -101,7 +138,9 @@ def main() -> None:
     parser.add_argument("--import", dest="imports", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    counts = run([path.read_text() for path in given.texts], given.cases, given.seed, imports=given.imports)
+    counts = run(
+        [path.read_text() for path in given.texts], given.cases, given.seed, imports=given.imports
+    )
     sys.stdout.write(f"{given.cases} cases: {dict(counts)}\n")
 
 

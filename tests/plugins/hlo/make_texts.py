@@ -22,7 +22,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get(
+    "XLA_FLAGS", ""
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -80,10 +82,16 @@ def write_corpus(directory: Path, only: set[str]) -> None:
         print(name)
 
 
-def record(directory: Path, which: str, only: set[str], scale: float, after: bool, width: int = 32) -> None:
+def record(
+    directory: Path, which: str, only: set[str], scale: float, after: bool, width: int = 32
+) -> None:
     wide = jax.enable_x64(True) if which == "wide" else contextlib.nullcontext()
     with wide:
-        programs = jax_programs.corpus(scale, width) if which == "corpus" else getattr(jax_programs, which)()
+        programs = (
+            jax_programs.corpus(scale, width)
+            if which == "corpus"
+            else getattr(jax_programs, which)()
+        )
         _record_all(directory, programs, only, after)
     print(len(programs), "programs")
 
@@ -94,7 +102,7 @@ def _record_all(directory: Path, programs: dict[str, Any], only: set[str], after
             continue
         try:
             stage = lowered(program, inputs)
-        except Exception as error:
+        except (TypeError, ValueError) as error:  # another version of jax
             print(f"{name}: {type(error).__name__}: {error}")
             continue
         module = stage.compiler_ir("hlo").get_hlo_module()
@@ -110,8 +118,12 @@ def _record_all(directory: Path, programs: dict[str, Any], only: set[str], after
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             outputs = [np.asarray(leaf) for leaf in jax.tree.leaves(compiled(*inputs))]
-        arrays = {f"in_{k}": leaf for k, leaf in enumerate(leaves)} | {f"out_{k}": leaf for k, leaf in enumerate(outputs)}
-        np.savez_compressed(directory / f"{name}.npz", **{key: _storable(array) for key, array in arrays.items()})
+        arrays = {f"in_{k}": leaf for k, leaf in enumerate(leaves)} | {
+            f"out_{k}": leaf for k, leaf in enumerate(outputs)
+        }
+        np.savez_compressed(
+            directory / f"{name}.npz", **{key: _storable(array) for key, array in arrays.items()}
+        )
 
 
 FROM_CORPUS = {"block", "block_step", "mlp", "scan", "sharded", "zoo"}
@@ -127,10 +139,21 @@ def archive(path: Path) -> None:
             from_corpus = which.startswith("corpus")
             scale = 0.05 if which == "corpus_0.05" else 1.0
             only = FROM_CORPUS if from_corpus else set()
-            record(folder, "corpus" if from_corpus else which, only, scale, after=which == "corpus", width=16)
+            record(
+                folder,
+                "corpus" if from_corpus else which,
+                only,
+                scale,
+                after=which == "corpus",
+                width=16,
+            )
             print(which, flush=True)
             for text in sorted(folder.glob("*.hlo")):
-                plain = text.read_text() if text.name.startswith("block.") else _without_metadata(text.read_text())
+                plain = (
+                    text.read_text()
+                    if text.name.startswith("block.")
+                    else _without_metadata(text.read_text())
+                )
                 _add(file, f"{which}/{text.name}", plain.encode())
             for arrays in sorted(folder.glob("*.npz")):
                 with np.load(arrays) as stored:
@@ -153,17 +176,25 @@ def _add(file: tarfile.TarFile, name: str, content: bytes) -> None:
 
 def _storable(array: Any) -> Any:
     """npz has no bfloat16 and no float8: float32 holds them exactly."""
-    return array.astype(np.float32) if array.dtype.kind == "V" or "float8" in str(array.dtype) or "bfloat16" in str(array.dtype) else array
+    return (
+        array.astype(np.float32)
+        if array.dtype.kind == "V" or "float8" in str(array.dtype) or "bfloat16" in str(array.dtype)
+        else array
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["corpus", "record", "archive"])
     parser.add_argument("directory", type=Path, metavar="DIR|FILE")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--set", dest="which", default="small")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--after", action="store_true", help="also record the text after XLA's passes")
+    parser.add_argument(
+        "--after", action="store_true", help="also record the text after XLA's passes"
+    )
     given = parser.parse_args()
     if given.action == "archive":
         return archive(given.directory)

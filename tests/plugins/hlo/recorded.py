@@ -47,7 +47,9 @@ def programs() -> dict[str, Recorded]:
                 name, _, key = entry.name.removesuffix(".npy").rpartition("/")
                 arrays.setdefault(name, {})[key] = np.load(io.BytesIO(content.read()))
     return {
-        name: Recorded(texts[name], texts.get(f"{name}.after", ""), _list(found, "in_"), _list(found, "out_"))
+        name: Recorded(
+            texts[name], texts.get(f"{name}.after", ""), _list(found, "in_"), _list(found, "out_")
+        )
         for name, found in arrays.items()
     }
 
@@ -68,14 +70,20 @@ def run(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(_with_float_outputs(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        _with_float_outputs(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     feeds: dict[str, Any] = {}
     for entry, array in zip(model.graph.input, inputs, strict=True):
         if entry.type.tensor_type.elem_type == TensorProto.BFLOAT16:
             bits = array.astype(ml_dtypes.bfloat16).view(np.uint16)
-            feeds[entry.name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
+            feeds[entry.name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+                bits, TensorProto.BFLOAT16
+            )
         else:
-            feeds[entry.name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+            feeds[entry.name] = onnxruntime.OrtValue.ortvalue_from_numpy(
+                np.ascontiguousarray(array)
+            )
     return [value.numpy() for value in session.run_with_ort_values(None, feeds)]
 
 
@@ -84,7 +92,11 @@ def _with_float_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     for entry in copy.graph.output:
         if entry.type.tensor_type.elem_type == TensorProto.BFLOAT16:
-            copy.graph.node.append(helper.make_node("Cast", [entry.name], [f"{entry.name}:float"], to=TensorProto.FLOAT))
+            copy.graph.node.append(
+                helper.make_node(
+                    "Cast", [entry.name], [f"{entry.name}:float"], to=TensorProto.FLOAT
+                )
+            )
             entry.name = f"{entry.name}:float"
             entry.type.tensor_type.elem_type = TensorProto.FLOAT
     return copy

@@ -25,7 +25,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_print(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hlo", "print", "m.hlo"]) == 0
-    assert capsys.readouterr().out == "ENTRY %e {\n  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} negate(%x)\n}\n"
+    assert (
+        capsys.readouterr().out
+        == "ENTRY %e {\n  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} negate(%x)\n}\n"
+    )
     assert run(["hlo", "print", "m.hlo", "--json", "--computation", "e"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "e"
     assert run(["hlo", "print", "m.hlo", "--tree"]) == 0
@@ -47,16 +50,20 @@ def test_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [node.op_type for node in onnx.load("m.onnx").graph.node] == ["Neg"]
 
 
-def test_invalid_text_is_quoted_with_a_caret(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_text_is_quoted_with_a_caret(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["hlo", "import", "bad.hlo", "-o", "out.onnx"]) == 3
     assert capsys.readouterr().err == (
-        "  x = f32[2] parameter 0\n                       ^\ngehost: bad.hlo:2:24: expected \"(\", found \"0\"\n"
+        '  x = f32[2] parameter 0\n                       ^\ngehost: bad.hlo:2:24: expected "(", found "0"\n'
     )
     assert not (here / "out.onnx").exists()
 
 
 @pytest.mark.parametrize("name", ["none.hlo", "binary.hlo"])
-def test_files_that_cannot_be_read(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_files_that_cannot_be_read(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     (here / "binary.hlo").write_bytes(b"\xff\xfe\x00")
     assert run(["hlo", "print", name]) == 3
     assert capsys.readouterr().err.startswith(f"gehost: {name}: ")

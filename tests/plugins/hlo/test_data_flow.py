@@ -36,7 +36,10 @@ def test_json() -> None:
     add, entry = as_json(parse(TEXT).computations)
     assert (add["name"], add["calls"], entry["calls"]) == ("add", [], ["add"])
     assert add["nodes"][2] == {"id": "c", "label": "c = add", "opcode": "add", "shape": "f32[]"}
-    assert add["edges"] == [{"source": "a", "target": "c", "operand": 0}, {"source": "b", "target": "c", "operand": 1}]
+    assert add["edges"] == [
+        {"source": "a", "target": "c", "operand": 0},
+        {"source": "b", "target": "c", "operand": 1},
+    ]
 
 
 def test_dot() -> None:

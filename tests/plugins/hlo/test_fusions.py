@@ -18,8 +18,17 @@ def test_the_fusions_of_a_text() -> None:
     ENTRY e { p = f32[2] parameter(0) ROOT fusion.1 = f32[2] fusion(p), kind=kLoop, calls=%f, metadata={op_name="x/exp"} }
     """
     (fusion,) = xla_fusions(parse(text))
-    assert (fusion.name, fusion.computation, fusion.calls, fusion.kind, fusion.size) == ("fusion.1", "e", "f", "kLoop", 2)
-    assert (fusion.instructions, fusion.op_names) == ({"negate": 1, "exponential": 1}, ("x/neg", "x/exp"))
+    assert (fusion.name, fusion.computation, fusion.calls, fusion.kind, fusion.size) == (
+        "fusion.1",
+        "e",
+        "f",
+        "kLoop",
+        2,
+    )
+    assert (fusion.instructions, fusion.op_names) == (
+        {"negate": 1, "exponential": 1},
+        ("x/neg", "x/exp"),
+    )
 
 
 def test_frames_tell_two_layers_of_one_function_apart() -> None:
@@ -38,7 +47,13 @@ def test_a_block_of_a_transformer_is_fused_by_vendors_as_shipped() -> None:
     fused = sorted(each.op for each in ours if each.op in {"LayerNormalization", "Gelu", "Softmax"})
     assert fused == ["Gelu", "LayerNormalization", "LayerNormalization", "Softmax"]
     table = xla_fusions(parse(program.after), ours)
-    beside = {each.node: [fusion.name for fusion in table if each in fusion.vendor] for each in ours if each.op in fused}
+    beside = {
+        each.node: [fusion.name for fusion in table if each in fusion.vendor]
+        for each in ours
+        if each.op in fused
+    }
     assert all(beside.values())
-    first, second = (names for node, names in sorted(beside.items()) if node.startswith("LayerNormalization"))
+    first, second = (
+        names for node, names in sorted(beside.items()) if node.startswith("LayerNormalization")
+    )
     assert not {*first} & {*second}

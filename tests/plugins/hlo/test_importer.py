@@ -37,7 +37,12 @@ def names(graph: onnx.GraphProto) -> list[str]:
 
 
 def test_inputs_outputs_and_results_have_the_names_of_instructions() -> None:
-    text = entry("%x.1 = f32[2,3] parameter(1)", "%y = f32[3] parameter(0)", "%b.2 = f32[2,3] broadcast(%y), dimensions={1}", "ROOT %log-plus.3 = f32[2,3] add(%x.1, %b.2)")
+    text = entry(
+        "%x.1 = f32[2,3] parameter(1)",
+        "%y = f32[3] parameter(0)",
+        "%b.2 = f32[2,3] broadcast(%y), dimensions={1}",
+        "ROOT %log-plus.3 = f32[2,3] add(%x.1, %b.2)",
+    )
     model = imported(text)
     assert [value.name for value in model.graph.input] == ["y", "x.1"]  # by number
     assert [value.name for value in model.graph.output] == ["log-plus.3"]
@@ -53,7 +58,12 @@ def test_helpers_are_numbered_behind_their_instruction() -> None:
 
 
 def test_the_source_operation_is_metadata_of_every_node() -> None:
-    model = imported(entry("x = f32[4] parameter(0)", 'ROOT r = f32[4] rsqrt(x), metadata={op_name="jit(f)/rsqrt" stack_frame_id=3}'))
+    model = imported(
+        entry(
+            "x = f32[4] parameter(0)",
+            'ROOT r = f32[4] rsqrt(x), metadata={op_name="jit(f)/rsqrt" stack_frame_id=3}',
+        )
+    )
     for node in model.graph.node:
         assert {each.key: each.value for each in node.metadata_props} == {
             "hlo.op_name": "jit(f)/rsqrt",
@@ -67,14 +77,20 @@ def test_a_fusion_is_a_function_of_xlas_name() -> None:
     assert (call.domain, call.op_type, call.name) == ("hlo", "fused.1", "fusion.7")
     assert {each.key: each.value for each in call.metadata_props}["hlo.kind"] == "kLoop"
     (function,) = model.functions
-    assert (function.domain, function.name, list(function.input), list(function.output)) == ("hlo", "fused.1", ["p"], ["add.2"])
+    assert (function.domain, function.name, list(function.input), list(function.output)) == (
+        "hlo",
+        "fused.1",
+        ["p"],
+        ["add.2"],
+    )
     assert np.array_equal(run(model, [np.ones((2, 3), np.float32)])[0], np.full((2, 3), 2.0))
 
 
 def test_fusions_may_be_inlined() -> None:
     model = imported(FUSED, fusions="inline")
     assert not model.functions
-    assert [(node.op_type, node.name) for node in model.graph.node][0] == ("Add", "add.2")
+    first = model.graph.node[0]
+    assert (first.op_type, first.name) == ("Add", "add.2")
     assert np.array_equal(run(model, [np.ones((2, 3), np.float32)])[0], np.full((2, 3), 2.0))
 
 
@@ -86,7 +102,13 @@ def test_a_computation_that_is_called_twice_has_names_of_its_own() -> None:
 
 
 def test_a_root_that_is_an_input_or_comes_twice_gets_an_identity() -> None:
-    model = imported(entry("x = f32[2] parameter(0)", "n = f32[2] negate(x)", "ROOT t = (f32[2], f32[2], (f32[2])) tuple(x, n, n)"))
+    model = imported(
+        entry(
+            "x = f32[2] parameter(0)",
+            "n = f32[2] negate(x)",
+            "ROOT t = (f32[2], f32[2], (f32[2])) tuple(x, n, n)",
+        )
+    )
     assert [value.name for value in model.graph.output] == ["t/0", "n", "t/2"]
     x = np.array([1.0, 2.0], np.float32)
     assert difference(run(model, [x]), [x, -x, -x]) == 0
@@ -115,9 +137,25 @@ def test_every_tensor_has_its_type() -> None:
 
 
 def test_reshapes_in_a_chain_become_one() -> None:
-    model = imported(entry("x = f32[2,3] parameter(0)", "a = f32[6] reshape(x)", "b = f32[3,2] reshape(a)", "ROOT c = f32[1,6] reshape(b)"))
-    assert [(node.op_type, list(node.input)[:1]) for node in model.graph.node] == [("Reshape", ["x"])]
-    same = imported(entry("x = f32[2,3] parameter(0)", "a = f32[6] reshape(x)", "b = f32[2,3] reshape(a)", "ROOT c = f32[2,3] negate(b)"))
+    model = imported(
+        entry(
+            "x = f32[2,3] parameter(0)",
+            "a = f32[6] reshape(x)",
+            "b = f32[3,2] reshape(a)",
+            "ROOT c = f32[1,6] reshape(b)",
+        )
+    )
+    assert [(node.op_type, list(node.input)[:1]) for node in model.graph.node] == [
+        ("Reshape", ["x"])
+    ]
+    same = imported(
+        entry(
+            "x = f32[2,3] parameter(0)",
+            "a = f32[6] reshape(x)",
+            "b = f32[2,3] reshape(a)",
+            "ROOT c = f32[2,3] negate(b)",
+        )
+    )
     assert [node.op_type for node in same.graph.node] == ["Neg"]
 
 
@@ -153,8 +191,15 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
     )
     with pytest.raises(UntranslatableError) as raised:
         import_module(parse(text))
-    assert [(computation, name) for computation, name, _ in raised.value.problems] == [("e", "a"), ("e", "b"), ("e", "c")]
-    assert "3 instructions have no translation to ONNX: a of e: domain is not translated; b of e:" in str(raised.value)
+    assert [(computation, name) for computation, name, _ in raised.value.problems] == [
+        ("e", "a"),
+        ("e", "b"),
+        ("e", "c"),
+    ]
+    assert (
+        "3 instructions have no translation to ONNX: a of e: domain is not translated; b of e:"
+        in str(raised.value)
+    )
     assert "\n" not in str(raised.value)
 
 
@@ -187,7 +232,13 @@ def test_refusals(lines: list[str], reason: str) -> None:
 
 def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
     file = tmp_path / "m.hlo"
-    file.write_text(entry("c.1 = f32[2,2] constant({...})", "x = f32[2,2] parameter(0)", "ROOT y = f32[2,2] add(x, c.1)"))
+    file.write_text(
+        entry(
+            "c.1 = f32[2,2] constant({...})",
+            "x = f32[2,2] parameter(0)",
+            "ROOT y = f32[2,2] add(x, c.1)",
+        )
+    )
     with pytest.raises(UntranslatableError, match=r"c\.1 of e: elided.*gehost hlo import"):
         import_file(file)
     values = np.arange(4, dtype=np.float32).reshape(2, 2)
@@ -214,7 +265,10 @@ def test_a_reduction_that_is_not_in_the_text_is_taken_from_its_op_type() -> None
         import_file(path)
     model = import_file(path, assume_reductions=True)
     draw = np.random.default_rng(0)
-    a, b = draw.standard_normal((4, 49, 1024)).astype(np.float32), draw.standard_normal((196, 1024)).astype(np.float32)
+    a, b = (
+        draw.standard_normal((4, 49, 1024)).astype(np.float32),
+        draw.standard_normal((196, 1024)).astype(np.float32),
+    )
     wanted = (a.astype(np.float64) * b.reshape(a.shape).astype(np.float64)).sum((0, 1))
     assert np.abs(run(model, [a, b])[0] - wanted).max() < 1e-4
 
@@ -224,14 +278,30 @@ def test_the_text_of_46_instructions() -> None:
     model = import_file(SHARED / "fused_3461.hlo")
     draw = np.random.default_rng(0)
     inputs = [_drawn(value, draw) for value in model.graph.input]
-    p = dict(zip([value.name.split(".")[0] for value in model.graph.input], [x.astype(np.float64) for x in inputs], strict=True))
+    p = dict(
+        zip(
+            [value.name.split(".")[0] for value in model.graph.input],
+            [x.astype(np.float64) for x in inputs],
+            strict=True,
+        )
+    )
 
     def part(a: str, b: str, count: str, smaller: str, larger: str) -> np.ndarray:
         chosen = p[smaller] if max(840, p[count]) < 0 else p[larger]
         return ((-p[a] - p[b]) / chosen)[..., None]
 
-    total = p["param_9"] + part("param_14", "param_13", "param_12", "param_10", "param_11") + p["param_8"] + p["param_7"]
-    total = total + part("param_5", "param_4", "param_6", "param_2", "param_3") + p["param_1"] + p["param_0"]
+    total = (
+        p["param_9"]
+        + part("param_14", "param_13", "param_12", "param_10", "param_11")
+        + p["param_8"]
+        + p["param_7"]
+    )
+    total = (
+        total
+        + part("param_5", "param_4", "param_6", "param_2", "param_3")
+        + p["param_1"]
+        + p["param_0"]
+    )
     assert np.abs(run(model, inputs)[0] - total).max() < 1e-5
 
 
@@ -258,11 +328,17 @@ def test_collectives_are_kept_and_not_run() -> None:
     )
     (node,) = imported(text).graph.node
     assert (node.domain, node.op_type) == ("hlo", "AllReduce")
-    assert {each.name: each.s.decode() for each in node.attribute} == {"replica_groups": "{{0,1},{2,3}}", "to_apply": "add"}
+    assert {each.name: each.s.decode() for each in node.attribute} == {
+        "replica_groups": "{{0,1},{2,3}}",
+        "to_apply": "add",
+    }
 
 
 def test_shardings_are_kept() -> None:
-    text = entry("x = f32[4] parameter(0)", 'ROOT s = f32[4] custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}')
+    text = entry(
+        "x = f32[4] parameter(0)",
+        'ROOT s = f32[4] custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}',
+    )
     (node,) = imported(text).graph.node
     assert node.op_type == "Identity"
     assert {each.key: each.value for each in node.metadata_props} == {

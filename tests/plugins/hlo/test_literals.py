@@ -14,7 +14,11 @@ from gehost_hlo.literals import array_of
     [
         ("5", Shape("s32"), np.int32(5)),
         ("{1, -2, 3}", Shape("s8", (3,)), np.array([1, -2, 3], np.int8)),
-        ("{ { 1, inf }, /*i0=1*/ { nan, -0 } }", Shape("f32", (2, 2)), np.array([[1, np.inf], [np.nan, -0.0]], np.float32)),
+        (
+            "{ { 1, inf }, /*i0=1*/ { nan, -0 } }",
+            Shape("f32", (2, 2)),
+            np.array([[1, np.inf], [np.nan, -0.0]], np.float32),
+        ),
         ("{true, false}", Shape("pred", (2,)), np.array([True, False])),
         ("18446744073709551615", Shape("u64"), np.uint64(2**64 - 1)),
         ("-9223372036854775808", Shape("s64"), np.int64(-(2**63))),

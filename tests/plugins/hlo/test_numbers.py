@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 
 from gehost_hlo import UntranslatableError
-
 from tests.plugins.hlo.recorded import difference, imported, programs, run
 
 TOLERANCE = 2e-6
 """In units of the largest number of an output; ONNX Runtime and XLA round float32 differently."""
-COARSE = {"more/bf16_more": 8e-3, "small/bf16": 8e-3, "more/f16": 1e-3, "more/mixed_dots": 8e-3, "more/random_truncated": 8e-3}
+COARSE = {
+    "more/bf16_more": 8e-3,
+    "small/bf16": 8e-3,
+    "more/f16": 1e-3,
+    "more/mixed_dots": 8e-3,
+    "more/random_truncated": 8e-3,
+}
 """Programs in 16-bit floats: XLA leaves out the rounding between the steps that it fuses."""
 REFUSED = {
     "more/cholesky": 'a custom call of "lapack_spotrf_ffi"',
@@ -43,7 +48,9 @@ def test_programs_without_a_translation_are_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("fusions", ["functions", "inline"])
-@pytest.mark.parametrize("name", [name for name in NAMES if programs()[name].after and name not in SHARDED])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if programs()[name].after and name not in SHARDED]
+)
 def test_numbers_after_xlas_passes_are_those_before(name: str, fusions: str) -> None:
     program = programs()[name]
     found = run(imported(program.after, fusions=fusions), program.inputs)
@@ -56,7 +63,9 @@ def test_the_error_is_no_larger_than_four_times_that_of_xla(name: str, scale: st
     """Both are compared with the same import in float64, on inputs of unit size and on small ones."""
     program = programs()[f"{scale}/{name}"]
     exact = imported(re.sub(r"\bf32\[", "f64[", program.text))
-    inputs = [array.astype(np.float64) if array.dtype == np.float32 else array for array in program.inputs]
+    inputs = [
+        array.astype(np.float64) if array.dtype == np.float32 else array for array in program.inputs
+    ]
     reference = run(exact, inputs)
     found = run(imported(program.text), program.inputs)
     for index, wanted in enumerate(reference):

@@ -25,13 +25,25 @@ def test_the_tree() -> None:
     plain = {"type": "f32", "dimensions": [2], "layout": None}
     laid_out = {"type": "f32", "dimensions": [2], "layout": {"minor_to_major": [0], "rest": None}}
     scalar = {"type": "s32", "dimensions": [], "layout": None}
-    assert computation["parameters"] == [{"name": "p", "shape": {"type": "tuple", "elements": [plain, scalar]}}]
+    assert computation["parameters"] == [
+        {"name": "p", "shape": {"type": "tuple", "elements": [plain, scalar]}}
+    ]
     assert computation["result_shapes"] == [plain, plain]
     parameter, element, root = computation["instructions"]
     assert parameter["operands"] == [{"shape": None, "literal": "0"}]
-    assert element["shape"] == {"type": "f32", "dimensions": [2], "layout": {"minor_to_major": [0], "rest": "T(128)"}}
-    assert element["operands"] == [{"shape": {"type": "tuple", "elements": [laid_out, scalar]}, "name": "p"}]
-    assert (root["is_root"], root["opcode"], root["attributes"]) == (True, "tuple", {"metadata": '{op_name="x"}'})
+    assert element["shape"] == {
+        "type": "f32",
+        "dimensions": [2],
+        "layout": {"minor_to_major": [0], "rest": "T(128)"},
+    }
+    assert element["operands"] == [
+        {"shape": {"type": "tuple", "elements": [laid_out, scalar]}, "name": "p"}
+    ]
+    assert (root["is_root"], root["opcode"], root["attributes"]) == (
+        True,
+        "tuple",
+        {"metadata": '{op_name="x"}'},
+    )
     assert root["operands"] == [{"shape": None, "name": "a"}] * 2
 
 
@@ -50,4 +62,7 @@ def test_lines() -> None:
 def test_parts() -> None:
     module = parse(TEXT)
     assert computation_text(module.entry) == TEXT.partition("\n\n")[2]
-    assert instruction_text(module.entry.root) == '%t = (f32[2]{0}, f32[2]{0}) tuple(%a, %a), metadata={op_name="x"}'
+    assert (
+        instruction_text(module.entry.root)
+        == '%t = (f32[2]{0}, f32[2]{0}) tuple(%a, %a), metadata={op_name="x"}'
+    )

@@ -68,7 +68,11 @@ def test_every_field_of_a_text_of_2020() -> None:
     )
     body = "training/gradients/transformer/parallel_0_5/transformer/transformer/body/decoder/layer_23_1/ffn"
     norm = f"{body}/layer_prepostprocess/layer_norm"
-    assert (computation.name, computation.is_entry, computation.percent) == ("fused_computation.19.clone", True, True)
+    assert (computation.name, computation.is_entry, computation.percent) == (
+        "fused_computation.19.clone",
+        True,
+        True,
+    )
     assert computation.signature is not None
     assert [(each.name, each.shape) for each in computation.signature] == [
         ("param_0.16672", Shape("f32", (4, 49, 1024))),
@@ -76,13 +80,25 @@ def test_every_field_of_a_text_of_2020() -> None:
     ]
     assert computation.result == Shape("f32", (1024,))
     parameter1, reshape, parameter0, multiply, constant, reduce = computation.instructions
-    assert (parameter1.name, parameter1.shape, parameter1.opcode, parameter1.literal) == ("param_1.23221", flat, "parameter", "1")
+    assert (parameter1.name, parameter1.shape, parameter1.opcode, parameter1.literal) == (
+        "param_1.23221",
+        flat,
+        "parameter",
+        "1",
+    )
     assert (parameter0.name, parameter0.shape, parameter0.literal) == ("param_0.16672", big, "0")
     assert (reshape.name, reshape.shape, reshape.opcode) == ("reshape.13330", big, "reshape")
     assert reshape.operands == (Operand("param_1.23221", flat, percent=True),)
-    assert reshape.attributes == {"metadata": f'{{op_type="Reshape" op_name="{body}/conv1/Tensordot/Reshape_grad/Reshape"}}'}
-    assert multiply.operands == (Operand("reshape.13330", big, percent=True), Operand("param_0.16672", big, percent=True))
-    assert multiply.attributes == {"metadata": f'{{op_type="Mul" op_name="{norm}/mul_1_grad/Mul_1"}}'}
+    assert reshape.attributes == {
+        "metadata": f'{{op_type="Reshape" op_name="{body}/conv1/Tensordot/Reshape_grad/Reshape"}}'
+    }
+    assert multiply.operands == (
+        Operand("reshape.13330", big, percent=True),
+        Operand("param_0.16672", big, percent=True),
+    )
+    assert multiply.attributes == {
+        "metadata": f'{{op_type="Mul" op_name="{norm}/mul_1_grad/Mul_1"}}'
+    }
     assert (constant.shape, constant.opcode, constant.literal) == (scalar, "constant", "0")
     assert (reduce.name, reduce.shape, reduce.opcode, reduce.is_root) == (
         "reduce.1954",
@@ -97,7 +113,10 @@ def test_every_field_of_a_text_of_2020() -> None:
     target = "training_gradients_transformer_parallel_0_5_transformer_transformer_body_decoder_layer_23_1_ffn"
     assert list(reduce.attributes) == ["dimensions", "to_apply", "metadata"]
     assert reduce.attributes["dimensions"] == "{0,1}"
-    assert reduce.attributes["to_apply"] == f"%{target}_layer_prepostprocess_layer_norm_mul_1_grad_Sum_1-reduction.48850"
+    assert (
+        reduce.attributes["to_apply"]
+        == f"%{target}_layer_prepostprocess_layer_norm_mul_1_grad_Sum_1-reduction.48850"
+    )
     assert reduce.attributes["metadata"] == f'{{op_type="Sum" op_name="{norm}/mul_1_grad/Sum_1"}}'
 
 
@@ -105,19 +124,27 @@ def test_the_parts_that_may_be_left_out() -> None:
     bare = parse("f { a = f32[2] parameter(0) b = f32[2] negate(a) }")
     assert (bare.name, bare.entry.name, bare.entry.root.name) == ("", "f", "b")
     assert to_text(bare) == "f {\n  a = f32[2] parameter(0)\n  b = f32[2] negate(a)\n}\n"
-    full = parse("HloModule m\n%f (a: f32[2]) -> f32[2] { %a = f32[2]{0} parameter(0) ROOT %b = f32[2]{0} negate(f32[2]{0} %a) }")
-    assert full.entry.root.operands == (Operand("a", Shape("f32", (2,), Layout((0,))), percent=True),)
+    full = parse(
+        "HloModule m\n%f (a: f32[2]) -> f32[2] { %a = f32[2]{0} parameter(0) ROOT %b = f32[2]{0} negate(f32[2]{0} %a) }"
+    )
+    assert full.entry.root.operands == (
+        Operand("a", Shape("f32", (2,), Layout((0,))), percent=True),
+    )
     assert plain(to_text(full)).startswith("HloModulem%f(a:f32[2])->f32[2]{")
 
 
 def test_the_entry_and_the_root_may_stand_anywhere() -> None:
-    module = parse("ENTRY a { ROOT p = f32[] parameter(0) q = f32[] negate(p) } b { r = f32[] constant(1) }")
+    module = parse(
+        "ENTRY a { ROOT p = f32[] parameter(0) q = f32[] negate(p) } b { r = f32[] constant(1) }"
+    )
     assert (module.entry.name, module.entry.root.name) == ("a", "p")
     assert [computation.is_entry for computation in module.computations] == [True, False]
 
 
 def test_comments_and_blanks_mean_nothing() -> None:
-    text = SMALL.replace(", dimensions", "  ,\n\tdimensions").replace("reduce(x, zero)", "reduce(/*index=0*/x /* } */, // )\n zero )")
+    text = SMALL.replace(", dimensions", "  ,\n\tdimensions").replace(
+        "reduce(x, zero)", "reduce(/*index=0*/x /* } */, // )\n zero )"
+    )
     assert parse(f"# a line\n{text}// the end") == parse(SMALL)
 
 
@@ -144,12 +171,18 @@ def test_a_shape_keeps_dimensions_and_layout_apart() -> None:
     [
         'metadata={op_name="a, {b} \\" c" source_line=3}', "backend_config={uplo = 76 : ui8}", 'backend_config={"a":{"b":["}"]}}', "window={size=3x3 pad=1_1x0_1}",
         "dim_labels=b01f_01io->b01f", "slice={[0:4], [2:8:2]}", "replica_groups={{0,1},{2,3}}", "replica_groups=[2,4]<=[4,2]T(1,0)", "replica_groups=mesh['x'=2] {'x'}",
-        "custom_call_target=\"x\"", "control-predecessors={}", "new_in_2030=yes", "sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}", "a={/* } */1}",
+        'custom_call_target="x"', "control-predecessors={}", "new_in_2030=yes", "sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}", "a={/* } */1}",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("behind", ["", ", other=1"])
 def test_attributes_are_kept_as_written(attribute: str, behind: str) -> None:
-    module = parse(entry("x = f32[2] parameter(0)", f"y = f32[2] negate(x), {attribute}{behind}", "ROOT z = f32[2] negate(y)"))
+    module = parse(
+        entry(
+            "x = f32[2] parameter(0)",
+            f"y = f32[2] negate(x), {attribute}{behind}",
+            "ROOT z = f32[2] negate(y)",
+        )
+    )
     name, _, value = attribute.partition("=")
     assert module.entry.instructions[1].attributes[name] == value
     assert len(module.entry.instructions) == 3
@@ -160,7 +193,7 @@ def test_headers_and_tables() -> None:
     text = (
         "HloModule jit_f.1, input_output_alias={ {0}: (0, {}, may-alias) }, entry_computation_layout={(f32[2]{0})->(f32[2]{0})}\n"
         'FileNames\n1 "a b.py"\n2 "c"\nFunctionNames\n1 "f"\nFileLocations\n1 {file_name_id=1 line=2}\nStackFrames\n1 {file_location_id=1}\n'
-        "ENTRY %m.1 (p: f32[2]) -> f32[2] { ROOT %p = f32[2]{0} parameter(0) }, execution_thread=\"main\"\n"
+        'ENTRY %m.1 (p: f32[2]) -> f32[2] { ROOT %p = f32[2]{0} parameter(0) }, execution_thread="main"\n'
     )
     module = parse(text)
     assert module.attributes["input_output_alias"] == "{ {0}: (0, {}, may-alias) }"
@@ -181,7 +214,9 @@ def test_literals_are_kept_as_written(literal: str) -> None:
 
 
 def test_an_instruction_in_place_of_an_operand() -> None:
-    module = parse(entry("x = f32[2] parameter(0)", "y = f32[2] add(x, f32[2] negate(f32[2] abs(x)))"))
+    module = parse(
+        entry("x = f32[2] parameter(0)", "y = f32[2] add(x, f32[2] negate(f32[2] abs(x)))")
+    )
     (_, operand) = module.entry.root.operands
     assert isinstance(operand.instruction, HloInstruction)
     assert operand.instruction.opcode == "negate"
@@ -206,7 +241,9 @@ def test_an_instruction_in_place_of_an_operand() -> None:
         ("ENTRY e { x = f32[] constant(1) } ENTRY f { y = f32[] constant(1) }", "1:35", "second ENTRY"),
     ],
 )  # fmt: skip
-def test_invalid_syntax_names_the_place_and_what_was_expected(text: str, place: str, problem: str) -> None:
+def test_invalid_syntax_names_the_place_and_what_was_expected(
+    text: str, place: str, problem: str
+) -> None:
     with pytest.raises(HloSyntaxError, match=problem) as raised:
         parse(text)
     error = raised.value
@@ -286,11 +323,15 @@ def test_long_runs_of_one_word_take_linear_time(text: str) -> None:
     start = time.process_time()
     with pytest.raises(HloSyntaxError):
         parse(text)
-    assert time.process_time() - start < 5.0  # a quadratic scan takes minutes; linear time is some 20 ms
+    assert (
+        time.process_time() - start < 5.0
+    )  # a quadratic scan takes minutes; linear time is some 20 ms
 
 
 def test_damaged_texts_are_read_or_refused() -> None:
-    texts = [programs()[f"small/{name}"].text for name in ("scan", "cond", "sort", "conv_grad")] + [SMALL]
+    texts = [programs()[f"small/{name}"].text for name in ("scan", "cond", "sort", "conv_grad")] + [
+        SMALL
+    ]
     counts = read_damaged(texts, 1500, seed=7, imports=True)
     assert counts["read"] > 50
     assert counts["refused"] > 500

@@ -51,16 +51,24 @@ def test_reduced_axes_are_kept(op: str, alone: Path) -> None:
 
 
 def test_axes_that_are_kept_already_do_not_match(alone: Path) -> None:
-    assert_refuses(model(KEPT.format(op="ReduceSum", keep=1, shape="2, 1, 4")), "KeepReducedAxesPass", vendors=alone)
+    assert_refuses(
+        model(KEPT.format(op="ReduceSum", keep=1, shape="2, 1, 4")),
+        "KeepReducedAxesPass",
+        vendors=alone,
+    )
 
 
 def test_a_reshape_to_another_place_is_left(alone: Path) -> None:
-    text = KEPT.format(op="ReduceSum", keep=0, shape="1, 2, 4").replace("float[2,1,4] y", "float[1,2,4] y")
+    text = KEPT.format(op="ReduceSum", keep=0, shape="1, 2, 4").replace(
+        "float[2,1,4] y", "float[1,2,4] y"
+    )
     assert_refuses(model(text), "KeepReducedAxesPass", "shape", vendors=alone)
 
 
 def test_unknown_sizes_are_left(alone: Path) -> None:
-    text = KEPT.format(op="ReduceSum", keep=0, shape="2, 1, 4").replace("float[2,3,4] x", "float[N,3,4] x")
+    text = KEPT.format(op="ReduceSum", keep=0, shape="2, 1, 4").replace(
+        "float[2,3,4] x", "float[N,3,4] x"
+    )
     assert_refuses(model(text), "KeepReducedAxesPass", "shape", vendors=alone)
 
 
@@ -84,17 +92,27 @@ def test_a_sum_by_its_count_is_a_mean(op: str, n: str, alone: Path) -> None:
 
 
 def test_a_mean_without_the_axis_stays_without_it(alone: Path) -> None:
-    text = MEAN.format(kind="float", op="Div", n="4").replace("ReduceSum(", "ReduceSum <keepdims = 0> (").replace("[2,3,1]", "[2,3]")
+    text = (
+        MEAN.format(kind="float", op="Div", n="4")
+        .replace("ReduceSum(", "ReduceSum <keepdims = 0> (")
+        .replace("[2,3,1]", "[2,3]")
+    )
     fuses(text, "MeanOfSumPass", {"ReduceMean": 1}, alone)
 
 
-@pytest.mark.parametrize(("op", "n"), [("Div", "5"), ("Mul", "0.2501"), ("Div", "0"), ("Div", "-4"), ("Div", "4.0001")])
+@pytest.mark.parametrize(
+    ("op", "n"), [("Div", "5"), ("Mul", "0.2501"), ("Div", "0"), ("Div", "-4"), ("Div", "4.0001")]
+)
 def test_another_count_is_left(op: str, n: str, alone: Path) -> None:
-    assert_refuses(model(MEAN.format(kind="float", op=op, n=n)), "MeanOfSumPass", "count", vendors=alone)
+    assert_refuses(
+        model(MEAN.format(kind="float", op=op, n=n)), "MeanOfSumPass", "count", vendors=alone
+    )
 
 
 def test_a_count_that_widens_is_left(alone: Path) -> None:
-    text = MEAN.format(kind="float[1,1,1,1]", op="Div", n="4").replace("float[2,3,1] y", "float[1,2,3,1] y")
+    text = MEAN.format(kind="float[1,1,1,1]", op="Div", n="4").replace(
+        "float[2,3,1] y", "float[1,2,3,1] y"
+    )
     assert_refuses(model(text), "MeanOfSumPass", "scalar", vendors=alone)
 
 
@@ -140,7 +158,12 @@ ROOT = """g (float[4] x) => (float[4] y) <{kind} one = {{{one}}}> {{
 
 
 def test_one_by_a_root_is_its_reciprocal(alone: Path) -> None:
-    fuses(ROOT.format(kind="float", one="1"), "ReciprocalSqrtPass", {"Sqrt": 1, "Reciprocal": 1}, alone)
+    fuses(
+        ROOT.format(kind="float", one="1"),
+        "ReciprocalSqrtPass",
+        {"Sqrt": 1, "Reciprocal": 1},
+        alone,
+    )
 
 
 def test_another_numerator_does_not_match(alone: Path) -> None:
@@ -171,14 +194,26 @@ def test_differences_of_other_operands_do_not_match(alone: Path) -> None:
     assert_refuses(model(text), "ShareDifferencesPass", vendors=alone)
 
 
-def softmax(*, guarded: bool, bounded: bool, reshaped: bool, axis: int = 1, sum_axis: int = 1, low: str = "-inf") -> str:
+def softmax(
+    *,
+    guarded: bool,
+    bounded: bool,
+    reshaped: bool,
+    axis: int = 1,
+    sum_axis: int = 1,
+    low: str = "-inf",
+) -> str:
     kept = ["2", "3"]
     kept[axis] = "1"
     keep = 0 if reshaped else 1
     lines = [f"p = ReduceMax <keepdims = {keep}> (x, axes)"]
     last = "p"
     if guarded:
-        lines += ["i = IsNaN(x)", f"j = ReduceMax <keepdims = {keep}> (i, axes)", "q = Where(j, nan, p)"]
+        lines += [
+            "i = IsNaN(x)",
+            f"j = ReduceMax <keepdims = {keep}> (i, axes)",
+            "q = Where(j, nan, p)",
+        ]
         last = "q"
     if bounded:
         lines.append(f"b = Max({last}, low)")
@@ -211,10 +246,14 @@ def test_a_bound_above_minus_infinity_is_left(alone: Path) -> None:
 
 
 def test_an_exponential_that_is_read_elsewhere_does_not_match(alone: Path) -> None:
-    text = softmax(guarded=False, bounded=False, reshaped=False).replace("(float[2,3] y)", "(float[2,3] y, float[2,3] e)")
+    text = softmax(guarded=False, bounded=False, reshaped=False).replace(
+        "(float[2,3] y)", "(float[2,3] y, float[2,3] e)"
+    )
     assert_refuses(model(text), "SoftmaxFusionPass", vendors=alone)
 
 
 def test_half_of_a_softmax_does_not_match(alone: Path) -> None:
-    text = softmax(guarded=False, bounded=False, reshaped=False).replace("y = Div(e, s)", "y = Div(s, e)")
+    text = softmax(guarded=False, bounded=False, reshaped=False).replace(
+        "y = Div(e, s)", "y = Div(s, e)"
+    )
     assert_refuses(model(text), "SoftmaxFusionPass", vendors=alone)

@@ -36,7 +36,11 @@ def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
 def kept_shape(x: Value, axes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the shape of a reduction that keeps its axes."""
     shape = static_shape(x)
-    return None if shape is None else tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return (
+        None
+        if shape is None
+        else tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    )
 
 
 def number(value: Value) -> float | None:

@@ -40,7 +40,9 @@ class ReciprocalSqrtPass(PatternFusionPass):
             for value in node.inputs[:1]
             if value is not None
         )
-        if one.rank != 0 and (one.array is None or one.array.size != 1 or (one.rank or 0) > (x.rank or 0)):
+        if one.rank != 0 and (
+            one.array is None or one.array.size != 1 or (one.rank or 0) > (x.rank or 0)
+        ):
             return match.reject("scalar: the 1 has several elements or more axes than x")
         return True
 

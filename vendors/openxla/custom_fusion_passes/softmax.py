@@ -96,7 +96,9 @@ def _is_guard(node: Node) -> bool:
     """Whether a Where or Max of the pattern leaves the maximum as it is."""
     if node.op not in {"Where", "Max"}:
         return True
-    constants: list[Value] = [value for value in node.inputs if value is not None and value.is_constant]
+    constants: list[Value] = [
+        value for value in node.inputs if value is not None and value.is_constant
+    ]
     numbers = [number(value) for value in constants]
     if len(numbers) != 1 or numbers[0] is None or (constants[0].rank or 0) > 0:
         return False
