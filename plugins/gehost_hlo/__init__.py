@@ -6,6 +6,7 @@ Everything is imported when it is first used: the command line loads plugins bef
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gehost import hookimpl
@@ -77,8 +78,18 @@ __all__ = [
 @hookimpl
 def gehost_register_importers(registry: Any) -> None:
     """Read ``.hlo`` and ``.hlo.txt`` files wherever a command takes a model."""
+    from gehost import PassOption
+
+    options = (
+        PassOption("fusions", str, "functions", "functions or inline: what XLA's fusions become"),
+        PassOption("constants", str, "", "values of elided constants: FILE.npz, or random"),
+        PassOption(
+            "assume_reductions", bool, default=False, help="take a missing to_apply from op_type"
+        ),
+        PassOption("computation", str, "", "import this computation in place of the entry"),
+    )
     for suffix in (".hlo", ".hlo.txt"):
-        registry.add(suffix, _import)
+        registry.add(suffix, _import, options=options, name="hlo", command="gehost hlo import")
 
 
 @hookimpl
@@ -88,10 +99,16 @@ def gehost_register_commands(cli: click.Group) -> None:
     cli.add_command(hlo)
 
 
-def _import(path: str) -> onnx.ModelProto:
+def _import(path: str, options: Mapping[str, Any]) -> onnx.ModelProto:
+    from gehost_hlo.errors import HloSyntaxError
     from gehost_hlo.files import import_file
 
-    return import_file(path)
+    try:
+        return import_file(path, **options)
+    except HloSyntaxError as error:  # one line: a caret needs a line of its own
+        line = error.excerpt.partition("\n")[0].strip()
+        error.args = (f"{error.summary}: {line}",)
+        raise
 
 
 def __getattr__(name: str) -> Any:

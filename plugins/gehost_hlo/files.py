@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gehost import ModelError
+from gehost import ModelError, UsageError
 from gehost_hlo.context import Settings
 from gehost_hlo.errors import HloSyntaxError, UntranslatableError
 from gehost_hlo.importer import import_module
@@ -60,8 +60,11 @@ def import_file(
         computation: the one to import in place of the entry.
 
     Raises:
+        UsageError: ``fusions`` is neither of the two.
         ModelError: the text or the constants cannot be read, or instructions have no translation.
     """
+    if fusions not in {"functions", "inline"}:
+        raise UsageError(f"fusions: expected functions or inline, got {fusions}")
     module = read_module(path)
     entry = None
     if computation:

@@ -42,7 +42,7 @@ OPCODES = {
 """Names of jaxlib that are not those of the text."""
 
 pytestmark = pytest.mark.skipif(
-    PYTHON == sys.executable and importlib.util.find_spec("jaxlib") is None,
+    sys.executable == PYTHON and importlib.util.find_spec("jaxlib") is None,
     reason="jaxlib is not here",
 )
 

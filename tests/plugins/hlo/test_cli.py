@@ -102,3 +102,43 @@ def test_constants(here: Path) -> None:
     np.savez("c.npz", c=np.ones(2, np.float32))
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "c.npz"]) == 0
     assert run(["hlo", "import", "c.hlo", "-o", "c.onnx", "--constants", "none.npz"]) == 3
+
+
+def test_options_of_the_importer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "vendors").mkdir()
+    (here / "c.hlo").write_text(
+        "ENTRY e { x = f32[2] parameter(0) c = f32[2] constant({...}) ROOT y = f32[2] add(x, c) }"
+    )
+    assert run(["compile", "c.hlo", "-o", "c.onnx", "--vendors", "vendors"]) == 3
+    assert "give --constants (gehost hlo import)" in capsys.readouterr().err
+    assert (
+        run(
+            [
+                "compile",
+                "c.hlo",
+                "-o",
+                "c.onnx",
+                "--vendors",
+                "vendors",
+                "--set",
+                "hlo.constants=random",
+                "--verify",
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "compile",
+                "c.hlo",
+                "-o",
+                "c.onnx",
+                "--vendors",
+                "vendors",
+                "--set",
+                "hlo.fusions=none",
+            ]
+        )
+        == 2
+    )
