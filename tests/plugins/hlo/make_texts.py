@@ -31,7 +31,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 import jax_programs
 import numpy as np
-from jaxlib import _hlo
+
+try:
+    from jaxlib import _hlo
+except ImportError:  # before 0.9
+    from jaxlib import _jax as _hlo
 
 
 def long_form() -> Any:
