@@ -257,3 +257,25 @@ def test_half_of_a_softmax_does_not_match(alone: Path) -> None:
         "y = Div(e, s)", "y = Div(s, e)"
     )
     assert_refuses(model(text), "SoftmaxFusionPass", vendors=alone)
+
+
+def test_a_reduction_without_axes_that_does_nothing_is_left(alone: Path) -> None:
+    text = """g (float[3] x) => (float[3] y) {
+      p = ReduceMax <keepdims = 1, noop_with_empty_axes = 1> (x)
+      d = Sub(x, p)
+      e = Exp(d)
+      s = ReduceSum <keepdims = 1, noop_with_empty_axes = 1> (e)
+      y = Div(e, s)
+    }"""
+    assert_refuses(model(text), "SoftmaxFusionPass", "axes", vendors=alone)
+
+
+def test_a_sum_without_axes_goes_over_all_of_them(alone: Path) -> None:
+    text = (
+        "g (float[2,3] x) => (float[1,1] y) <float n = {6}> {\n s = ReduceSum(x)\n y = Div(s, n)\n}"
+    )
+    fuses(text, "MeanOfSumPass", {"ReduceMean": 1}, alone)
+    none = text.replace("ReduceSum(", "ReduceSum <noop_with_empty_axes = 1> (").replace(
+        "[1,1]", "[2,3]"
+    )
+    assert_refuses(model(none), "MeanOfSumPass", "count", vendors=alone)

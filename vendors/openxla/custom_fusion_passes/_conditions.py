@@ -25,10 +25,10 @@ def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
         array = node.inputs[1].array
         axes = None if array is None else [int(axis) for axis in array.reshape(-1)]
     else:
-        axes = node.attrs.get("axes", list(range(rank)))
+        axes = node.attrs.get("axes", [])
     if axes is None:
         return None
-    if not axes:  # all of them, or none
+    if not axes:  # absent or empty: all of them, or none
         return () if node.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted(axis % rank for axis in axes))
 
