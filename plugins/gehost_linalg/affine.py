@@ -1,0 +1,454 @@
+"""Affine maps: from loop indices to the index of an operand, in MLIR's text form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import TypeAlias
+
+
+class MlirError(ValueError):
+    """Malformed text: ``line`` and ``column`` count from 1; the message shows the line with a caret."""
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.line = text.count("\n", 0, position) + 1
+        begin = text.rfind("\n", 0, position) + 1
+        self.column = position - begin + 1
+        self.reason = message
+        end = text.find("\n", position)
+        shown = text[begin : end if end >= 0 else len(text)]
+        caret = re.sub(r"[^\t]", " ", shown[: self.column - 1]) + "^"
+        super().__init__(f"line {self.line}, column {self.column}: {message}\n{shown}\n{caret}")
+
+
+class Scanner:
+    """Reads a text from left to right; blanks and ``//`` comments are skipped before each item."""
+
+    _BLANK = re.compile(r"(?:\s+|//[^\n]*)*")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.depth = 0
+        """How many brackets of an expression are open."""
+
+    def skip(self) -> int:
+        """Skip blanks and comments; returns the position of the next item."""
+        found = self._BLANK.match(self.text, self.position)
+        if found is not None:
+            self.position = found.end()
+        return self.position
+
+    def at_end(self) -> bool:
+        return self.skip() == len(self.text)
+
+    def peek(self, literal: str) -> bool:
+        start = self.skip()
+        if not self.text.startswith(literal, start):
+            return False
+        end = start + len(literal)
+        return not (literal[-1].isalnum() and end < len(self.text) and (self.text[end].isalnum() or self.text[end] == "_"))
+
+    def accept(self, literal: str) -> bool:
+        """Step over ``literal`` if it comes next."""
+        if not self.peek(literal):
+            return False
+        self.position += len(literal)
+        return True
+
+    def expect(self, literal: str) -> None:
+        """Step over ``literal``; ``MlirError`` if something else comes next."""
+        if not self.accept(literal):
+            raise self.error(f"expected '{literal}', found {self.shown()}")
+
+    def match(self, pattern: re.Pattern[str]) -> str | None:
+        """Step over the text that ``pattern`` matches here, and return it."""
+        found = pattern.match(self.text, self.skip())
+        if found is None or not found.group():
+            return None
+        self.position = found.end()
+        return found.group()
+
+    def take(self, pattern: re.Pattern[str], expected: str) -> str:
+        """The text that ``pattern`` matches here; ``MlirError`` if it does not."""
+        found = self.match(pattern)
+        if found is None:
+            raise self.error(f"expected {expected}, found {self.shown()}")
+        return found
+
+    def shown(self) -> str:
+        """The next item, for a message."""
+        found = re.compile(r"[\w.%#@^!-]+|\S|$").match(self.text, self.skip())
+        return f"'{found.group()}'" if found is not None and found.group() else "the end of the text"
+
+    def error(self, message: str, position: int | None = None) -> MlirError:
+        return MlirError(message, self.text, self.skip() if position is None else position)
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """Loop index ``d<index>``."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"d{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant index."""
+
+    value: int
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """``lhs op rhs``; op is ``+``, ``*``, ``floordiv``, ``ceildiv`` or ``mod``. Built by ``binary``, which simplifies."""
+
+    op: str
+    lhs: Expr
+    rhs: Expr
+
+    def __str__(self) -> str:
+        if self.op != "+":
+            if self.op == "*" and self.rhs == Const(-1):
+                return f"-{_tight(self.lhs)}"
+            return f"{_tight(self.lhs)} {self.op} {_tight(self.rhs)}"
+        if isinstance(self.rhs, Const) and self.rhs.value < 0:
+            return f"{self.lhs} - {-self.rhs.value}"
+        if isinstance(self.rhs, Binary) and self.rhs.op == "*" and isinstance(self.rhs.rhs, Const) and self.rhs.rhs.value < 0:
+            factor = -self.rhs.rhs.value
+            return f"{self.lhs} - {_tight(self.rhs.lhs)}{f' * {factor}' if factor != 1 else ''}"
+        return f"{self.lhs} + {self.rhs}"
+
+
+Expr: TypeAlias = Dim | Const | Binary
+
+
+def _tight(expr: Expr) -> str:
+    return f"({expr})" if isinstance(expr, Binary) else str(expr)
+
+
+def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
+    """``lhs op rhs``, simplified where both sides are constant or the operation does nothing.
+
+    Raises:
+        ValueError: the result is not affine (a product of two loops, a divisor that is no positive constant).
+    """
+    if op == "+":
+        return _add(lhs, rhs)
+    if op == "*":
+        return _times(lhs, rhs)
+    if not isinstance(rhs, Const) or rhs.value <= 0:
+        raise ValueError(f"{op} needs a positive constant on the right, got {rhs}")
+    value = rhs.value
+    if isinstance(lhs, Const):
+        return Const({"floordiv": lhs.value // value, "ceildiv": -(-lhs.value // value), "mod": lhs.value % value}[op])
+    divisible = _divisor(lhs) % value == 0
+    if op == "mod":
+        if divisible:
+            return Const(0)
+        if isinstance(lhs, Binary) and lhs.op == "+":  # a term that is divisible adds nothing
+            if _divisor(lhs.rhs) % value == 0:
+                return binary("mod", lhs.lhs, rhs)
+            if _divisor(lhs.lhs) % value == 0:
+                return binary("mod", lhs.rhs, rhs)
+        return Binary(op, lhs, rhs)
+    if value == 1:
+        return lhs
+    if isinstance(lhs, Binary) and lhs.op == "*" and isinstance(lhs.rhs, Const) and lhs.rhs.value % value == 0:
+        return _times(lhs.lhs, Const(lhs.rhs.value // value))
+    if op == "floordiv" and isinstance(lhs, Binary) and lhs.op == "+":
+        if _divisor(lhs.lhs) % value == 0 or _divisor(lhs.rhs) % value == 0:
+            return _add(binary(op, lhs.lhs, rhs), binary(op, lhs.rhs, rhs))
+    return Binary(op, lhs, rhs)
+
+
+def _divisor(expr: Expr) -> int:
+    """The largest number that is known to divide ``expr`` (0 divides by every number)."""
+    if isinstance(expr, Dim):
+        return 1
+    if isinstance(expr, Const):
+        return abs(expr.value)
+    if expr.op == "*":
+        return _divisor(expr.lhs) * _divisor(expr.rhs)
+    if expr.op in {"+", "mod"}:
+        return gcd(_divisor(expr.lhs), _divisor(expr.rhs))
+    return 1
+
+
+def _add(lhs: Expr, rhs: Expr) -> Expr:
+    if isinstance(lhs, Const):
+        if isinstance(rhs, Const):
+            return Const(lhs.value + rhs.value)
+        lhs, rhs = rhs, lhs
+    if isinstance(rhs, Const):
+        if rhs.value == 0:
+            return lhs
+        if isinstance(lhs, Binary) and lhs.op == "+" and isinstance(lhs.rhs, Const):
+            return _add(lhs.lhs, Const(lhs.rhs.value + rhs.value))
+        return Binary("+", lhs, rhs)
+    (left, factor), (right, other) = _factor(lhs), _factor(rhs)
+    if left == right:
+        return _times(left, Const(factor + other))
+    if isinstance(lhs, Binary) and lhs.op == "+" and isinstance(lhs.rhs, Const):  # constants stand last
+        return _add(_add(lhs.lhs, rhs), lhs.rhs)
+    if isinstance(rhs, Binary) and rhs.op == "+" and isinstance(rhs.rhs, Const):
+        return _add(_add(lhs, rhs.lhs), rhs.rhs)
+    return Binary("+", lhs, rhs)
+
+
+def _factor(expr: Expr) -> tuple[Expr, int]:
+    if isinstance(expr, Binary) and expr.op == "*" and isinstance(expr.rhs, Const):
+        return expr.lhs, expr.rhs.value
+    return expr, 1
+
+
+def _times(lhs: Expr, rhs: Expr) -> Expr:
+    if isinstance(lhs, Const):
+        lhs, rhs = rhs, lhs
+    if not isinstance(rhs, Const):
+        raise ValueError(f"({lhs}) * ({rhs}) is not affine: one side must be a constant")
+    if isinstance(lhs, Const):
+        return Const(lhs.value * rhs.value)
+    if rhs.value == 1:
+        return lhs
+    if rhs.value == 0:
+        return rhs
+    inner, factor = _factor(lhs)
+    return Binary("*", inner, Const(factor * rhs.value)) if factor != 1 else Binary("*", lhs, rhs)
+
+
+def evaluate(expr: Expr, point: Sequence[int]) -> int:
+    """The value of ``expr`` where loop k stands at ``point[k]``."""
+    if isinstance(expr, Dim):
+        return point[expr.index]
+    if isinstance(expr, Const):
+        return expr.value
+    left, right = evaluate(expr.lhs, point), evaluate(expr.rhs, point)
+    if expr.op == "+":
+        return left + right
+    if expr.op == "*":
+        return left * right
+    if expr.op == "mod":
+        return left % right
+    return left // right if expr.op == "floordiv" else -(-left // right)
+
+
+def substitute(expr: Expr, values: Sequence[Expr]) -> Expr:
+    """``expr`` with loop k replaced by ``values[k]``."""
+    if isinstance(expr, Dim):
+        return values[expr.index]
+    if isinstance(expr, Const):
+        return expr
+    return binary(expr.op, substitute(expr.lhs, values), substitute(expr.rhs, values))
+
+
+def dims_of(expr: Expr) -> frozenset[int]:
+    """The loops that ``expr`` depends on."""
+    if isinstance(expr, Dim):
+        return frozenset((expr.index,))
+    return frozenset() if isinstance(expr, Const) else dims_of(expr.lhs) | dims_of(expr.rhs)
+
+
+class AffineMap:
+    """``affine_map<(d0, d1) -> (d1, 0)>``: ``dims`` loops, and the index that ``results`` makes of them.
+
+    Immutable and hashable. ``AffineMap.parse("affine_map<(d0, d1) -> (d1, d0)>")(2, 3) == (3, 2)``.
+    """
+
+    __slots__ = ("_hash", "_loops", "dims", "is_permutation", "is_projected_permutation", "results")
+
+    def __init__(self, dims: int, results: Iterable[Expr | int]) -> None:
+        """An ``int`` among the results is the number of a loop.
+
+        Raises:
+            ValueError: a result uses a loop that the map does not have.
+        """
+        self.dims = dims
+        self.results: tuple[Expr, ...] = tuple(Dim(each) if isinstance(each, int) else each for each in results)
+        bare = [each.index for each in self.results if isinstance(each, Dim)]
+        self._loops = frozenset(bare)
+        beyond = [each for each in self.results if any(not 0 <= dim < dims for dim in dims_of(each))]
+        if beyond:
+            raise ValueError(f"result {beyond[0]} uses a loop that a map with {dims} dims does not have")
+        self.is_projected_permutation = len(bare) == len(self.results) == len(self._loops)
+        """Whether the results are different bare loops."""
+        self.is_permutation = self.is_projected_permutation and len(bare) == dims
+        self._hash = hash((dims, self.results))
+
+    @classmethod
+    def identity(cls, dims: int) -> AffineMap:
+        return _identity(dims)
+
+    @classmethod
+    def parse(cls, text: str) -> AffineMap:
+        """Read ``affine_map<(d0) -> (d0 * 2)>`` (also without ``affine_map<>``).
+
+        Raises:
+            MlirError: the text is malformed; it names line and column.
+        """
+        scanner = Scanner(text)
+        map_ = parse_map(scanner)
+        if not scanner.at_end():
+            raise scanner.error(f"expected the end of the map, found {scanner.shown()}")
+        return map_
+
+    @property
+    def loops(self) -> frozenset[int]:
+        """The loops that are a bare result: the size of such a loop is the size of that axis."""
+        return self._loops
+
+    @property
+    def is_identity(self) -> bool:
+        return self is _identity(self.dims) or self == _identity(self.dims)
+
+    def compose(self, inner: AffineMap) -> AffineMap:
+        """``self ∘ inner``: the map of x to ``self(inner(x))``.
+
+        Raises:
+            ValueError: ``inner`` has another number of results than this map has dims.
+        """
+        if self.dims != len(inner.results):
+            raise ValueError(f"{self} takes {self.dims} indices, {inner} gives {len(inner.results)}")
+        if self.is_identity:
+            return inner
+        return AffineMap(inner.dims, [substitute(each, inner.results) for each in self.results])
+
+    def inverse(self) -> AffineMap | None:
+        """For each loop the position of its first bare result; None if a loop has none."""
+        if len(self._loops) < self.dims:
+            return None
+        first: dict[int, int] = {}
+        for position, each in enumerate(self.results):
+            if isinstance(each, Dim):
+                first.setdefault(each.index, position)
+        return AffineMap(len(self.results), [first[dim] for dim in range(self.dims)])
+
+    @staticmethod
+    def concat(maps: Iterable[AffineMap]) -> AffineMap:
+        """All results one after another; as many dims as the map with the most."""
+        listed = list(maps)
+        return AffineMap(max((each.dims for each in listed), default=0), [r for each in listed for r in each.results])
+
+    def sub(self, position: int) -> AffineMap:
+        """The map with result ``position`` alone."""
+        return AffineMap(self.dims, [self.results[position]])
+
+    def __call__(self, *point: int) -> tuple[int, ...]:
+        if len(point) != self.dims:
+            raise TypeError(f"{self} takes {self.dims} indices, got {len(point)}")
+        return tuple(evaluate(each, point) for each in self.results)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, AffineMap) and self.dims == other.dims and self.results == other.results
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def body(self) -> str:
+        """``(d0, d1) -> (d1)``."""
+        return f"({', '.join(f'd{dim}' for dim in range(self.dims))}) -> ({', '.join(map(str, self.results))})"
+
+    def __str__(self) -> str:
+        return f"affine_map<{self.body()}>"
+
+    def __repr__(self) -> str:
+        return f"AffineMap.parse({str(self)!r})"
+
+
+@lru_cache(maxsize=64)
+def _identity(dims: int) -> AffineMap:
+    return AffineMap(dims, range(dims))
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"[0-9]+")
+_DEEPEST = 100
+_LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("*", "floordiv", "ceildiv", "mod"))
+
+
+def parse_map(scanner: Scanner, *, symbols: bool = False) -> AffineMap:
+    """Read a map, with or without ``affine_map<>`` around it; ``symbols`` are read as further dims."""
+    wrapped = scanner.accept("affine_map")
+    if wrapped:
+        scanner.expect("<")
+    names: dict[str, int] = {}
+    _parse_names(scanner, names, "(", ")")
+    if scanner.peek("["):
+        if not symbols:
+            raise scanner.error("symbols are not supported")
+        _parse_names(scanner, names, "[", "]")
+    scanner.expect("->")
+    scanner.expect("(")
+    results: list[Expr] = []
+    while not scanner.accept(")"):
+        if results:
+            scanner.expect(",")
+        results.append(_parse_expr(scanner, names, 0))
+    if wrapped:
+        scanner.expect(">")
+    return AffineMap(len(names), results)
+
+
+def _parse_names(scanner: Scanner, names: dict[str, int], opening: str, closing: str) -> None:
+    scanner.expect(opening)
+    before = len(names)
+    while not scanner.accept(closing):
+        if len(names) > before:
+            scanner.expect(",")
+        start = scanner.skip()
+        name = scanner.take(_NAME, "the name of a loop")
+        if name in names:
+            raise scanner.error(f"loop '{name}' is named twice", start)
+        names[name] = len(names)
+
+
+def _parse_expr(scanner: Scanner, names: dict[str, int], level: int) -> Expr:
+    """Sums of products of primaries, from left to right."""
+    if level == len(_LEVELS):
+        return _parse_primary(scanner, names)
+    found = _parse_expr(scanner, names, level + 1)
+    while True:
+        start = scanner.skip()
+        op = next((op for op in _LEVELS[level] if scanner.peek(op) and not scanner.peek("->")), None)
+        if op is None:
+            return found
+        scanner.accept(op)
+        right = _parse_expr(scanner, names, level + 1)
+        try:
+            found = _add(found, _times(right, Const(-1))) if op == "-" else binary(op, found, right)
+        except ValueError as error:
+            raise scanner.error(str(error), start) from error
+
+
+def _parse_primary(scanner: Scanner, names: dict[str, int]) -> Expr:
+    if scanner.peek("(") or scanner.peek("-"):
+        if scanner.depth == _DEEPEST:
+            raise scanner.error(f"expressions are nested more than {_DEEPEST} deep")
+        scanner.depth += 1
+        if scanner.accept("("):
+            inner = _parse_expr(scanner, names, 0)
+            scanner.expect(")")
+        else:
+            scanner.expect("-")
+            inner = _times(_parse_primary(scanner, names), Const(-1))
+        scanner.depth -= 1
+        return inner
+    number = scanner.match(_NUMBER)
+    if number is not None:
+        return Const(int(number))
+    start = scanner.skip()
+    name = scanner.take(_NAME, "a loop, a number or '('")
+    if name not in names:
+        raise scanner.error(f"'{name}' is not a loop of this map; it has {', '.join(names) or 'none'}", start)
+    return Dim(names[name])

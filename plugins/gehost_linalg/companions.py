@@ -1,0 +1,250 @@
+"""Companion patterns of fusion; each can be switched on and off by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gehost_linalg.affine import AffineMap, Dim
+from gehost_linalg.generic import (
+    Arg,
+    Generic,
+    Op,
+    Opaque,
+    Payload,
+    Ref,
+    Res,
+    Size,
+    Value,
+)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a companion may ask about the other operations.
+
+    Attributes:
+        producer: the operation that makes a value, None for an input or a constant.
+        is_dead: whether nothing reads a value.
+    """
+
+    producer: Callable[[Value], Op | None]
+    is_dead: Callable[[Value], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What stands in place of an operation, and the values that replace its results."""
+
+    ops: tuple[Op, ...]
+    replaced: Mapping[Value, Value]
+
+
+Companion = Callable[[Generic, Surroundings], "Generic | Change | None"]
+"""Returns the Generic that stands in place of one, or None where the pattern does not apply."""
+
+
+def _without(op: Generic, dropped: set[int], args: dict[int, Ref], payload: Payload | None = None) -> Generic:
+    """``op`` without some operands (and the results of dropped outs); ``args`` replaces dropped arguments."""
+    count = len(op.ins)
+    places = [index for index in range(len(op.operands)) if index not in dropped]
+    moved: dict[int, Ref] = {old: Arg(new) for new, old in enumerate(places)}
+    moved.update({old: moved[ref.index] if isinstance(ref, Arg) else ref for old, ref in args.items()})
+    outs = [index - count for index in places if index >= count]
+    kept = payload or op.payload
+    kept = Payload(kept.ops, tuple([kept.yields[out] for out in outs]))
+    return replace(
+        op,
+        ins=tuple([op.ins[index] for index in places if index < count]),
+        outs=tuple([op.outs[out] for out in outs]),
+        maps=tuple([op.maps[index] for index in places]),
+        payload=kept.live().reading(moved),
+        results=tuple([op.results[out] for out in outs]),
+        maybe=tuple([op.axes_maybe[index] for index in places]) if op.maybe else (),
+    )
+
+
+def bounds_remain(op: Generic, dropped: set[int]) -> bool:
+    """Whether every loop has its size from an operand that stays.
+
+    An axis whose size may be 1 says too little: what is dropped must be covered by a sure one.
+    """
+    sure: set[int] = set()
+    unsure: set[int] = set()
+    gone: set[int] = set()
+    for position, _, _, result, maybe in op.axes():
+        if isinstance(result, Dim):
+            (gone if position in dropped else unsure if maybe else sure).add(result.index)
+    return sure | (unsure - gone) >= set(range(op.loops))
+
+
+def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
+    """Read the scalar instead of an in that is filled with it; the in then only gives sizes."""
+    del around
+    args: dict[int, Ref] = {
+        index: value.fill
+        for index, value in enumerate(op.ins)
+        if value.fill is not None and index in op.payload.reads
+    }
+    return replace(op, payload=op.payload.reading(args)) if args else None
+
+
+def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
+    """Put the first in that is a constant with one value throughout into the payload, if bounds stay known."""
+    del around
+    for index, value in enumerate(op.ins):
+        literal = value.splat if value.kind != "fill" else None
+        if literal is not None and bounds_remain(op, {index}):
+            return _without(op, {index}, {index: literal})
+    return None
+
+
+def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
+    """Give outs that only provide a shape an empty tensor, so that nothing has to be computed first."""
+    del around
+    outs = tuple(
+        out if out.kind == "empty" or op.reads_out(place) else Value(f"{out.name}_shape", out.dtype, out.shape, kind="empty")
+        for place, out in enumerate(op.outs)
+    )
+    return None if outs == op.outs else replace(op, outs=outs)
+
+
+def dedup(op: Generic, around: Surroundings) -> Change | None:
+    """Merge ins of equal value and map; drop unread ins and dead results where bounds stay known; merge equal outs.
+
+    Operations of the payload that nothing uses go first.
+    """
+    live = op.payload.live()
+    if live is not op.payload:
+        return Change((replace(op, payload=live),), {})
+    dropped: set[int] = set()
+    args: dict[int, Ref] = {}
+    maybe = list(op.axes_maybe)
+    first: dict[tuple[Value, AffineMap], int] = {}
+    for index, value in enumerate(op.ins):
+        if index not in op.payload.reads:
+            if bounds_remain(op, dropped | {index}):
+                dropped.add(index)
+            continue
+        place = first.setdefault((value, op.maps[index]), index)
+        if place != index:
+            dropped.add(index)
+            args[index] = Arg(place)
+            maybe[place] &= maybe[index]  # one of the two reads is sure of the size
+    outs: dict[tuple[Value, AffineMap, Ref], int] = {}
+    merged: dict[Value, Value] = {}
+    for out, value in enumerate(op.outs):
+        index = len(op.ins) + out
+        if op.reads_out(out):
+            if around.is_dead(op.results[out]) and _only_carried(op, out) and bounds_remain(op, dropped | {index}):
+                dropped.add(index)
+            continue
+        if around.is_dead(op.results[out]) and bounds_remain(op, dropped | {index}):
+            dropped.add(index)
+            continue
+        place = outs.setdefault((value, op.maps[index], op.payload.yields[out]), out)
+        if place != out:
+            dropped.add(index)
+            merged[op.results[out]] = op.results[place]
+    if not dropped:
+        return None
+    kept = replace(op, maybe=tuple(maybe)) if op.maybe else op
+    return Change((_without(kept, dropped, args),), merged)
+
+
+def _only_carried(op: Generic, out: int) -> bool:
+    """Whether an out's initial value is read by its own yield alone."""
+    index = len(op.ins) + out
+    read = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
+    return op.payload.yields[out] == Arg(index) and read.count(Arg(index)) == 1
+
+
+def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
+    """Yield the initial value of a dead result that is computed from it for its own yield alone."""
+    for out, result in enumerate(op.results):
+        index = len(op.ins) + out
+        ref = op.payload.yields[out]
+        if not around.is_dead(result) or not isinstance(ref, Res) or Arg(index) not in op.payload.ops[ref.index].operands:
+            continue
+        read = [each for op_ in op.payload.ops for each in op_.operands] + list(op.payload.yields)
+        if read.count(Arg(index)) == 1 and read.count(ref) == 1:
+            yields = (*op.payload.yields[:out], Arg(index), *op.payload.yields[out + 1 :])
+            return replace(op, payload=Payload(op.payload.ops, yields).live())
+    return None
+
+
+def fold_transpose(op: Generic, around: Surroundings) -> Change | None:
+    """Transpose a constant now."""
+    del around
+    if len(op.ins) != 1 or len(op.outs) != 1 or op.payload.ops or op.payload.yields != (Arg(0),):
+        return None
+    source, array = op.ins[0], op.ins[0].constant
+    if array is None or source.shape is None or array.shape != source.shape:
+        return None
+    if op.reduces or not (op.maps[0].is_permutation and op.maps[1].is_permutation):
+        return None
+    axes = {each: axis for axis, each in enumerate(op.maps[0].results)}
+    made = np.ascontiguousarray(np.transpose(array, [axes[each] for each in op.maps[1].results]))
+    result = op.results[0]
+    folded = Value(result.name, result.dtype, made.shape, constant=made)
+    return Change((), {result: folded})
+
+
+def split_concat(op: Generic, around: Surroundings) -> Change | None:
+    """``ew(concat(a0, a1), concat(b0, b1))`` becomes ``concat(ew(a0, b0), ew(a1, b1))``.
+
+    The segments are along one loop, of equal and known sizes; an in that does not use that loop is read by each part.
+    """
+    if op.reduces or op.payload.indices or len(op.outs) != 1 or op.reads_out(0):
+        return None
+    found: dict[int, Opaque] = {}
+    loops: set[int] = set()
+    for index, value in enumerate(op.ins):
+        made = around.producer(value)
+        if isinstance(made, Opaque) and made.name == "tensor.concat" and isinstance(made.attribute, int):
+            result = op.maps[index].results[made.attribute]
+            found[index] = made
+            loops.add(result.index if isinstance(result, Dim) else -1)
+    if len(loops) != 1 or -1 in loops:
+        return None
+    loop = loops.pop()
+    if any(loop in map_.loops for index, map_ in enumerate(op.maps[: len(op.ins)]) if index not in found):
+        return None
+    segments = {tuple(_sizes(each)) for each in found.values()}
+    if len(segments) != 1 or not all(isinstance(size, int) for size in next(iter(segments))):
+        return None
+    axis = op.out_map(0).results.index(Dim(loop)) if Dim(loop) in op.out_map(0).results else None
+    if axis is None or not op.out_map(0).is_permutation:
+        return None
+    parts = [_part(op, found, place, axis, size) for place, size in enumerate(segments.pop())]
+    joined = Opaque("tensor.concat", tuple([part.results[0] for part in parts]), op.results, axis)
+    return Change((*parts, joined), {})
+
+
+def _sizes(concat: Opaque) -> list[Size]:
+    axis = concat.attribute
+    assert isinstance(axis, int)
+    return [None if each.shape is None else each.shape[axis] for each in concat.operands]
+
+
+def _part(op: Generic, found: Mapping[int, Opaque], place: int, axis: int, size: Size) -> Generic:
+    result = op.results[0]
+    shape = [size if at == axis else each for at, each in enumerate(result.shape or ())]
+    ins = tuple([found[index].operands[place] if index in found else value for index, value in enumerate(op.ins)])
+    out = Value(f"{result.name}_shape{place}", result.dtype, shape, kind="empty")
+    made = Value(f"{result.name}_part{place}", result.dtype, shape)
+    return replace(op, ins=ins, outs=(out,), results=(made,))
+
+
+COMPANIONS: Mapping[str, Companion] = {
+    "fold-fill": fold_fill,
+    "fold-splat": fold_splat,
+    "outs-dependency": remove_outs_dependency,
+    "dedup": dedup,
+    "unused-cycle": unused_cycle,
+    "fold-transpose": fold_transpose,
+    "split-concat": split_concat,
+}
+"""By name, in the order in which they are tried."""

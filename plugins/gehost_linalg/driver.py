@@ -1,0 +1,339 @@
+"""Fuses operations to a fixed point, from inputs to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from gehost_linalg.companions import COMPANIONS, Change, Surroundings
+from gehost_linalg.control import Control, MultiUse, asked, control_named, multi_use_named, unknown
+from gehost_linalg.fusability import (
+    OpOperand,
+    Refusal,
+    are_elementwise_ops_fusable,
+    consumer_is_generic,
+)
+from gehost_linalg.fuse import fuse_checked
+from gehost_linalg.generic import Generic, Op, Value
+
+DEFAULT_COMPANIONS = ("fold-fill", "fold-splat", "outs-dependency", "dedup", "unused-cycle", "fold-transpose")
+
+
+class Block:
+    """Operations in an order in which each follows what it reads, with the readers of every value.
+
+    Attributes:
+        outputs: values that are read outside, in order.
+        refusals: for each operation that was visited, the operands that were not fused and why.
+    """
+
+    def __init__(self, ops: Iterable[Op], outputs: Iterable[Value] | None = None) -> None:
+        """Without ``outputs``, every result that nothing reads is one.
+
+        Raises:
+            ValueError: an operation reads what a later one makes, or a value is made twice.
+        """
+        self.at: list[Op | None] = list(ops)
+        self.place: dict[Op, int] = {op: place for place, op in enumerate(self.at) if op is not None}
+        self.made_by: dict[Value, Op] = {}
+        self.readers: dict[Value, dict[Op, int]] = {}
+        self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
+        read: set[Value] = set()
+        for op in self.place:
+            read.update(op.operands)
+            for result in op.results:
+                if result in self.made_by or result in read:
+                    raise ValueError(f"%{result.name} is made twice, or read before it is made")
+                self.made_by[result] = op
+                self.readers[result] = {}
+        for op in self.place:
+            self._read(op)
+        made = [result for op in self.place for result in op.results]
+        self.outputs = list(outputs) if outputs is not None else [each for each in made if not self.readers[each]]
+        self._kept = set(self.outputs)
+
+    @property
+    def ops(self) -> list[Op]:
+        return [op for op in self.at if op is not None]
+
+    def is_dead(self, value: Value) -> bool:
+        return value not in self._kept and not self.readers.get(value)
+
+    def operand(self, consumer: Op, index: int) -> OpOperand:
+        """An operand with what the graph knows of its producer."""
+        producer = self.made_by.get(consumer.operands[index])
+        if producer is None:
+            return OpOperand(None, consumer, index)
+        uses, shared = 0, set[int]()
+        for result, value in enumerate(producer.results):
+            readers = self.readers[value]
+            uses += sum(readers.values()) + (value in self._kept)
+            if value in self._kept or any(reader is not consumer for reader in readers):
+                shared.add(result)
+        return OpOperand(producer, consumer, index, uses, frozenset(shared))
+
+    def replace(self, old: Op, new: tuple[Op, ...], replaced: Mapping[Value, Value]) -> None:
+        """Put operations in the place of one; readers of its results read ``replaced``."""
+        place = self.place.pop(old)
+        self._unread(old)
+        self.refusals.pop(old, None)
+        for result in old.results:
+            if self.made_by.get(result) is old:
+                del self.made_by[result]
+        self.at[place] = new[0] if new else None
+        if len(new) > 1:  # rare: an operation was split
+            self.at[place : place + 1] = new
+            self.place = {op: at for at, op in enumerate(self.at) if op is not None}
+        for op in new:
+            if len(new) == 1:
+                self.place[op] = place
+            for result in op.results:
+                self.made_by[result] = op
+                self.readers.setdefault(result, {})
+            self._read(op)
+        for value, other in replaced.items():
+            if value is not other:
+                self.redirect(value, other)
+
+    def redirect(self, value: Value, other: Value) -> None:
+        """Make every reader of ``value`` read ``other``."""
+        for reader in list(self.readers.get(value, ())):
+            operands = [other if each is value else each for each in reader.operands]
+            if isinstance(reader, Generic):
+                count = len(reader.ins)
+                moved: Op = replace(reader, ins=tuple(operands[:count]), outs=tuple(operands[count:]))
+            else:
+                moved = replace(reader, operands=tuple(operands))
+            self.replace(reader, (moved,), {})
+        if value in self._kept:
+            self._kept.remove(value)
+            self._kept.add(other)
+            self.outputs = [other if each is value else each for each in self.outputs]
+
+    def remove(self, op: Op) -> None:
+        """Remove an operation that nothing reads."""
+        self.at[self.place.pop(op)] = None
+        self._unread(op)
+        self.refusals.pop(op, None)
+        for result in op.results:
+            del self.made_by[result]
+
+    def _read(self, op: Op) -> None:
+        for value in op.operands:
+            if value in self.made_by:
+                readers = self.readers[value]
+                readers[op] = readers.get(op, 0) + 1
+
+    def _unread(self, op: Op) -> None:
+        for value in op.operands:
+            self.readers.get(value, {}).pop(op, None)
+
+    def path_back(self, producer: Op, consumer: Op) -> list[Op] | None:
+        """The operations outside of the pair on a path from ``producer`` to ``consumer``."""
+        last = self.place[consumer]
+        came: dict[Op, Op] = {}
+        stack = [producer]
+        while stack:
+            op = stack.pop()
+            for reader in dict.fromkeys(each for value in op.results for each in self.readers.get(value, ())):
+                if reader is consumer and op is not producer:
+                    path = [op]
+                    while (before := came[path[-1]]) is not producer:
+                        path.append(before)
+                    return path[::-1]
+                if reader is not consumer and reader not in came and self.place[reader] < last:
+                    came[reader] = op
+                    stack.append(reader)
+        return None
+
+    def move_readers_behind(self, producer: Op, consumer: Op) -> None:
+        """Move what depends on ``producer`` and stands before ``consumer`` behind it, in the same order."""
+        first, last = self.place[producer], self.place[consumer]
+        behind: set[Op] = set()
+        for place in range(first + 1, last):
+            op = self.at[place]
+            if op is not None and any((made := self.made_by.get(each)) is producer or made in behind for each in op.operands):
+                behind.add(op)
+        if behind:
+            window = [op for op in self.at[first : last + 1] if op not in behind]
+            window += [op for op in self.at[first : last + 1] if op in behind]
+            self.at[first : last + 1] = window
+            self.place.update({op: first + offset for offset, op in enumerate(window) if op is not None})
+
+
+class Driver:
+    """Visits consumers in order; fuses the first operand that qualifies, and retries the same consumer."""
+
+    def __init__(
+        self,
+        block: Block,
+        control: Control,
+        multi_use: MultiUse = "refuse",
+        companions: Collection[str] = DEFAULT_COMPANIONS,
+        coverage: str = "preserved",
+    ) -> None:
+        unknown_names = [name for name in companions if name not in COMPANIONS]
+        if unknown_names:
+            raise ValueError(unknown("companion", unknown_names[0], list(COMPANIONS)))
+        self.block = block
+        self.control = control
+        self.multi_use = multi_use
+        self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
+        self.merges = "dedup" in companions
+        self.coverage = coverage
+        self.around = Surroundings(block.made_by.get, block.is_dead)
+        self._queued: dict[Op, None] = {}
+
+    def run(self) -> None:
+        """Fuse until nothing qualifies."""
+        self._queued = dict.fromkeys(self.block.ops)
+        while self._queued:
+            ordered = sorted(self._queued, key=self.block.place.__getitem__)
+            self._queued = {}
+            for op in ordered:
+                if op in self.block.place:
+                    self._visit(op)
+            self._queued = {op: None for op in self._queued if op in self.block.place}
+
+    def _visit(self, op: Op) -> None:
+        current: Op | None = op
+        while current is not None and isinstance(current, Generic):
+            if current.results and all(map(self.block.is_dead, current.results)):
+                self._remove(current)
+                return
+            current = self._fuse_first(current) or self._changed(current)
+        if current is not None and not isinstance(current, Generic):
+            read = [self.block.operand(current, index) for index in range(len(current.operands))]
+            refusals = [(operand, consumer_is_generic(operand)) for operand in read if isinstance(operand.producer, Generic)]
+            self.block.refusals[current] = [(operand, refusal) for operand, refusal in refusals if refusal is not None]
+
+    def _changed(self, op: Generic) -> Op | None:
+        """What the first companion that applies puts in the place of ``op``; None where none applies."""
+        for companion in self.companions:
+            made = companion(op, self.around)
+            if made is None:
+                continue
+            change = made if isinstance(made, Change) else Change((made,), {})
+            self._swap(op, change)
+            if len(change.ops) == 1:
+                return change.ops[0]
+            self._queued.update(dict.fromkeys(change.ops))
+            return None
+        return None
+
+    def _swap(self, op: Op, change: Change) -> None:
+        """Do a change, and visit again whatever may fuse now."""
+        block = self.block
+        before = dict.fromkeys(op.operands)
+        for value in change.replaced:
+            self._queue_readers(value)
+        block.replace(op, change.ops, change.replaced)
+        for value in change.replaced.values():
+            self._queue_readers(value)
+        self._released([value for value in before if not any(value in made.operands for made in change.ops)])
+
+    def _queue_readers(self, value: Value) -> None:
+        self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
+
+    def _released(self, values: Iterable[Value]) -> None:
+        """These have a reader less: their producer may be dead, or have one use now."""
+        for value in values:
+            maker = self.block.made_by.get(value)
+            if isinstance(maker, Generic):
+                self._queued[maker] = None
+                for result in maker.results:
+                    self._queue_readers(result)
+
+    def _remove(self, op: Generic) -> None:
+        values = list(dict.fromkeys(op.operands))
+        self.block.remove(op)
+        self._released(values)
+
+    def _fuse_first(self, consumer: Generic) -> Generic | None:
+        """Fuse the first operand that qualifies; returns the fused operation, None if none does."""
+        block = self.block
+        refusals: list[tuple[OpOperand, Refusal]] = []
+        read = [(value, consumer.maps[index]) for index, value in enumerate(consumer.ins) if value in block.made_by]
+        for index, value in enumerate(consumer.operands):
+            if value not in block.made_by:
+                continue
+            if index < len(consumer.ins) and self.merges and read.count((value, consumer.maps[index])) > 1:
+                continue  # one operand, once companions have merged them
+            operand = block.operand(consumer, index)
+            refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(operand)
+            if refusal is None:
+                fused = fuse_checked(operand)
+                if not isinstance(fused, Refusal):
+                    self._commit(operand, fused.generic, fused.replaced)
+                    return fused.generic
+                refusal = fused
+            refusals.append((operand, refusal))
+        block.refusals[consumer] = refusals
+        return None
+
+    def _forbidden(self, operand: OpOperand) -> Refusal | None:
+        """Conditions 10 and 12."""
+        producer, consumer = operand.generics()
+        reason = asked(self.control, operand)
+        if reason is not None:
+            return Refusal("control", reason)
+        if operand.uses == 1:
+            return None
+        if self.multi_use == "refuse":
+            return Refusal("control", f"the producer has {operand.uses} uses, and multi-use is refuse")
+        if self.multi_use == "share":
+            path = self.block.path_back(producer, consumer)
+            if path is not None:
+                return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")
+        return None
+
+    def _commit(self, operand: OpOperand, fused: Generic, replaced: Mapping[Value, Value]) -> None:
+        block, producer, consumer = self.block, operand.producer, operand.consumer
+        assert isinstance(producer, Generic)
+        share = self.multi_use == "share" and bool(operand.shared)
+        if share:
+            block.move_readers_behind(producer, consumer)
+        block.replace(consumer, (fused,), {})
+        if share:
+            moved = {old: new for old, new in replaced.items() if old is not new}
+            for value in moved:
+                self._queue_readers(value)
+            for old, new in moved.items():
+                block.redirect(old, new)
+                self._queue_readers(new)
+        if all(map(block.is_dead, producer.results)):
+            block.remove(producer)
+        else:
+            for result in producer.results:
+                self._queue_readers(result)
+
+
+def fuse_all(
+    generics: Iterable[Op],
+    control: str | Control = "one-use",
+    multi_use: str = "refuse",
+    *,
+    outputs: Iterable[Value] | None = None,
+    companions: Collection[str] = DEFAULT_COMPANIONS,
+    coverage: str = "preserved",
+    controls: Mapping[str, Control] | None = None,
+) -> list[Op]:
+    """Fuse to a fixed point; returns the operations that remain, in order.
+
+    Args:
+        generics: the operations, each after what it reads; an ``Opaque`` bounds fusion.
+        control: which legal fusions are done, by name or as a function.
+        multi_use: other readers of a producer: ``refuse``, ``duplicate`` or ``share``.
+        outputs: values that are read outside; every result that nothing reads unless given.
+        companions: the patterns that are applied to each consumer.
+        coverage: see ``reductions_are_covered``.
+        controls: further control functions by name.
+
+    Raises:
+        ControlError: no control function or multi-use has that name.
+        ValueError: the order is wrong, a value is made twice, or a companion is unknown.
+    """
+    block = Block(generics, outputs)
+    chosen = control_named(control, controls) if isinstance(control, str) else control
+    Driver(block, chosen, multi_use_named(multi_use), companions, coverage).run()
+    return block.ops

@@ -1,0 +1,254 @@
+"""The conditions under which a producer may be fused into a consumer, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from gehost_linalg.affine import AffineMap, Dim, dims_of
+from gehost_linalg.generic import PARALLEL, Generic, Op, Value
+
+
+class Refusal(NamedTuple):
+    """Why a fusion is not done: a key that is counted, and what is particular."""
+
+    key: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.detail}" if self.detail else self.key
+
+
+@dataclass(frozen=True, eq=False)
+class OpOperand:
+    """Operand ``index`` (ins, then outs) of ``consumer``, which ``producer`` makes.
+
+    Attributes:
+        producer: the operation that makes the operand; None for an input or a constant.
+        consumer: the operation that reads it.
+        index: the operand's number.
+        uses: how often all results of the producer are read together; a result of the whole counts as a use.
+        shared: the producer's results that something other than the consumer reads.
+    """
+
+    producer: Op | None
+    consumer: Op
+    index: int
+    uses: int = 1
+    shared: frozenset[int] = frozenset()
+
+    @property
+    def value(self) -> Value:
+        return self.consumer.operands[self.index]
+
+    @property
+    def result(self) -> int:
+        """Which result of the producer the operand is."""
+        assert self.producer is not None
+        return self.producer.results.index(self.value)
+
+    def generics(self) -> tuple[Generic, Generic]:
+        """Producer and consumer; only after conditions 1 and 2 hold."""
+        assert isinstance(self.producer, Generic)
+        assert isinstance(self.consumer, Generic)
+        return self.producer, self.consumer
+
+
+@lru_cache(maxsize=1 << 14)
+def producer_map_in_fused_coordinates(map_: AffineMap, result: AffineMap, read: AffineMap) -> AffineMap:
+    """A map of the producer over the consumer's loops.
+
+    Args:
+        map_: of the producer's operand.
+        result: of the producer's result, a permutation.
+        read: the consumer's map of that result.
+    """
+    inverse = result.inverse()
+    if inverse is None:
+        raise ValueError(f"{result} has no inverse")
+    return map_.compose(inverse).compose(read)
+
+
+def fused_map(operand: OpOperand, position: int) -> AffineMap:
+    """The map of operand ``position`` of the producer over the consumer's loops."""
+    producer, consumer = operand.generics()
+    read = consumer.maps[operand.index]
+    return producer_map_in_fused_coordinates(producer.maps[position], producer.out_map(operand.result), read)
+
+
+def preserved_producer_results(operand: OpOperand) -> list[int]:
+    """The results of the producer that the fused operation keeps.
+
+    A result goes unless the payload reads its out, dropping it loses a loop, or something else reads it.
+    """
+    producer, consumer = operand.generics()
+    rest = [map_ for index, map_ in enumerate(consumer.maps) if index != operand.index]
+    rest += producer.maps[: len(producer.ins)]
+    outs = dict(enumerate(producer.maps[len(producer.ins) :]))
+    kept: list[int] = []
+    for result in list(outs):
+        without = [*rest, *[map_ for other, map_ in outs.items() if other != result]]
+        needed = not _cover(without) or (not without and bool(producer.loops or consumer.loops))
+        if producer.reads_out(result) or needed or result in operand.shared:
+            kept.append(result)
+        else:
+            del outs[result]
+    return kept
+
+
+def _cover(maps: Iterable[AffineMap]) -> bool:
+    """Whether the maps together have an inverse, loops aligned by number."""
+    found: set[int] = set()
+    dims = 0
+    for map_ in maps:
+        found |= map_.loops
+        dims = max(dims, map_.dims)
+    return len(found) == dims
+
+
+def producer_is_generic(operand: OpOperand) -> Refusal | None:
+    """Condition 1."""
+    if isinstance(operand.producer, Generic):
+        return None
+    return Refusal("producer-not-generic", "" if operand.producer is None else operand.producer.name)
+
+
+def consumer_is_generic(operand: OpOperand) -> Refusal | None:
+    """Condition 2."""
+    return None if isinstance(operand.consumer, Generic) else Refusal("consumer-not-generic", operand.consumer.name)
+
+
+def operand_is_ranked(operand: OpOperand) -> Refusal | None:
+    """Condition 4."""
+    value = operand.value
+    return Refusal("operand-unranked", value.name) if value.is_scalar or value.shape is None else None
+
+
+def producer_is_parallel(operand: OpOperand) -> Refusal | None:
+    """Condition 5."""
+    producer, _ = operand.generics()
+    for loop, kind in enumerate(producer.iterators):
+        if kind != PARALLEL:
+            return Refusal("producer-not-parallel", f"loop {loop} is a {kind}")
+    return None
+
+
+def operand_is_in(operand: OpOperand) -> Refusal | None:
+    """Condition 6."""
+    _, consumer = operand.generics()
+    return None if operand.index < len(consumer.ins) else Refusal("operand-is-init")
+
+
+def ranks_match(operand: OpOperand) -> Refusal | None:
+    """Condition 7."""
+    producer, consumer = operand.generics()
+    results = len(consumer.maps[operand.index].results)
+    if results == producer.loops:
+        return None
+    return Refusal("rank-mismatch", f"{_counted(results, 'result')}, {_counted(producer.loops, 'loop')}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def result_map_is_permutation(operand: OpOperand) -> Refusal | None:
+    """Condition 8."""
+    producer, _ = operand.generics()
+    map_ = producer.out_map(operand.result)
+    return None if map_.is_permutation else Refusal("result-map-not-permutation", map_.body())
+
+
+def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
+    """Condition 9: where the consumer reduces, each of its loops has an operand that gives its size.
+
+    Args:
+        operand: what is to be fused.
+        coverage: ``preserved`` counts the producer's outs that are kept; ``upstream`` does not, as MLIR.
+    """
+    producer, consumer = operand.generics()
+    if not consumer.reduces:
+        return None
+    covered: set[int] = set()
+    for value, map_ in zip(consumer.operands, consumer.maps, strict=True):
+        if value is not operand.value:
+            covered |= map_.loops
+    positions = list(range(len(producer.ins)))
+    if coverage == "preserved":
+        positions += [len(producer.ins) + result for result in preserved_producer_results(operand)]
+    for position in positions:
+        covered |= fused_map(operand, position).loops
+    missing = set(range(consumer.loops)) - covered
+    return Refusal("reduction-dim-uncovered", f"d{min(missing)}") if missing else None
+
+
+def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
+    """Where the stride of a read is decided at run time, the producer must not use that loop's index.
+
+    The loop of the producer then has size 1 or the consumer's, and a stride of 0 or 1 stands for both.
+    """
+    producer, consumer = operand.generics()
+    maybe = consumer.axes_maybe[operand.index]
+    if not maybe:
+        return None
+    inverse = producer.out_map(operand.result).inverse()
+    assert inverse is not None
+    loops = {
+        loop for loop, axis in enumerate(inverse.results) if isinstance(axis, Dim) and axis.index in maybe
+    }
+    strided = [each for map_ in producer.maps for each in map_.results if not isinstance(each, Dim)]
+    for expr in (*strided, *producer.payload.indices):
+        if dims_of(expr) & loops:
+            return Refusal("maybe-broadcast", f"the producer uses the index {expr}")
+    return None
+
+
+def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
+    """Condition 11: the maps of the fused operation together have an inverse."""
+    covered: set[int] = set()
+    exact: set[int] = set()
+    for _, _, _, result, maybe in fused.axes():
+        if isinstance(result, Dim):
+            covered.add(result.index)
+            if not maybe:
+                exact.add(result.index)
+    missing = set(range(fused.loops)) - covered
+    if not missing and len(exact) < fused.loops:
+        missing = _unsure(operand) - exact
+    return Refusal("bounds-lost", f"d{min(missing)}") if missing else None
+
+
+def _unsure(operand: OpOperand) -> set[int]:
+    """The consumer's loops that get a size from the producer's result, which no in of the producer has."""
+    producer, consumer = operand.generics()
+    known: set[int] = set().union(*[map_.loops for map_ in producer.maps[: len(producer.ins)]])
+    inverse = producer.out_map(operand.result).inverse()
+    assert inverse is not None
+    read = consumer.maps[operand.index].results
+    axes = [axis.index for loop, axis in enumerate(inverse.results) if loop not in known and isinstance(axis, Dim)]
+    return {each.index for axis in axes if isinstance(each := read[axis], Dim)}
+
+
+CONDITIONS = (
+    producer_is_generic,
+    consumer_is_generic,
+    operand_is_ranked,
+    producer_is_parallel,
+    operand_is_in,
+    ranks_match,
+    result_map_is_permutation,
+)
+
+
+def are_elementwise_ops_fusable(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
+    """Whether the producer may be fused into the consumer: None, or the first condition that does not hold.
+
+    Bounds (condition 11) are checked by ``fuse_elementwise_ops``, cycles (condition 12) by the driver.
+    """
+    for condition in CONDITIONS:
+        refusal = condition(operand)
+        if refusal is not None:
+            return refusal
+    return reductions_are_covered(operand, coverage) or broadcast_is_simple(operand)

@@ -1,0 +1,159 @@
+"""Fuses one producer into one consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gehost_linalg.affine import AffineMap, Const, Dim, Expr, substitute
+from gehost_linalg.fusability import (
+    OpOperand,
+    Refusal,
+    are_elementwise_ops_fusable,
+    bounds_are_known,
+    fused_map,
+    preserved_producer_results,
+)
+from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Payload, Ref, Res, ScalarOp, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """The fused operation, and the results that it replaces.
+
+    Attributes:
+        generic: reads what producer and consumer read.
+        replaced: each preserved result of the producer, and each of the consumer, by what makes it now.
+    """
+
+    generic: Generic
+    replaced: dict[Value, Value]
+
+
+def fuse_elementwise_ops(operand: OpOperand, coverage: str = "preserved") -> Fused | Refusal:
+    """Fuse the producer of an operand into its consumer.
+
+    The consumer's loops stay. Operands are: the consumer's ins before the operand, the producer's ins, the consumer's
+    ins after it, the producer's preserved outs, the consumer's outs.
+
+    Args:
+        operand: what the producer makes and the consumer reads.
+        coverage: see ``reductions_are_covered``.
+    """
+    return are_elementwise_ops_fusable(operand, coverage) or fuse_checked(operand)
+
+
+def fuse_checked(operand: OpOperand) -> Fused | Refusal:
+    """Fuse where all conditions but that of the bounds are known to hold."""
+    producer, consumer = operand.generics()
+    k = operand.index
+    kept = preserved_producer_results(operand)
+    count = len(producer.ins)
+    ins = consumer.ins[:k] + producer.ins + consumer.ins[k + 1 :]
+    outs = tuple([producer.outs[result] for result in kept]) + consumer.outs
+    positions = [*range(count), *[count + result for result in kept]]
+    maps = [fused_map(operand, position) for position in positions]
+    fused_maps = (
+        *consumer.maps[:k],
+        *maps[:count],
+        *consumer.maps[k + 1 : len(consumer.ins)],
+        *maps[count:],
+        *consumer.maps[len(consumer.ins) :],
+    )
+    replaced = {producer.results[r]: _copy(producer.results[r]) for r in kept}
+    results = (*replaced.values(), *consumer.results)
+    fused = Generic(
+        ins,
+        outs,
+        fused_maps,
+        consumer.iterators,
+        _payload(operand, kept, len(ins)),
+        results,
+        _maybe(operand, positions),
+        tuple(dict.fromkeys(producer.origins + consumer.origins)),
+        consumer.label,
+    )
+    refusal = bounds_are_known(operand, fused)
+    if refusal is not None:
+        return refusal
+    return Fused(fused, {**replaced, **{each: each for each in consumer.results}})
+
+
+def _copy(value: Value) -> Value:
+    return Value(value.name, value.dtype, value.shape)
+
+
+def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ...]:
+    """The axes of the fused operands whose stride is decided at run time."""
+    producer, consumer = operand.generics()
+    if not producer.maybe and not consumer.maybe:
+        return ()
+    k, count, ins = operand.index, len(producer.ins), len(consumer.ins)
+    read = consumer.axes_maybe
+    inverse = producer.out_map(operand.result).inverse()
+    assert inverse is not None
+    loops = {loop for loop, axis in enumerate(inverse.results) if isinstance(axis, Dim) and axis.index in read[k]}
+    made: list[frozenset[int]] = []
+    for position in positions:
+        results = producer.maps[position].results
+        through = {axis for axis, each in enumerate(results) if isinstance(each, Dim) and each.index in loops}
+        made.append(producer.axes_maybe[position] | through)
+    return (*read[:k], *made[:count], *read[k + 1 : ins], *made[count:], *read[ins:])
+
+
+def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
+    """The producer's operations, then the consumer's, which read the yielded value instead of the operand."""
+    producer, consumer = operand.generics()
+    k, count = operand.index, len(producer.ins)
+    args: dict[int, Ref] = {index: Arg(k + index) for index in range(count)}
+    args.update({count + result: Arg(ins + place) for place, result in enumerate(kept)})
+    ops: list[ScalarOp] = []
+    values = _indices(operand, ops)
+    for place, op in enumerate(producer.payload.ops):
+        if op.name != INDEX:
+            values[place] = Res(len(ops))
+            ops.append(_moved(op, args, values))
+    yields = _put(producer.payload.yields, args, values)
+    own: dict[int, Ref] = {index: Arg(index) for index in range(k)}
+    own[k] = yields[operand.result]
+    own.update({index: Arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))})
+    own.update({len(consumer.ins) + out: Arg(ins + len(kept) + out) for out in range(len(consumer.outs))})
+    offset = len(ops)
+    after: dict[int, Ref] = {place: Res(offset + place) for place in range(len(consumer.payload.ops))}
+    ops.extend([_moved(op, own, after) for op in consumer.payload.ops])
+    made = Payload(tuple(ops), tuple([yields[result] for result in kept]) + _put(consumer.payload.yields, own, after))
+    return made if len(producer.outs) == 1 else made.live()
+
+
+def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
+    """Add the producer's indices over the consumer's loops, one for each; returns what stands for each operation."""
+    producer, consumer = operand.generics()
+    made: dict[int, Ref] = {}
+    if not producer.payload.indices:
+        return made
+    identity = AffineMap.identity(producer.loops)
+    inverse = producer.out_map(operand.result).inverse()
+    assert inverse is not None
+    values = identity.compose(inverse).compose(consumer.maps[operand.index]).results
+    known: dict[Expr, Ref] = {}
+    for place, op in enumerate(producer.payload.ops):
+        if op.name != INDEX:
+            continue
+        assert not isinstance(op.attribute, str | None)
+        expr = substitute(op.attribute, values)
+        if isinstance(expr, Const):
+            known[expr] = Literal(expr.value, "index")
+        elif expr not in known:
+            known[expr] = Res(len(ops))
+            ops.append(ScalarOp(INDEX, (), "index", expr))
+        made[place] = known[expr]
+    return made
+
+
+def _moved(op: ScalarOp, args: dict[int, Ref], made: dict[int, Ref]) -> ScalarOp:
+    return ScalarOp(op.name, _put(op.operands, args, made), op.dtype, op.attribute)
+
+
+def _put(refs: tuple[Ref, ...], args: dict[int, Ref], made: dict[int, Ref]) -> tuple[Ref, ...]:
+    return tuple(
+        [args[each.index] if isinstance(each, Arg) else made[each.index] if isinstance(each, Res) else each for each in refs]
+    )

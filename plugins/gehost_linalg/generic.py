@@ -1,0 +1,413 @@
+"""Generics: loops over indexing maps with a scalar payload, after MLIR's ``linalg.generic``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gehost_linalg.affine import AffineMap, Dim, Expr, dims_of, evaluate
+
+Size: TypeAlias = int | str | None
+"""A known size, a name that stands for one size everywhere, or unknown (equal to nothing)."""
+
+DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
+
+PARALLEL = "parallel"
+REDUCTION = "reduction"
+
+
+class Value:
+    """A tensor, or a scalar: ``shape`` is None for an unranked tensor.
+
+    Attributes:
+        kind: ``tensor``, ``scalar``, ``empty`` (``tensor.empty``: a shape without contents) or ``fill`` (every
+            element is ``fill``).
+        constant: the elements, where they are known; one element stands for all of them (a splat).
+        fill: what a ``fill`` holds: a literal or a scalar.
+        sizes: scalars with the unknown sizes of an ``empty`` or ``fill``, where a text names them.
+    """
+
+    __slots__ = ("constant", "dtype", "fill", "kind", "name", "shape", "sizes")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str,
+        shape: Sequence[Size] | None = None,
+        *,
+        kind: str = "tensor",
+        constant: np.ndarray[Any, Any] | None = None,
+        fill: Literal | Value | None = None,
+        sizes: tuple[Value, ...] = (),
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape: tuple[Size, ...] | None = None if shape is None else tuple(shape)
+        if kind == "scalar":
+            self.shape = ()
+        self.kind = kind
+        self.constant = constant
+        self.fill = fill
+        self.sizes = sizes
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.kind == "scalar"
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def splat(self) -> Literal | None:
+        """The one value that all elements of this constant have."""
+        if self.constant is None or self.constant.size == 0:
+            return None
+        elements = self.constant.reshape(-1)
+        first = elements[:1].tobytes()  # by bytes: 0.0 is not -0.0, and a NaN equals itself
+        if elements.size > 1 and elements.tobytes() != first * elements.size:
+            return None
+        return Literal(elements[0].item(), self.dtype)
+
+    @property
+    def type_text(self) -> str:
+        """``tensor<4x?xf32>``, or ``f32`` for a scalar."""
+        if self.is_scalar:
+            return self.dtype
+        if self.shape is None:
+            return f"tensor<*x{self.dtype}>"
+        sizes = [str(size) if isinstance(size, int) else "?" for size in self.shape]
+        return f"tensor<{'x'.join([*sizes, self.dtype])}>"
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """The element of operand ``index`` (ins, then outs) at the current point."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Res:
+    """The result of operation ``index`` of the payload."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A constant scalar of the payload."""
+
+    value: bool | int | float
+    dtype: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for equal constants only: 0.0 and -0.0 differ, NaN equals itself."""
+        return repr(self.value), self.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+Ref: TypeAlias = Arg | Res | Literal | Value
+"""An operand of a scalar operation; a ``Value`` is a scalar from outside of the Generic."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """An operation of ``arith`` or ``math`` by MLIR's name, or ``linalg.index``.
+
+    ``attribute`` is the predicate of a comparison, or the expression over the loops whose value an index is.
+    """
+
+    name: str
+    operands: tuple[Ref, ...]
+    dtype: str
+    attribute: str | Expr | None = None
+
+
+INDEX = "linalg.index"
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Scalar operations in order, and one yielded value for each out."""
+
+    ops: tuple[ScalarOp, ...]
+    yields: tuple[Ref, ...]
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The operands whose elements are read."""
+        used = [each for op in self.ops for each in op.operands]
+        return frozenset(each.index for each in (*used, *self.yields) if isinstance(each, Arg))
+
+    @cached_property
+    def indices(self) -> tuple[Expr, ...]:
+        """The expressions of its ``linalg.index`` operations."""
+        return tuple(op.attribute for op in self.ops if op.name == INDEX and not isinstance(op.attribute, str | None))
+
+    def reading(self, args: dict[int, Ref]) -> Payload:
+        """The same operations with arguments replaced."""
+
+        def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+            return tuple([args.get(each.index, each) if isinstance(each, Arg) else each for each in refs])
+
+        return Payload(tuple([replace(op, operands=put(op.operands)) for op in self.ops]), put(self.yields))
+
+    def live(self) -> Payload:
+        """The same without operations whose results nothing uses."""
+        wanted: set[int] = set()
+        stack = [each.index for each in self.yields if isinstance(each, Res)]
+        while stack:
+            index = stack.pop()
+            if index not in wanted:
+                wanted.add(index)
+                stack.extend(each.index for each in self.ops[index].operands if isinstance(each, Res))
+        if len(wanted) == len(self.ops):
+            return self
+        places = {old: new for new, old in enumerate(sorted(wanted))}
+
+        def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+            return tuple([Res(places[each.index]) if isinstance(each, Res) else each for each in refs])
+
+        kept = [self.ops[old] for old in places]
+        return Payload(tuple([replace(op, operands=put(op.operands)) for op in kept]), put(self.yields))
+
+
+@dataclass(frozen=True, eq=False)
+class Generic:
+    """A loop nest: for each point, load the operands at their maps, run the payload, store the yields at the out maps.
+
+    Attributes:
+        ins: what is read.
+        outs: initial values; one that the payload does not read only provides a shape.
+        maps: of the ins, then of the outs.
+        iterators: ``parallel`` or ``reduction`` for each loop.
+        payload: the scalar operations.
+        results: one for each out.
+        maybe: for each operand the axes whose size is 1 or the loop's, known only at run time (the stride is then 0).
+        origins: the nodes that this computes, in the order of their first operation.
+        label: what messages call it.
+    """
+
+    ins: tuple[Value, ...]
+    outs: tuple[Value, ...]
+    maps: tuple[AffineMap, ...]
+    iterators: tuple[str, ...]
+    payload: Payload
+    results: tuple[Value, ...]
+    maybe: tuple[frozenset[int], ...] = ()
+    origins: tuple[Any, ...] = ()
+    label: str = ""
+
+    @cached_property
+    def operands(self) -> tuple[Value, ...]:
+        return self.ins + self.outs
+
+    @cached_property
+    def axes_maybe(self) -> tuple[frozenset[int], ...]:
+        """``maybe`` with an entry for every operand."""
+        return self.maybe or (frozenset(),) * len(self.maps)
+
+    @cached_property
+    def reduces(self) -> bool:
+        """Whether a loop is not parallel."""
+        return any(each != PARALLEL for each in self.iterators)
+
+    @property
+    def loops(self) -> int:
+        return len(self.iterators)
+
+    def out_map(self, result: int) -> AffineMap:
+        return self.maps[len(self.ins) + result]
+
+    def reads_out(self, result: int) -> bool:
+        """Whether the payload reads the initial value of an out."""
+        return len(self.ins) + result in self.payload.reads
+
+    @property
+    def name(self) -> str:
+        """The label, else the first result's name."""
+        return self.label or (self.results[0].name if self.results else "generic")
+
+    def axes(self) -> Iterator[tuple[int, Value, int, Expr, bool]]:
+        """(operand, its value, axis, map result, whether its stride is decided at run time) of every operand's axes."""
+        for position, value in enumerate(self.operands):
+            for axis, result in enumerate(self.maps[position].results):
+                yield position, value, axis, result, axis in self.axes_maybe[position]
+
+    def extents(self) -> list[Size]:
+        """The size of each loop: a number if an axis has one, else a name, else None."""
+        found: list[Size] = [None] * self.loops
+        fixed: set[int] = set()
+        for _, value, axis, result, maybe in self.axes():
+            if not isinstance(result, Dim) or value.shape is None:
+                continue
+            size, dim = value.shape[axis], result.index
+            if maybe:  # 1 says nothing, and what another one may have is not sure
+                if dim not in fixed and isinstance(size, int) and size != 1:
+                    found[dim] = size
+            elif dim not in fixed or (isinstance(size, int) and not isinstance(found[dim], int)):
+                found[dim] = found[dim] if size is None and dim in fixed else size
+                fixed.add(dim)
+        return found
+
+    def inner(self, size: int) -> bool:
+        """Whether nothing but the last loop reduces, and there are ``size`` loops."""
+        return self.loops == size and all(each == PARALLEL for each in self.iterators[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """An operation that is no Generic and bounds fusion: ``tensor.empty``, ``linalg.fill``, or anything else.
+
+    Attributes:
+        name: the operation's name.
+        operands: what it reads.
+        results: what it makes.
+        attribute: the axis of ``tensor.dim``; the text of an operation that is only carried through.
+    """
+
+    name: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attribute: int | str = ""
+    label: str = ""
+
+
+Op: TypeAlias = Generic | Opaque
+
+
+class GenericError(ValueError):
+    """A Generic that means nothing; the message names it and what is wrong."""
+
+
+def verify(op: Generic) -> None:
+    """Check a Generic.
+
+    Raises:
+        GenericError: maps, loops, ranks, sizes or payload do not fit each other.
+    """
+    problem = next(_problems(op), None)
+    if problem is not None:
+        raise GenericError(f"{op.name}: {problem}")
+
+
+def _problems(op: Generic) -> Iterator[str]:
+    operands, loops = op.operands, op.loops
+    if len(op.maps) != len(operands):
+        yield f"{len(op.maps)} indexing maps for {len(operands)} operands"
+        return
+    if len(op.results) != len(op.outs) or len(op.payload.yields) != len(op.outs):
+        yield f"{len(op.outs)} outs, {len(op.results)} results and {len(op.payload.yields)} yielded values"
+    if any(each not in {PARALLEL, REDUCTION, "window"} for each in op.iterators):
+        yield f"iterator types are parallel or reduction, got {', '.join(op.iterators)}"
+    for value, map_ in zip(operands, op.maps, strict=True):
+        if map_.dims != loops:
+            yield f"{map_} has {map_.dims} dims, the Generic {loops} loops"
+            return
+        if value.rank is not None and len(map_.results) != value.rank:
+            yield f"{map_} has {len(map_.results)} results, operand {value!r} has rank {value.rank}"
+            return
+    for out, result in zip(op.outs, op.results, strict=True):
+        if out.type_text != result.type_text:
+            yield f"result {result!r} is not of the type of its out, {out.type_text}"
+    yield from _uncovered(op)
+    yield from _wrong_sizes(op)
+    yield from _wrong_payload(op)
+
+
+def _uncovered(op: Generic) -> Iterator[str]:
+    missing = set(range(op.loops)).difference(*[each.loops for each in op.maps])
+    if missing:
+        yield f"loop d{min(missing)} is no bare result of an indexing map, so that its size is unknown"
+
+
+def _wrong_sizes(op: Generic) -> Iterator[str]:
+    extents: dict[int, int] = {}
+    for _, value, axis, result, maybe in op.axes():
+        size = None if value.shape is None else value.shape[axis]
+        if not isinstance(result, Dim) or not isinstance(size, int) or maybe:
+            continue
+        if extents.setdefault(result.index, size) != size:
+            yield f"loop {result} has size {extents[result.index]} and, by {value!r}, {size}"
+            return
+    for _, value, axis, result, _ in op.axes():
+        size = None if value.shape is None else value.shape[axis]
+        loops = sorted(dims_of(result))
+        if isinstance(result, Dim) or not isinstance(size, int) or not all(dim in extents for dim in loops):
+            continue
+        if any(extents[dim] == 0 for dim in loops):
+            continue  # nothing is read
+        corners = product(*[(0, extents[dim] - 1) for dim in loops])
+        for corner in corners:
+            point = [0] * op.loops
+            for dim, at in zip(loops, corner, strict=True):
+                point[dim] = at
+            if not 0 <= evaluate(result, point) < size:
+                yield f"{result} reaches index {evaluate(result, point)} of axis {axis} of {value!r}"
+                return
+
+
+def _wrong_payload(op: Generic) -> Iterator[str]:
+    for position, each in enumerate(op.payload.ops):
+        if each.name == INDEX:
+            if isinstance(each.attribute, str | None):
+                yield "linalg.index names no loop"
+            elif any(not 0 <= dim < op.loops for dim in dims_of(each.attribute)):
+                yield f"index {each.attribute} is no loop: there are {op.loops}"
+        for ref in each.operands:
+            if isinstance(ref, Res) and not 0 <= ref.index < position:
+                yield f"operation {position} of the payload reads result {ref.index}, which is not computed yet"
+            if isinstance(ref, Arg) and not 0 <= ref.index < len(op.operands):
+                yield f"operation {position} of the payload reads argument {ref.index} of {len(op.operands)}"
+    for place, (ref, out) in enumerate(zip(op.payload.yields, op.outs, strict=False)):
+        if isinstance(ref, Res) and not 0 <= ref.index < len(op.payload.ops):
+            yield f"yield {place} is result {ref.index} of {len(op.payload.ops)}"
+        elif isinstance(ref, Arg) and not 0 <= ref.index < len(op.operands):
+            yield f"yield {place} is argument {ref.index} of {len(op.operands)}"
+        elif dtype_of(op, ref) != out.dtype:
+            yield f"yield {place} is {dtype_of(op, ref)}, its out {out.dtype}"
+
+
+def dtype_of(op: Generic, ref: Ref) -> str:
+    """The element type of an operand of a scalar operation."""
+    if isinstance(ref, Arg):
+        return op.operands[ref.index].dtype
+    return op.payload.ops[ref.index].dtype if isinstance(ref, Res) else ref.dtype
+
+
+def generic(
+    ins: Iterable[Value],
+    outs: Iterable[Value],
+    maps: Iterable[AffineMap | str],
+    iterators: Iterable[str],
+    payload: Payload,
+    results: Iterable[Value] = (),
+    label: str = "",
+) -> Generic:
+    """A verified Generic; maps may be texts, and results are named after the outs unless given.
+
+    Raises:
+        GenericError: it means nothing.
+        MlirError: a map's text is malformed.
+    """
+    provided = tuple(outs)
+    made = tuple(results) or tuple([Value(f"{label or out.name}_{i}", out.dtype, out.shape) for i, out in enumerate(provided)])
+    parsed = tuple([AffineMap.parse(each) if isinstance(each, str) else each for each in maps])
+    op = Generic(tuple(ins), provided, parsed, tuple(iterators), payload, made, label=label)
+    verify(op)
+    return op

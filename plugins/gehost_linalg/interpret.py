@@ -1,0 +1,356 @@
+"""Interpreter of Generics: the loop nest, point by point, with numpy scalars. The reference for all results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from gehost_linalg.affine import Dim, evaluate
+from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Op, Opaque, Ref, Res, ScalarOp, Value
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+_NUMPY: Mapping[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "index": np.int64,
+}
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype of an element type."""
+    return np.dtype(_NUMPY[dtype])
+
+
+def _f(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of ``math``, in double precision; NaN where it has no value."""
+
+    def apply(x: Any) -> Any:
+        try:
+            return type(x)(function(float(x)))
+        except (ValueError, OverflowError):
+            return type(x)(math.nan)
+
+    return apply
+
+
+def _nan_first(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: a if a != a else b if b != b else choose(a, b)  # noqa: PLR0124 - NaN alone differs from itself
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    """Integer division towards zero."""
+    quotient = abs(int(a)) // abs(int(b))
+    return type(a)(quotient if (a < 0) == (b < 0) else -quotient)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return type(a)(int(a) - int(_truncated(a, b)) * int(b))
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    if a == b:
+        return b if np.signbit(a) else a  # 0.0 is more than -0.0
+    return a if a > b else b
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    if a == b:
+        return a if np.signbit(a) else b
+    return a if a < b else b
+
+
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "arith.addf": np.add,
+    "arith.subf": np.subtract,
+    "arith.mulf": np.multiply,
+    "arith.divf": np.divide,
+    "arith.remf": np.fmod,
+    "arith.maximumf": _nan_first(_maximum),
+    "arith.minimumf": _nan_first(_minimum),
+    "arith.maxnumf": lambda a, b: b if np.isnan(a) else a if np.isnan(b) else _maximum(a, b),
+    "arith.minnumf": lambda a, b: b if np.isnan(a) else a if np.isnan(b) else _minimum(a, b),
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divsi": _truncated,
+    "arith.floordivsi": np.floor_divide,
+    "arith.remsi": _remainder,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift,
+    "arith.shrsi": np.right_shift,
+    "math.powf": np.power,
+    "math.atan2": np.arctan2,
+    "math.copysign": np.copysign,
+}
+
+_UNARY: Mapping[str, Callable[[Any], Any]] = {
+    "arith.negf": np.negative,
+    "math.absf": np.abs,
+    "math.absi": np.abs,
+    "math.acos": np.arccos,
+    "math.acosh": np.arccosh,
+    "math.asin": np.arcsin,
+    "math.asinh": np.arcsinh,
+    "math.atan": np.arctan,
+    "math.atanh": np.arctanh,
+    "math.cbrt": np.cbrt,
+    "math.ceil": np.ceil,
+    "math.cos": np.cos,
+    "math.cosh": np.cosh,
+    "math.erf": _f(math.erf),
+    "math.exp": np.exp,
+    "math.exp2": np.exp2,
+    "math.expm1": np.expm1,
+    "math.floor": np.floor,
+    "math.log": np.log,
+    "math.log10": np.log10,
+    "math.log1p": np.log1p,
+    "math.log2": np.log2,
+    "math.round": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
+    "math.roundeven": np.rint,
+    "math.rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "math.sin": np.sin,
+    "math.sinh": np.sinh,
+    "math.sqrt": np.sqrt,
+    "math.tan": np.tan,
+    "math.tanh": np.tanh,
+    "math.trunc": np.trunc,
+}
+
+_ORDERED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _compare(name: str, predicate: str, a: Any, b: Any) -> bool:
+    """``oeq`` is false where an operand is NaN, ``une`` is true there."""
+    if name == "arith.cmpf":
+        if predicate in {"ord", "uno"}:
+            return bool(np.isnan(a) or np.isnan(b)) == (predicate == "uno")
+        if np.isnan(a) or np.isnan(b):
+            return predicate.startswith("u")
+        return bool(_ORDERED[predicate[1:]](a, b))
+    if predicate.startswith("u"):
+        size = a.dtype.itemsize * 8
+        return bool(_ORDERED[predicate[1:]](int(a) % 2**size, int(b) % 2**size))
+    return bool(_ORDERED[predicate.removeprefix("s")](a, b))
+
+
+def _cast(name: str, value: Any, dtype: str) -> Any:
+    target = _NUMPY[dtype]
+    if name == "arith.trunci" and dtype == "i1":
+        return target(int(value) & 1)
+    if name in {"arith.uitofp", "arith.extui"}:
+        bits = 1 if isinstance(value, np.bool_) else value.dtype.itemsize * 8
+        return target(int(value) % 2**bits)
+    if name in {"arith.sitofp", "arith.extsi"} and isinstance(value, np.bool_):
+        return target(-int(value))
+    if name == "arith.fptosi":
+        with np.errstate(invalid="ignore"):
+            return np.asarray(value).astype(target)[()]
+    return np.asarray(value).astype(target)[()]
+
+
+def _scalar(op: ScalarOp, operands: Sequence[Any]) -> Any:
+    name = op.name
+    if name in _BINARY:
+        made = _BINARY[name](*operands)
+    elif name in _UNARY:
+        made = _UNARY[name](*operands)
+    elif name == "arith.select":
+        made = operands[1] if operands[0] else operands[2]
+    elif name in {"arith.cmpf", "arith.cmpi"}:
+        made = _compare(name, str(op.attribute), *operands)
+    else:
+        made = _cast(name, operands[0], op.dtype)
+    return _NUMPY[op.dtype](made)
+
+
+def extents_of(op: Generic, shapes: Sequence[Sequence[int]]) -> list[int]:
+    """The size of each loop, from the operands' actual shapes.
+
+    Args:
+        op: the Generic.
+        shapes: of its operands; an axis whose stride is decided now may have size 1.
+
+    Raises:
+        ValueError: the sizes do not agree, or nothing gives one.
+    """
+    found: list[int | None] = [None] * op.loops
+    unsure: list[int | None] = [None] * op.loops
+    for position, _, axis, result, maybe in op.axes():
+        if not isinstance(result, Dim):
+            continue
+        size, dim = shapes[position][axis], result.index
+        known = unsure if maybe else found
+        if maybe and (size == 1 and known[dim] is not None):
+            continue
+        if known[dim] in {None, size} or (maybe and known[dim] == 1):
+            known[dim] = size
+        else:
+            raise ValueError(f"{op.name}: loop d{dim} has sizes {known[dim]} and {size}")
+    sizes: list[int] = []
+    for dim, (sure, other) in enumerate(zip(found, unsure, strict=True)):
+        size = sure if sure is not None else other
+        if size is None or (other not in {None, 1, size}):
+            raise ValueError(f"{op.name}: loop d{dim} has sizes {sure} and {other}")
+        sizes.append(size)
+    return sizes
+
+
+def run_generic(op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Value, Any]) -> list[Array]:
+    """Run a loop nest.
+
+    Args:
+        op: the Generic.
+        arrays: its operands; None for an out that is only a shape.
+        scalars: values of the scalars that the payload takes from outside.
+
+    Raises:
+        ValueError: the sizes do not agree, or a map leaves an operand.
+    """
+    count = len(op.ins)
+    known = [position for position, array in enumerate(arrays) if array is not None]
+    partial = op if len(known) == len(arrays) else _only(op, known)
+    extents = extents_of(partial, [array.shape for array in arrays if array is not None])
+    operands = list(arrays)
+    for position, array in enumerate(arrays):
+        if array is None:
+            operands[position] = np.zeros(_shape(op, position, extents), numpy_dtype(op.operands[position].dtype))
+    made = [np.array(array) for array in operands[count:] if array is not None]
+    present = [array for array in operands if array is not None]
+    current = [*present[:count], *made]
+    with np.errstate(all="ignore"):
+        for point in np.ndindex(*extents):
+            places = [
+                tuple(
+                    0 if axis in op.axes_maybe[position] and array.shape[axis] == 1 else evaluate(result, point)
+                    for axis, result in enumerate(op.maps[position].results)
+                )
+                for position, array in enumerate(current)
+            ]
+            loaded = [array[place] for array, place in zip(current, places, strict=True)]
+            for out, value in enumerate(_evaluate(op, loaded, point, scalars)):
+                made[out][places[count + out]] = value
+    return made
+
+
+def _only(op: Generic, positions: Sequence[int]) -> Generic:
+    """The operands that give sizes."""
+    ins = tuple([op.operands[position] for position in positions])
+    maps = tuple([op.maps[position] for position in positions])
+    maybe = tuple([op.axes_maybe[position] for position in positions])
+    return Generic(ins, (), maps, op.iterators, op.payload, (), maybe, label=op.name)
+
+
+def _shape(op: Generic, position: int, extents: Sequence[int]) -> tuple[int, ...]:
+    value = op.operands[position]
+    sizes = value.shape or (None,) * len(op.maps[position].results)
+    shape = []
+    for size, result in zip(sizes, op.maps[position].results, strict=True):
+        if isinstance(result, Dim):
+            shape.append(extents[result.index])
+        elif isinstance(size, int):
+            shape.append(size)
+        else:
+            raise ValueError(f"{op.name}: the size of axis {len(shape)} of {value!r} is not known")
+    return tuple(shape)
+
+
+def _evaluate(op: Generic, loaded: Sequence[Any], point: Sequence[int], scalars: Mapping[Value, Any]) -> list[Any]:
+    made: list[Any] = []
+
+    def value_of(ref: Ref) -> Any:
+        if isinstance(ref, Arg):
+            return loaded[ref.index]
+        if isinstance(ref, Res):
+            return made[ref.index]
+        return _NUMPY[ref.dtype](ref.value) if isinstance(ref, Literal) else scalars[ref]
+
+    for each in op.payload.ops:
+        if each.name == INDEX:
+            assert not isinstance(each.attribute, str | None)
+            made.append(np.int64(evaluate(each.attribute, point)))
+        else:
+            made.append(_scalar(each, [value_of(ref) for ref in each.operands]))
+    return [value_of(ref) for ref in op.payload.yields]
+
+
+def interpret(ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[Value]) -> list[Array]:
+    """Run operations in order.
+
+    Args:
+        ops: Generics, ``tensor.dim`` and ``tensor.concat``.
+        inputs: an array (a numpy scalar for a scalar) for each value that nothing makes.
+        outputs: the values to return.
+
+    Raises:
+        ValueError: sizes do not agree, or an operation cannot be interpreted.
+    """
+    known: dict[Value, Any] = dict(inputs)
+
+    def array_of(value: Value) -> Any:
+        if value in known:
+            return known[value]
+        if value.constant is not None:
+            shape = tuple(size for size in value.shape or () if isinstance(size, int))
+            return np.broadcast_to(value.constant, shape).astype(numpy_dtype(value.dtype))
+        raise ValueError(f"%{value.name} has no value")
+
+    for op in ops:
+        if isinstance(op, Generic):
+            arrays = [_operand(op, position, known, array_of) for position in range(len(op.operands))]
+            refs = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
+            scalars = {ref: array_of(ref)[()] for ref in refs if isinstance(ref, Value)}
+            known.update(zip(op.results, run_generic(op, arrays, scalars), strict=True))
+        else:
+            known[op.results[0]] = _opaque(op, [array_of(value) for value in op.operands])
+    return [array_of(value) for value in outputs]
+
+
+def _operand(op: Generic, position: int, known: Mapping[Value, Any], array_of: Callable[[Value], Any]) -> Array | None:
+    """An operand's array; None for a shape whose sizes only the loops give."""
+    value = op.operands[position]
+    if value in known or value.kind not in {"empty", "fill"}:
+        return array_of(value)
+    sizes = iter(value.sizes)
+    shape = [size if isinstance(size, int) else int(array_of(given)) if (given := next(sizes, None)) else None for size in value.shape or ()]
+    if value.kind == "empty":
+        return None if None in shape else np.zeros([size or 0 for size in shape], numpy_dtype(value.dtype))
+    if None in shape:
+        others = [p for p, each in enumerate(op.operands) if each in known or each.kind not in {"empty", "fill"}]
+        extents = extents_of(_only(op, others), [array_of(op.operands[p]).shape for p in others])
+        shape = list(_shape(op, position, extents))
+    fill = value.fill
+    assert fill is not None
+    scalar = fill.value if isinstance(fill, Literal) else array_of(fill)
+    return np.full([size or 0 for size in shape], scalar, numpy_dtype(value.dtype))
+
+
+def _opaque(op: Opaque, arrays: Sequence[Any]) -> Any:
+    if op.name == "tensor.dim":
+        return np.int64(arrays[0].shape[int(op.attribute)])
+    if op.name == "tensor.concat":
+        return np.concatenate(arrays, int(op.attribute))
+    raise ValueError(f"{op.label or op.name} cannot be interpreted")

@@ -1,0 +1,927 @@
+"""MLIR text of Generics: printed, and the same subset read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from gehost_linalg.affine import AffineMap, Binary, Const, Dim, Expr, MlirError, Scanner, dims_of, parse_map, substitute
+from gehost_linalg.generic import (
+    DTYPES,
+    INDEX,
+    Arg,
+    Generic,
+    GenericError,
+    Literal,
+    Op,
+    Opaque,
+    Payload,
+    Ref,
+    Res,
+    ScalarOp,
+    Size,
+    Value,
+    dtype_of,
+    verify,
+)
+from gehost_linalg.interpret import numpy_dtype
+
+CASTS = frozenset(
+    f"arith.{name}"
+    for name in (
+        "extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci", "index_cast", "bitcast",
+    )
+)  # fmt: skip
+"""Operations whose type is written ``from to to``."""
+
+COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi"})
+
+BINARY = frozenset(
+    f"arith.{name}"
+    for name in (
+        "addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf",
+        "addi", "subi", "muli", "divsi", "divui", "floordivsi", "remsi", "remui", "maxsi", "minsi", "maxui", "minui",
+        "andi", "ori", "xori", "shli", "shrsi", "shrui",
+    )
+) | {"math.powf", "math.atan2", "math.copysign"}  # fmt: skip
+
+UNARY = frozenset({"arith.negf"}) | frozenset(
+    f"math.{name}"
+    for name in (
+        "absf", "absi", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "exp",
+        "exp2", "expm1", "floor", "log", "log10", "log1p", "log2", "round", "roundeven", "rsqrt", "sin", "sinh", "sqrt",
+        "tan", "tanh", "trunc",
+    )
+)  # fmt: skip
+
+SELECT = "arith.select"
+
+FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
+
+
+@dataclass(eq=False)
+class Function:
+    """A ``func.func``: arguments, operations in order, and what it returns."""
+
+    name: str
+    arguments: list[Value]
+    ops: list[Op]
+    outputs: list[Value]
+    notes: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
+    """Comments above operations."""
+
+
+# -- printing -----------------------------------------------------------------------------------------------------------
+
+
+def print_function(function: Function) -> str:
+    """One ``func.func`` with a ``linalg.generic`` for each Generic."""
+    return _Printer(function).text()
+
+
+def print_generic(op: Generic, name: str = "generic") -> str:
+    """A Generic as a function of what it reads."""
+    arguments = [value for value in dict.fromkeys(op.operands) if value.kind in {"tensor", "scalar"} and value.constant is None]
+    captured = [ref for each in op.payload.ops for ref in each.operands if isinstance(ref, Value)]
+    return print_function(Function(name, list(dict.fromkeys([*arguments, *captured])), [op], list(op.results)))
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
+
+
+class _Printer:
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._names: dict[Value, str] = {}
+        self._used: set[str] = set()
+        self._lines: list[str] = []
+        self._constants: dict[tuple[Any, ...], str] = {}
+        self._sizes: dict[tuple[str, int], str] = {}
+
+    def text(self) -> str:
+        function = self._function
+        arguments = ", ".join(f"{self._name(value)}: {value.type_text}" for value in function.arguments)
+        for op in function.ops:
+            self._lines += [f"  // {note}" for note in function.notes.get(op, ())]
+            if isinstance(op, Generic):
+                self._generic(op)
+            else:
+                self._opaque(op)
+        outputs = [self._value(value, None) for value in function.outputs]
+        types = ", ".join(value.type_text for value in function.outputs)
+        result = "" if not outputs else f" -> {types}" if len(outputs) == 1 else f" -> ({types})"
+        self._lines.append(f"  return {', '.join(outputs)} : {types}" if outputs else "  return")
+        head = f"func.func @{_symbol(function.name)}({arguments}){result} {{"
+        return "\n".join([head, *self._lines, "}"]) + "\n"
+
+    def _fresh(self, stem: str) -> str:
+        stem = stem if _PLAIN.fullmatch(stem) and not stem.isdecimal() else "v_" + re.sub(r"[^A-Za-z0-9_]", "_", stem)
+        name, count = stem, 0
+        while name in self._used:
+            count += 1
+            name = f"{stem}_{count}"
+        self._used.add(name)
+        return f"%{name}"
+
+    def _name(self, value: Value) -> str:
+        if value not in self._names:
+            self._names[value] = self._fresh(value.name)
+        return self._names[value]
+
+    def _constant(self, literal: Literal, shape: tuple[Size, ...] | None = None, text: str = "") -> str:
+        type_text = literal.dtype if shape is None else Value("", literal.dtype, shape).type_text
+        shown = text or literal_text(literal)
+        key = (shown, type_text)
+        if key not in self._constants:
+            name = self._constants[key] = self._fresh("cst" if literal.dtype in FLOATS else "c")
+            content = shown if shape is None else f"dense<{shown}>"
+            self._lines.append(f"  {name} = arith.constant {content} : {type_text}")
+        return self._constants[key]
+
+    def _value(self, value: Value, op: Generic | None) -> str:
+        """The name of an operand; defines constants, empties and fills that it is the first to use."""
+        if value in self._names:
+            return self._names[value]
+        if value.kind in {"empty", "fill"}:
+            sizes = self._dynamic(value, op)
+            empty = self._fresh(value.name) if value.kind == "empty" else self._fresh("empty")
+            self._lines.append(f"  {empty} = tensor.empty({', '.join(sizes)}) : {value.type_text}")
+            if value.kind == "empty":
+                self._names[value] = empty
+                return empty
+            assert value.fill is not None
+            scalar = self._constant(value.fill) if isinstance(value.fill, Literal) else self._value(value.fill, None)
+            name = self._names[value] = self._fresh(value.name)
+            types = f"ins({scalar} : {value.dtype}) outs({empty} : {value.type_text}) -> {value.type_text}"
+            self._lines.append(f"  {name} = linalg.fill {types}")
+            return name
+        if value.constant is not None:
+            elements = value.constant.reshape(-1)
+            if value.is_scalar:
+                return self._constant(Literal(elements[0].item(), value.dtype))
+            splat = value.splat
+            text = "" if splat is not None else _dense(value.constant, value.dtype)
+            name = self._constant(splat or Literal(0, value.dtype), value.shape, text)
+            self._names[value] = name
+            return name
+        return self._name(value)
+
+    def _dynamic(self, value: Value, op: Generic | None) -> list[str]:
+        """The unknown sizes of an empty tensor, from the axes of other operands that its loops walk along."""
+        if value.sizes:
+            return [self._value(size, None) for size in value.sizes]
+        made: list[str] = []
+        for axis, size in enumerate(value.shape or ()):
+            if isinstance(size, int):
+                continue
+            if op is None:
+                raise GenericError(f"{value!r}: nothing gives the size of axis {axis}")
+            made.append(self._size(value, axis, op))
+        return made
+
+    def _size(self, value: Value, axis: int, op: Generic) -> str:
+        wanted = op.maps[op.operands.index(value)].results[axis]
+        found = [
+            (maybe, other, at)
+            for _, other, at, result, maybe in op.axes()
+            if result == wanted and other.kind in {"tensor"} and other.constant is None and other is not value
+        ]
+        if not isinstance(wanted, Dim) or not found:
+            raise GenericError(f"{op.name}: no operand gives the size of axis {axis} of {value!r}")
+        _, other, at = min(found, key=lambda each: each[0])
+        source = self._value(other, None)
+        key = (source, at)
+        if key not in self._sizes:
+            number = self._constant(Literal(at, "index"))
+            self._sizes[key] = self._fresh("dim")
+            self._lines.append(f"  {self._sizes[key]} = tensor.dim {source}, {number} : {other.type_text}")
+        return self._sizes[key]
+
+    def _opaque(self, op: Opaque) -> None:
+        operands = [self._value(value, None) for value in op.operands]
+        results = ", ".join(self._name(value) for value in op.results)
+        given, made = ", ".join(v.type_text for v in op.operands), ", ".join(v.type_text for v in op.results)
+        if op.name == "tensor.concat":
+            self._lines.append(f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : ({given}) -> {made}")
+        elif op.name == "tensor.dim":
+            number = self._constant(Literal(int(op.attribute), "index"))
+            self._lines.append(f"  {results} = tensor.dim {operands[0]}, {number} : {given}")
+        else:
+            equals = f"{results} = " if results else ""
+            attribute = f" {op.attribute}" if op.attribute else ""
+            self._lines.append(f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})')
+
+    def _generic(self, op: Generic) -> None:
+        ins = [self._value(value, op) for value in op.ins]
+        outs = [self._value(value, op) for value in op.outs]
+        for each in op.payload.ops:  # constants go before the operation
+            for ref in each.operands:
+                self._outside(ref)
+        for ref in op.payload.yields:
+            self._outside(ref)
+        results = [self._name(value) for value in op.results]
+        maps = ", ".join(map(str, op.maps))
+        kinds = ", ".join(f'"{kind}"' for kind in op.iterators)
+        attributes = f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
+        many = f":{len(results)}" if len(results) > 1 else ""
+        equals = f"{results[0]}{many} = " if results else ""
+        if len(results) > 1:
+            for index, value in enumerate(op.results):
+                self._names[value] = f"{results[0]}#{index}"
+        self._lines.append(
+            f"  {equals}linalg.generic {attributes}{_typed('ins', ins, op.ins)}{_typed('outs', outs, op.outs)} {{"
+        )
+        self._lines += [f"  {line}" for line in self._payload(op)]
+        types = ", ".join(value.type_text for value in op.results)
+        made = f" -> ({types})" if len(results) > 1 else f" -> {types}" if results else ""
+        self._lines.append(f"  }}{made}")
+
+    def _outside(self, ref: Ref) -> str | None:
+        if isinstance(ref, Literal):
+            return self._constant(ref)
+        return self._value(ref, None) if isinstance(ref, Value) else None
+
+    def _payload(self, op: Generic) -> Iterator[str]:
+        names = [self._fresh("in" if index < len(op.ins) else "out") for index in range(len(op.operands))]
+        arguments = [f"{name}: {value.dtype}" for name, value in zip(names, op.operands, strict=True)]
+        yield f"^bb0({', '.join(arguments)}):"
+        made: list[str] = []
+
+        def shown(ref: Ref) -> str:
+            outside = self._outside(ref)
+            if outside is not None:
+                return outside
+            return names[ref.index] if isinstance(ref, Arg) else made[cast("Res", ref).index]
+
+        for each in op.payload.ops:
+            if each.name == INDEX:
+                yield from self._index(each, made)
+                continue
+            operands = ", ".join(map(shown, each.operands))
+            types = [dtype_of(op, ref) for ref in each.operands]
+            made.append(self._fresh("r"))
+            yield f"  {made[-1]} = {_operation(each, operands, types)}"
+        types = ", ".join(value.dtype for value in op.outs)
+        yield f"  linalg.yield {', '.join(map(shown, op.payload.yields))} : {types}"
+
+    def _index(self, op: ScalarOp, made: list[str]) -> Iterator[str]:
+        """A loop's index; an expression over loops is an ``affine.apply`` of their indices."""
+        expr = cast("Expr", op.attribute)
+        name = self._fresh("i")
+        if isinstance(expr, Dim):
+            yield f"  {name} = linalg.index {expr.index} : index"
+            made.append(name)
+            return
+        loops = sorted(dims_of(expr))
+        indices: list[str] = []
+        for loop in loops:
+            indices.append(self._fresh("i"))
+            yield f"  {indices[-1]} = linalg.index {loop} : index"
+        places: list[Expr] = [Dim(loops.index(loop)) if loop in loops else Const(0) for loop in range(max(loops, default=-1) + 1)]
+        map_ = AffineMap(len(loops), [substitute(expr, places)])
+        yield f"  {name} = affine.apply {map_}({', '.join(indices)})"
+        made.append(name)
+
+
+def _symbol(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) and not name.isdecimal() else '"' + re.sub(r'[^ -~]|["\\]', "_", name) + '"'
+
+
+def _typed(word: str, names: Sequence[str], values: Sequence[Value]) -> str:
+    return f" {word}({', '.join(names)} : {', '.join(value.type_text for value in values)})" if values else ""
+
+
+def _operation(op: ScalarOp, operands: str, types: Sequence[str]) -> str:
+    if op.name in COMPARISONS:
+        return f"{op.name} {op.attribute}, {operands} : {types[0]}"
+    if op.name in CASTS:
+        return f"{op.name} {operands} : {types[0]} to {op.dtype}"
+    return f"{op.name} {operands} : {op.dtype}"
+
+
+_WIDTHS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def literal_text(literal: Literal) -> str:
+    """A constant as MLIR writes it; infinities and NaNs by their bits."""
+    value, dtype = literal.value, literal.dtype
+    if dtype == "i1":
+        return "true" if value else "false"
+    if dtype not in FLOATS:
+        return str(int(value))
+    if np.isfinite(value):
+        shown = repr(float(value))
+        return shown.replace("e", "e+") if "e" in shown and "e-" not in shown else shown if "." in shown else _dotted(shown)
+    wide = np.asarray(value, np.float32 if dtype == "bf16" else _WIDTHS[dtype])
+    bits = int.from_bytes(wide.tobytes(), "little")
+    if dtype == "bf16":
+        bits >>= 16
+    digits = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16}[dtype]
+    return f"0x{bits:0{digits}X}"
+
+
+def _dotted(shown: str) -> str:
+    mantissa, e, exponent = shown.partition("e")
+    return f"{mantissa}.0{e}{exponent}"
+
+
+def _dense(array: np.ndarray[Any, Any], dtype: str) -> str:
+    if array.ndim == 0:
+        return literal_text(Literal(array.item(), dtype))
+    return f"[{', '.join(_dense(each, dtype) for each in array)}]"
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+_SSA = re.compile(r"%[A-Za-z0-9_$.-]+(#[0-9]+)?")
+_OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
+_ALIAS = re.compile(r"#[A-Za-z_][A-Za-z0-9_$.-]*")
+_TENSOR = re.compile(r"(?:\*x|(?:(?:[0-9]+|\?)x)*)(?=[A-Za-z])")
+_INTEGER = re.compile(r"-?[0-9]+")
+_SCALAR = re.compile(r"0x[0-9A-Fa-f]+|-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|true|false")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_LABEL = re.compile(r"\^[A-Za-z0-9_]+")
+_SYMBOL = re.compile(r'@(?:[A-Za-z_][A-Za-z0-9_$.-]*|"(?:[^"\\\n]|\\.)*")')
+
+
+def parse(text: str) -> list[Function]:
+    """The functions of an MLIR text.
+
+    Raises:
+        MlirError: it is malformed, or outside of the subset; the message names line and column.
+    """
+    return _Parser(text).functions()
+
+
+class _Parser(Scanner):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._maps: dict[str, AffineMap] = {}
+        self._known: dict[str, Value] = {}
+        self._ops: list[Op] = []
+
+    def functions(self) -> list[Function]:
+        found: list[Function] = []
+        closing = 0
+        while not self.at_end():
+            alias = self.match(_ALIAS)
+            if alias is not None:
+                self.expect("=")
+                self._maps[alias] = self._map()
+            elif self.accept("module"):
+                self.match(_SYMBOL)
+                self.expect("{")
+                closing += 1
+            elif closing and self.accept("}"):
+                closing -= 1
+            elif self.accept("func.func"):
+                found.append(self._function())
+            else:
+                raise self.error(f"expected a function, found {self.shown()}")
+        if closing:
+            raise self.error("expected '}'")
+        return found
+
+    def _map(self) -> AffineMap:
+        start = self.skip()
+        alias = self.match(_ALIAS)
+        if alias is None:
+            if not self.peek("affine_map"):
+                raise self.error(f"expected an affine_map, found {self.shown()}")
+            return parse_map(self, symbols=True)
+        if alias not in self._maps:
+            raise self.error(f"map {alias} is not defined above", start)
+        return self._maps[alias]
+
+    def _function(self) -> Function:
+        self._known, self._ops = {}, []
+        for word in ("private", "public"):
+            self.accept(word)
+        name = self.take(_SYMBOL, "the function's name")[1:].strip('"')
+        arguments: list[Value] = []
+        self.expect("(")
+        while not self.accept(")"):
+            if arguments:
+                self.expect(",")
+            ssa = self.take(_SSA, "an argument")
+            self.expect(":")
+            arguments.append(self._define(ssa, self._type(ssa[1:])))
+        if self.accept("->") and not self._types_in_brackets():
+            self._type("")
+        self.expect("{")
+        outputs: list[Value] = []
+        while True:
+            if self.accept("return") or self.accept("func.return"):
+                outputs = self._operands(until=("}",))
+                self.expect("}")
+                break
+            self._statement()
+        return Function(name, arguments, self._ops, outputs)
+
+    def _types_in_brackets(self) -> bool:
+        if not self.accept("("):
+            return False
+        first = True
+        while not self.accept(")"):
+            if not first:
+                self.expect(",")
+            first = False
+            self._type("")
+        return True
+
+    def _define(self, ssa: str, value: Value, start: int | None = None) -> Value:
+        if ssa in self._known:
+            raise self.error(f"{ssa} is defined twice", start)
+        self._known[ssa] = value
+        return value
+
+    def _type(self, name: str) -> Value:
+        """A tensor type or a scalar type, as a value of that type."""
+        start = self.skip()
+        if self.accept("tensor"):
+            self.expect("<")
+            shape = self.match(_TENSOR) or ""
+            dtype = self._dtype()
+            self.expect(">")
+            if shape.startswith("*"):
+                return Value(name, dtype, None)
+            return Value(name, dtype, [None if size == "?" else int(size) for size in shape.split("x")[:-1]])
+        if self.peek("memref") or self.peek("vector"):
+            raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
+        return Value(name, self._dtype(), kind="scalar")
+
+    def _dtype(self) -> str:
+        start = self.skip()
+        dtype = self.take(_OPERATION, "an element type")
+        if dtype not in DTYPES:
+            raise self.error(f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start)
+        return dtype
+
+    def _use(self) -> Value:
+        start = self.skip()
+        ssa = self.take(_SSA, "a value")
+        if ssa not in self._known:
+            raise self.error(f"{ssa} is not defined above", start)
+        return self._known[ssa]
+
+    def _operands(self, until: tuple[str, ...]) -> list[Value]:
+        """``%a, %b : type, type``, or nothing."""
+        if any(map(self.peek, until)):
+            return []
+        found = [self._use()]
+        while self.accept(","):
+            found.append(self._use())
+        self.expect(":")
+        for place, value in enumerate(found):
+            if place:
+                self.expect(",")
+            self._check_type(value)
+        return found
+
+    def _check_type(self, value: Value) -> Value:
+        start = self.skip()
+        stated = self._type(value.name)
+        if stated.type_text != value.type_text:
+            raise self.error(f"%{value.name} is {value.type_text}, not {stated.type_text}", start)
+        return stated
+
+    def _statement(self) -> None:
+        start = self.skip()
+        names: list[str] = []
+        count = 1
+        if self.peek("%"):
+            names.append(self.take(_SSA, "a result"))
+            if self.accept(":"):
+                count = int(self.take(_INTEGER, "the number of results"))
+            while self.accept(","):
+                names.append(self.take(_SSA, "a result"))
+            self.expect("=")
+        results = [f"{names[0]}#{index}" for index in range(count)] if count > 1 else names
+        at = self.skip()
+        quoted = self.match(_STRING)
+        name = quoted.strip('"') if quoted is not None else self.take(_OPERATION, "an operation")
+        if quoted is not None:
+            made = self._in_generic_form(name, results)
+        elif name == "arith.constant":
+            made = [self._arith_constant(results[0] if results else "")]
+        elif name == "tensor.empty":
+            made = [self._empty(results[0] if results else "")]
+        elif name == "tensor.dim":
+            made = self._dim(results)
+        elif name == "linalg.fill":
+            made = self._fill(results)
+        elif name == "tensor.concat":
+            made = self._concat(results)
+        elif name == "linalg.generic":
+            made = self._generic(results, start)
+        else:
+            raise self.error(f"operation {name} is not supported; write it in generic form, \"{name}\"(…)", at)
+        if len(made) != len(results):
+            raise self.error(f"{name} has {len(made)} results, {len(results)} are named", start)
+        for ssa, value in zip(results, made, strict=True):
+            self._define(ssa, value, start)
+
+    def _in_generic_form(self, name: str, results: Sequence[str]) -> list[Value]:
+        operands: list[Value] = []
+        self.expect("(")
+        while not self.accept(")"):
+            if operands:
+                self.expect(",")
+            operands.append(self._use())
+        attribute = self._braces() if self.peek("{") or self.peek("<{") else ""
+        self.expect(":")
+        self.expect("(")
+        for place, value in enumerate(operands):
+            if place:
+                self.expect(",")
+            self._check_type(value)
+        self.expect(")")
+        self.expect("->")
+        made: list[Value] = []
+        bracket = self.accept("(")
+        while not (bracket and self.accept(")")):
+            if made:
+                self.expect(",")
+            made.append(self._type(results[len(made)][1:] if len(made) < len(results) else "result"))
+            if not bracket:
+                break
+        self._ops.append(Opaque(name, tuple(operands), tuple(made), attribute))
+        return made
+
+    def _braces(self) -> str:
+        """A dictionary of attributes, as it is written."""
+        start, depth = self.skip(), 0
+        while self.position < len(self.text):
+            letter = self.text[self.position]
+            if letter == '"':
+                self.take(_STRING, "a string")
+                continue
+            depth += (letter in "{<") - (letter in "}>")
+            self.position += 1
+            if depth == 0:
+                return self.text[start : self.position]
+        raise self.error("expected '}'", start)
+
+    def _number(self, dtype: str, start: int) -> bool | int | float:
+        shown = self.take(_SCALAR, "a number")
+        if shown in {"true", "false"}:
+            return shown == "true"
+        if shown.startswith("0x") and dtype in FLOATS:
+            return _from_bits(int(shown, 16), dtype)
+        if dtype in FLOATS:
+            return float(shown)
+        if not re.fullmatch(r"-?[0-9]+|0x[0-9A-Fa-f]+", shown):
+            raise self.error(f"{shown} is no {dtype}", start)
+        return bool(int(shown, 0)) if dtype == "i1" else int(shown, 0)
+
+    def _arith_constant(self, ssa: str) -> Value:
+        """Its type stands behind it, and decides how its numbers are read."""
+        start = self.skip()
+        dense = self.accept("dense")
+        if dense:
+            self.expect("<")
+        begin = self.position
+        self._skip_numbers()
+        end = self.position
+        if dense:
+            self.expect(">")
+        if self.accept(":"):
+            value = self._type(ssa[1:])
+        else:
+            value = Value(ssa[1:], "i1", kind="scalar")
+        after, self.position = self.position, begin
+        nested = self._nested(value.dtype, start)
+        if self.skip() != end and self.position < end:
+            raise self.error(f"expected a number, found {self.shown()}")
+        self.position = after
+        array = np.asarray(nested, numpy_dtype(value.dtype))
+        shape = value.shape or ()
+        if dense and array.size == 1 and array.ndim == 0:
+            value.constant = array.reshape((1,) * len(shape))
+        elif array.shape != shape:
+            raise self.error(f"{array.size} elements of shape {array.shape} do not make {value.type_text}", start)
+        else:
+            value.constant = array
+        return value
+
+    def _skip_numbers(self) -> None:
+        while self.match(_SCALAR) is not None or any(map(self.accept, ("[", "]", ","))):
+            pass
+
+    def _nested(self, dtype: str, start: int) -> Any:
+        if not self.accept("["):
+            return self._number(dtype, start)
+        found: list[Any] = []
+        while not self.accept("]"):
+            if found:
+                self.expect(",")
+            found.append(self._nested(dtype, start))
+        if len({np.shape(each) for each in found}) > 1:
+            raise self.error("the elements of a constant are not nested evenly", start)
+        return found
+
+    def _empty(self, ssa: str) -> Value:
+        self.expect("(")
+        sizes: list[Value] = []
+        while not self.accept(")"):
+            if sizes:
+                self.expect(",")
+            sizes.append(self._use())
+        self.expect(":")
+        start = self.skip()
+        value = self._type(ssa[1:])
+        unknown = sum(size is None for size in value.shape or ())
+        if value.shape is None or value.is_scalar or unknown != len(sizes):
+            raise self.error(f"{value.type_text} needs {unknown} sizes, got {len(sizes)}", start)
+        value.kind, value.sizes = "empty", tuple(sizes)
+        return value
+
+    def _dim(self, results: Sequence[str]) -> list[Value]:
+        source = self._use()
+        self.expect(",")
+        start = self.skip()
+        number = self._use()
+        self.expect(":")
+        self._check_type(source)
+        if number.constant is None:
+            raise self.error("the axis of tensor.dim must be a constant", start)
+        axis = int(number.constant.reshape(-1)[0])
+        if source.rank is not None and not 0 <= axis < source.rank:
+            raise self.error(f"axis {axis} of {source!r}", start)
+        made = Value(results[0][1:] if results else "dim", "index", kind="scalar")
+        self._ops.append(Opaque("tensor.dim", (source,), (made,), axis))
+        return [made]
+
+    def _listed(self, word: str) -> list[Value]:
+        """``ins(%a, %b : types)``, or nothing."""
+        if not self.accept(word):
+            return []
+        self.expect("(")
+        found = self._operands(until=(")",))
+        self.expect(")")
+        return found
+
+    def _fill(self, results: Sequence[str]) -> list[Value]:
+        start = self.skip()
+        ins, outs = self._listed("ins"), self._listed("outs")
+        self.expect("->")
+        if len(ins) != 1 or len(outs) != 1:
+            raise self.error("linalg.fill takes one scalar and one tensor", start)
+        self._check_type(outs[0])
+        scalar, out = ins[0], outs[0]
+        if scalar.dtype != out.dtype:
+            raise self.error(f"linalg.fill of {out.type_text} with {scalar.type_text}", start)
+        fill = scalar.splat or scalar
+        name = results[0][1:] if results else "fill"
+        sizes = out.sizes
+        if out.kind == "tensor" and None in (out.shape or ()):
+            sizes = tuple(self._sizes_of(out))
+        return [Value(name, out.dtype, out.shape, kind="fill", fill=fill, sizes=sizes)]
+
+    def _sizes_of(self, value: Value) -> Iterator[Value]:
+        for axis, size in enumerate(value.shape or ()):
+            if size is None:
+                made = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
+                self._ops.append(Opaque("tensor.dim", (value,), (made,), axis))
+                yield made
+
+    def _concat(self, results: Sequence[str]) -> list[Value]:
+        self.expect("dim")
+        self.expect("(")
+        axis = int(self.take(_INTEGER, "an axis"))
+        self.expect(")")
+        operands = [self._use()]
+        while self.accept(","):
+            operands.append(self._use())
+        self.expect(":")
+        self.expect("(")
+        for place, value in enumerate(operands):
+            if place:
+                self.expect(",")
+            self._check_type(value)
+        self.expect(")")
+        self.expect("->")
+        made = self._type(results[0][1:] if results else "concat")
+        self._ops.append(Opaque("tensor.concat", tuple(operands), (made,), axis))
+        return [made]
+
+    def _generic(self, names: Sequence[str], start: int) -> list[Value]:
+        maps, iterators = self._attributes()
+        ins, outs = self._listed("ins"), self._listed("outs")
+        if self.accept("attrs"):
+            self.expect("=")
+            self._braces()
+        self.expect("{")
+        payload = _PayloadParser(self, self._known, ins, outs).read()
+        made: list[Value] = []
+        if self.accept("->"):
+            bracket = self.accept("(")
+            while not (bracket and self.accept(")")):
+                if made:
+                    self.expect(",")
+                made.append(self._type(names[len(made)][1:] if len(made) < len(names) else "result"))
+                if not bracket:
+                    break
+        op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(made))
+        try:
+            verify(op)
+        except GenericError as error:
+            raise self.error(str(error), start) from error
+        self._ops.append(op)
+        return made
+
+    def _attributes(self) -> tuple[list[AffineMap], list[str]]:
+        self.expect("{")
+        maps: list[AffineMap] = []
+        iterators: list[str] = []
+        while not self.accept("}"):
+            name = self.take(_OPERATION, "an attribute")
+            if name == "indexing_maps":
+                self.expect("=")
+                maps = list(self._bracketed(self._map))
+            elif name == "iterator_types":
+                self.expect("=")
+                iterators = list(self._bracketed(self._iterator))
+            else:
+                raise self.error(f"attribute {name} is not supported")
+            self.accept(",")
+        return maps, iterators
+
+    def _bracketed(self, read: Any) -> Iterator[Any]:
+        self.expect("[")
+        first = True
+        while not self.accept("]"):
+            if not first:
+                self.expect(",")
+            first = False
+            yield read()
+
+    def _iterator(self) -> str:
+        return self.take(_STRING, 'an iterator type, "parallel" or "reduction"').strip('"')
+
+
+class _PayloadParser:
+    """The block of a ``linalg.generic``."""
+
+    def __init__(self, parser: _Parser, known: Mapping[str, Value], ins: Sequence[Value], outs: Sequence[Value]) -> None:
+        self._parser = parser
+        self._outside = known
+        self._types = [value.dtype for value in (*ins, *outs)]
+        self._refs: dict[str, Ref] = {}
+        self._dtypes: dict[str, str] = {}
+        self._ops: list[ScalarOp] = []
+
+    def read(self) -> Payload:
+        parser = self._parser
+        parser.take(_LABEL, "the payload's block, ^bb0(…)")
+        parser.expect("(")
+        count = 0
+        while not parser.accept(")"):
+            if count:
+                parser.expect(",")
+            start = parser.skip()
+            ssa = parser.take(_SSA, "an argument")
+            parser.expect(":")
+            dtype = parser.take(_OPERATION, "an element type")
+            if count >= len(self._types) or dtype != self._types[count]:
+                wanted = self._types[count] if count < len(self._types) else "no further argument"
+                raise parser.error(f"argument {count} of the payload is {dtype}, its operand has {wanted}", start)
+            self._set(ssa, Arg(count), dtype, start)
+            count += 1
+        if count < len(self._types):
+            raise parser.error(f"the payload has {count} arguments for {len(self._types)} operands")
+        parser.expect(":")
+        while True:
+            start = parser.skip()
+            if parser.accept("linalg.yield"):
+                break
+            self._operation()
+        yields: list[Ref] = []
+        while parser.peek("%"):
+            yields.append(self._ref()[0])
+            parser.accept(",")
+        if yields:
+            parser.expect(":")
+            for place in range(len(yields)):
+                if place:
+                    parser.expect(",")
+                parser.take(_OPERATION, "an element type")
+        parser.expect("}")
+        return Payload(tuple(self._ops), tuple(yields))
+
+    def _set(self, ssa: str, ref: Ref, dtype: str, start: int) -> None:
+        if ssa in self._refs or ssa in self._outside:
+            raise self._parser.error(f"{ssa} is defined twice", start)
+        self._refs[ssa], self._dtypes[ssa] = ref, dtype
+
+    def _ref(self) -> tuple[Ref, str]:
+        parser = self._parser
+        start = parser.skip()
+        ssa = parser.take(_SSA, "a value")
+        if ssa in self._refs:
+            return self._refs[ssa], self._dtypes[ssa]
+        outside = self._outside.get(ssa)
+        if outside is None:
+            raise parser.error(f"{ssa} is not defined above", start)
+        if not outside.is_scalar:
+            raise parser.error(f"{ssa} is a tensor; a payload computes with scalars", start)
+        return outside.splat or outside, outside.dtype
+
+    def _operation(self) -> None:
+        parser = self._parser
+        start = parser.skip()
+        ssa = parser.take(_SSA, "an operation of the payload, or linalg.yield")
+        parser.expect("=")
+        at = parser.skip()
+        name = parser.take(_OPERATION, "an operation")
+        if name == "arith.constant":
+            literal = parser._arith_constant(ssa).splat  # noqa: SLF001 - the same reader
+            if literal is None:
+                raise parser.error("a constant of the payload must be a scalar", at)
+            self._set(ssa, literal, literal.dtype, start)
+            return
+        if name == INDEX:
+            loop = int(parser.take(_INTEGER, "the number of a loop"))
+            self._typed("index")
+            op = ScalarOp(INDEX, (), "index", Dim(loop))
+        elif name == "affine.apply":
+            op = self._apply()
+        else:
+            op = self._scalar(name, at)
+        self._ops.append(op)
+        self._set(ssa, Res(len(self._ops) - 1), op.dtype, start)
+
+    def _typed(self, dtype: str) -> None:
+        self._parser.expect(":")
+        self._parser.expect(dtype)
+
+    def _apply(self) -> ScalarOp:
+        """An expression over indices, which becomes the index of that expression."""
+        parser = self._parser
+        map_ = parser._map()  # noqa: SLF001
+        exprs: list[Expr] = []
+        parser.expect("(")
+        self._indices(")", exprs)
+        if parser.accept("["):
+            self._indices("]", exprs)
+        if len(exprs) != map_.dims or len(map_.results) != 1:
+            raise parser.error(f"affine.apply of {map_} with {len(exprs)} indices")
+        return ScalarOp(INDEX, (), "index", substitute(map_.results[0], exprs))
+
+    def _indices(self, closing: str, exprs: list[Expr]) -> None:
+        parser, first = self._parser, True
+        while not parser.accept(closing):
+            if not first:
+                parser.expect(",")
+            first = False
+            at = parser.skip()
+            ref, _ = self._ref()
+            op = self._ops[ref.index] if isinstance(ref, Res) else None
+            if isinstance(ref, Literal):
+                exprs.append(Const(int(ref.value)))
+            elif op is not None and isinstance(op.attribute, Dim | Const | Binary):
+                exprs.append(op.attribute)
+            else:
+                raise parser.error("affine.apply takes indices of loops", at)
+
+    def _scalar(self, name: str, at: int) -> ScalarOp:
+        parser = self._parser
+        predicate = None
+        if name in COMPARISONS:
+            predicate = parser.take(_OPERATION, "a predicate")
+            parser.expect(",")
+        count = 3 if name == SELECT else 2 if name in BINARY or name in COMPARISONS else 1
+        if name != SELECT and not any(name in known for known in (BINARY, UNARY, CASTS, COMPARISONS)):
+            raise parser.error(f"operation {name} is not supported in a payload", at)
+        refs: list[tuple[Ref, str]] = []
+        for place in range(count):
+            if place:
+                parser.expect(",")
+            refs.append(self._ref())
+        parser.expect(":")
+        start = parser.skip()
+        dtype = parser.take(_OPERATION, "an element type")
+        if name == SELECT and parser.accept(","):
+            dtype = parser.take(_OPERATION, "an element type")
+        wanted = dtype
+        if name in CASTS:
+            parser.expect("to")
+            dtype = parser.take(_OPERATION, "an element type")
+        if dtype not in DTYPES:
+            raise parser.error(f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start)
+        given = [each for _, each in refs][1 if name == SELECT else 0 :]
+        if any(each != wanted for each in given):
+            raise parser.error(f"{name} of {', '.join(given)}, its type is {wanted}", at)
+        made = "i1" if name in COMPARISONS else dtype
+        return ScalarOp(name, tuple([ref for ref, _ in refs]), made, predicate)
+
+
+def _from_bits(bits: int, dtype: str) -> float:
+    if dtype == "bf16":
+        bits, dtype = bits << 16, "f32"
+    size = {"f16": 2, "f32": 4, "f64": 8}[dtype]
+    return float(np.frombuffer(bits.to_bytes(size, "little"), _WIDTHS[dtype])[0])
