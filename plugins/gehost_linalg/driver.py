@@ -171,7 +171,10 @@ class Driver:
         multi_use: MultiUse = "refuse",
         companions: Collection[str] = DEFAULT_COMPANIONS,
         coverage: str = "preserved",
+        *,
+        limit: int | None = None,
     ) -> None:
+        """``limit``: how many origins a fused operation may have; any number unless given."""
         unknown_names = [name for name in companions if name not in COMPANIONS]
         if unknown_names:
             raise ValueError(unknown("companion", unknown_names[0], list(COMPANIONS)))
@@ -181,6 +184,7 @@ class Driver:
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
         self.coverage = coverage
+        self.limit = limit
         self.around = Surroundings(block.made_by.get, block.is_dead)
         self._queued: dict[Op, None] = {}
 
@@ -274,6 +278,8 @@ class Driver:
     def _forbidden(self, operand: OpOperand) -> Refusal | None:
         """Conditions 10 and 12."""
         producer, consumer = operand.generics()
+        if self.limit is not None and len(producer.origins) + len(consumer.origins) > self.limit:
+            return Refusal("too-large", f"more than {self.limit} nodes")
         reason = asked(self.control, operand)
         if reason is not None:
             return Refusal("control", reason)

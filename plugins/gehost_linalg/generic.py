@@ -278,7 +278,10 @@ class Opaque:
         name: the operation's name.
         operands: what it reads.
         results: what it makes.
-        attribute: the axis of ``tensor.dim``; the text of an operation that is only carried through.
+        attribute: the axis of ``tensor.dim`` and ``tensor.concat``, the offsets of ``tensor.extract_slice``; the text of
+            an operation that is only carried through.
+        label: what messages call it.
+        origins: the nodes that this computes.
     """
 
     name: str
@@ -286,6 +289,7 @@ class Opaque:
     results: tuple[Value, ...]
     attribute: int | str = ""
     label: str = ""
+    origins: tuple[Any, ...] = ()
 
 
 Op: TypeAlias = Generic | Opaque

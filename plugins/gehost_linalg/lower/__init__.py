@@ -1,0 +1,298 @@
+"""ONNX operators as Generics: ``lower`` finds the operator's function, one file per family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gehost import DataType
+from gehost_linalg.affine import AffineMap, Const, Dim, Expr
+from gehost_linalg.generic import (
+    PARALLEL,
+    REDUCTION,
+    Arg,
+    Generic,
+    Literal,
+    Op,
+    Opaque,
+    Payload,
+    Ref,
+    Res,
+    ScalarOp,
+    Size,
+    Value,
+)
+
+MLIR_DTYPES: Mapping[DataType, str] = {
+    DataType.FLOAT: "f32",
+    DataType.DOUBLE: "f64",
+    DataType.FLOAT16: "f16",
+    DataType.BFLOAT16: "bf16",
+    DataType.INT8: "i8",
+    DataType.INT16: "i16",
+    DataType.INT32: "i32",
+    DataType.INT64: "i64",
+    DataType.BOOL: "i1",
+}
+"""Element types that have a signless MLIR type; the unsigned ones have none."""
+
+FLOAT_DTYPES = frozenset({"f16", "bf16", "f32", "f64"})
+
+
+class NotLowered(Exception):  # noqa: N818 - it ends the lowering of one node and is no error
+    """Why a node is not lowered: ``key: what is particular``."""
+
+
+class Scalars:
+    """Builds a payload, operation by operation."""
+
+    def __init__(self) -> None:
+        self.ops: list[ScalarOp] = []
+
+    def add(self, name: str, *operands: Ref, dtype: str, attribute: str | Expr | None = None) -> Ref:
+        self.ops.append(ScalarOp(name, operands, dtype, attribute))
+        return Res(len(self.ops) - 1)
+
+    def index(self, loop: int) -> Ref:
+        """The value of a loop as i64."""
+        return self.add("arith.index_cast", self.add("linalg.index", dtype="index", attribute=Dim(loop)), dtype="i64")
+
+    def payload(self, *yields: Ref) -> Payload:
+        return Payload(tuple(self.ops), yields)
+
+
+class Names:
+    """Names that are used once: of intermediate values, and of sizes that are not known."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def size(self) -> str:
+        """A name for one unknown size, which is equal to no other."""
+        self._count += 1
+        return f"?{self._count}"
+
+
+@dataclass
+class OnnxOp:
+    """One ONNX node to be lowered.
+
+    Attributes:
+        op: the operator's name.
+        version: the opset of its domain.
+        inputs: None where one is absent.
+        outputs: None where one is absent; lowering fills in shapes and element types.
+        attributes: decoded.
+        constants: the elements of inputs that decide about maps (axes, starts, shapes, …), by position.
+        origin: what the Generics are labelled with.
+        names: for sizes.
+    """
+
+    op: str
+    version: int
+    inputs: Sequence[Value | None]
+    outputs: Sequence[Value | None]
+    attributes: Mapping[str, Any]
+    constants: Mapping[int, np.ndarray[Any, Any]]
+    origin: Any
+    names: Names
+    made: list[Op] = field(default_factory=list[Op])
+
+    @property
+    def label(self) -> str:
+        first = next((value.name for value in self.outputs if value is not None), "")
+        return f"{self.op} {first}".strip()
+
+    def input(self, index: int) -> Value:
+        """The value at input ``index``; ``NotLowered`` if it is absent or of unknown rank."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is None:
+            raise NotLowered(f"not-lowered: {self.op} without input {index}")
+        if value.shape is None:
+            raise NotLowered(f"operand-unranked: {value.name}")
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        if index >= len(self.inputs) or self.inputs[index] is None:
+            return None
+        return self.input(index)
+
+    def shape(self, index: int = 0) -> tuple[Size, ...]:
+        shape = self.input(index).shape
+        assert shape is not None
+        return shape
+
+    def single_output(self) -> Value:
+        """The only output that is present; ``NotLowered`` if there are others."""
+        found = [value for value in self.outputs if value is not None]
+        if len(found) != 1 or found[0] is not self.outputs[0]:
+            raise NotLowered(f"not-lowered: {self.op} with {len(found)} outputs")
+        return found[0]
+
+    def parameter(self, index: int, attribute: str) -> list[int] | None:
+        """Numbers that newer opsets take as an input and older ones as an attribute.
+
+        Raises:
+            NotLowered: the input is not a constant.
+        """
+        if attribute in self.attributes:
+            given = self.attributes[attribute]
+            return [int(each) for each in given] if isinstance(given, list | tuple) else [int(given)]
+        if index >= len(self.inputs) or self.inputs[index] is None:
+            return None
+        if index not in self.constants:
+            raise NotLowered(f"not-lowered: {self.op} with {attribute} that are computed")
+        return [int(each) for each in self.constants[index].reshape(-1)]
+
+    def axes(self, given: Sequence[int], rank: int) -> list[int]:
+        """Axes counted from the front; ``NotLowered`` if one is out of range or occurs twice."""
+        found = [axis + rank if axis < 0 else axis for axis in given]
+        if any(not 0 <= axis < rank for axis in found) or len(set(found)) < len(found):
+            raise NotLowered(f"not-lowered: {self.op} with axes {list(given)} of rank {rank}")
+        return found
+
+    def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
+        """State the shape of an output; where the loops do not know a size, the model's is taken, else a new name."""
+        stated = value.shape if value.shape is not None and len(value.shape) == len(shape) else (None,) * len(shape)
+        value.shape = tuple(
+            each if isinstance(each, int) else other if isinstance(other, int) else each or other or self.names.size()
+            for each, other in zip(shape, stated, strict=True)
+        )
+        if dtype is not None:
+            value.dtype = dtype
+        return value
+
+    def temporary(self, name: str, dtype: str, shape: Sequence[Size]) -> Value:
+        """A value between two Generics of this node."""
+        out = self.outputs[0]
+        return Value(f"{out.name if out is not None else self.op}_{name}", dtype, shape)
+
+    def generic(
+        self,
+        ins: Sequence[tuple[Value, Sequence[Expr]]],
+        out: Value,
+        out_map: Sequence[Expr],
+        loops: int,
+        payload: Payload,
+        *,
+        reduced: Sequence[int] = (),
+        init: Literal | None = None,
+        maybe: Mapping[int, frozenset[int]] | None = None,
+    ) -> Value:
+        """Add a Generic with one result."""
+        kind = "empty" if init is None else "fill"
+        provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
+        maps = [AffineMap(loops, each) for _, each in ins] + [AffineMap(loops, out_map)]
+        axes = tuple([(maybe or {}).get(index, frozenset()) for index in range(len(maps))]) if maybe else ()
+        kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(loops)])
+        values = tuple([value for value, _ in ins])
+        self.made.append(
+            Generic(values, (provided,), tuple(maps), kinds, payload, (out,), axes, (self.origin,), self.label)
+        )
+        return out
+
+    def same_loops(self, ins: Sequence[Value], out: Value, payload: Payload) -> Value:
+        """Add a Generic over the broadcast shape of its ins, one loop for each axis."""
+        shape, maps, maybe = broadcast([value.shape or () for value in ins])
+        if out.shape is not None and len(out.shape) == len(shape):
+            shape, maybe = _refined(shape, maybe, [value.shape or () for value in ins], out.shape)
+        self.settle(out, shape)
+        identity: list[Expr] = [Dim(loop) for loop in range(len(shape))]
+        listed = list(zip(ins, maps, strict=True))
+        return self.generic(listed, out, identity, len(shape), payload, maybe=maybe)
+
+
+def broadcast(
+    shapes: Sequence[Sequence[Size]],
+) -> tuple[list[Size], list[list[Expr]], dict[int, frozenset[int]]]:
+    """The loops of an n-ary operator.
+
+    Returns:
+        The size of each loop, each operand's map, and the operands' axes whose stride is decided at run time.
+    """
+    rank = max((len(shape) for shape in shapes), default=0)
+    sizes: list[Size] = []
+    maps: list[list[Expr]] = [[] for _ in shapes]
+    maybe: dict[int, set[int]] = {}
+    for loop in range(rank):
+        at = {place: shape[loop - rank + len(shape)] for place, shape in enumerate(shapes) if loop >= rank - len(shape)}
+        more = {place: size for place, size in at.items() if size != 1}
+        known = next((size for size in more.values() if isinstance(size, int)), None)
+        agreed = known is None and len(set(more.values())) == 1 and None not in more.values()
+        sure: Size = 1 if not more else known if known is not None else next(iter(more.values())) if agreed else None
+        sizes.append(sure if sure is not None or len(more) > 1 else next(iter(more.values())))
+        for place, size in at.items():
+            axis = len(maps[place])
+            maps[place].append(Const(0) if size == 1 and more else Dim(loop))
+            if size != 1 and size != sure and len(more) > 1:
+                maybe.setdefault(place, set()).add(axis)
+    return sizes, maps, {place: frozenset(axes) for place, axes in maybe.items()}
+
+
+def _refined(
+    sizes: list[Size], maybe: dict[int, frozenset[int]], shapes: Sequence[Sequence[Size]], stated: Sequence[Size]
+) -> tuple[list[Size], dict[int, frozenset[int]]]:
+    """Axes that have the name or the number that the model states for the result do not broadcast."""
+    merged = [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
+    rank = len(sizes)
+    left: dict[int, frozenset[int]] = {}
+    for place, axes in maybe.items():
+        shape = shapes[place]
+        rest = frozenset(axis for axis in axes if shape[axis] != merged[rank - len(shape) + axis] or shape[axis] is None)
+        if rest:
+            left[place] = rest
+    return merged, left
+
+
+Lowering = Callable[[OnnxOp], None]
+
+
+@cache
+def lowerings() -> Mapping[str, Lowering]:
+    """The functions that lower operators, by operator."""
+    from gehost_linalg.lower import elementwise, index, movement, normalizations, reductions
+
+    found: dict[str, Lowering] = {}
+    for family in (elementwise, movement, reductions, normalizations, index):
+        found.update(family.LOWERINGS)
+    return found
+
+
+def lower(op: OnnxOp) -> list[Op]:
+    """The Generics that compute a node.
+
+    Raises:
+        NotLowered: with the reason.
+    """
+    function = lowerings().get(op.op)
+    if function is None:
+        raise NotLowered(f"not-lowered: {op.op}")
+    for value in (*op.inputs, *op.outputs):
+        if value is not None and value.dtype not in FLOAT_DTYPES and not value.dtype.startswith("i"):
+            raise NotLowered(f"dtype: {value.name} is {value.dtype}")
+    function(op)
+    return op.made
+
+
+def args(count: int) -> tuple[Ref, ...]:
+    return tuple(Arg(index) for index in range(count))
+
+
+__all__ = [
+    "FLOAT_DTYPES",
+    "MLIR_DTYPES",
+    "Lowering",
+    "Names",
+    "NotLowered",
+    "OnnxOp",
+    "Opaque",
+    "Scalars",
+    "args",
+    "broadcast",
+    "lower",
+    "lowerings",
+]

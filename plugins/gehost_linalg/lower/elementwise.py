@@ -1,0 +1,370 @@
+"""Element-wise operators with broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gehost import DataType
+from gehost_linalg.affine import Dim
+from gehost_linalg.generic import Arg, Literal, Ref, Value
+from gehost_linalg.lower import FLOAT_DTYPES, MLIR_DTYPES, Lowering, NotLowered, OnnxOp, Scalars, args
+
+Unary = Callable[[Scalars, Ref, str], Ref]
+
+
+def _math(name: str) -> Unary:
+    return lambda s, x, dtype: s.add(name, x, dtype=dtype)
+
+
+def number(value: float, dtype: str) -> Literal:
+    """A constant of an element type."""
+    return Literal(float(value) if dtype in FLOAT_DTYPES else int(value), dtype)
+
+
+def add(s: Scalars, a: Ref, b: Ref, dtype: str) -> Ref:
+    return s.add("arith.addf", a, b, dtype=dtype)
+
+
+def mul(s: Scalars, a: Ref, b: Ref, dtype: str) -> Ref:
+    return s.add("arith.mulf", a, b, dtype=dtype)
+
+
+def div(s: Scalars, a: Ref, b: Ref, dtype: str) -> Ref:
+    return s.add("arith.divf", a, b, dtype=dtype)
+
+
+def sub(s: Scalars, a: Ref, b: Ref, dtype: str) -> Ref:
+    return s.add("arith.subf", a, b, dtype=dtype)
+
+
+def sigmoid(s: Scalars, x: Ref, dtype: str) -> Ref:
+    """1 / (1 + exp(-x))."""
+    grown = s.add("math.exp", s.add("arith.negf", x, dtype=dtype), dtype=dtype)
+    return div(s, number(1, dtype), add(s, grown, number(1, dtype), dtype), dtype)
+
+
+def softplus(s: Scalars, x: Ref, dtype: str) -> Ref:
+    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
+    small = s.add("arith.negf", s.add("math.absf", x, dtype=dtype), dtype=dtype)
+    tail = s.add("math.log1p", s.add("math.exp", small, dtype=dtype), dtype=dtype)
+    return add(s, s.add("arith.maximumf", x, number(0, dtype), dtype=dtype), tail, dtype)
+
+
+def _sign(s: Scalars, x: Ref, dtype: str) -> Ref:
+    zero = number(0, dtype)
+    up = s.add("arith.cmpf", x, zero, dtype="i1", attribute="ogt")
+    down = s.add("arith.cmpf", x, zero, dtype="i1", attribute="olt")
+    lower = s.add("arith.select", down, number(-1, dtype), zero, dtype=dtype)
+    return s.add("arith.select", up, number(1, dtype), lower, dtype=dtype)
+
+
+FLOAT_UNARY: Mapping[str, Unary] = {
+    "Neg": _math("arith.negf"),
+    **{
+        name: _math(f"math.{mlir}")
+        for name, mlir in {
+            "Abs": "absf", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Tanh": "tanh", "Erf": "erf", "Sin": "sin", "Cos": "cos",
+            "Tan": "tan", "Sinh": "sinh", "Cosh": "cosh", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Asinh": "asinh",
+            "Acosh": "acosh", "Atanh": "atanh", "Floor": "floor", "Ceil": "ceil", "Round": "roundeven",
+        }.items()
+    },
+    "Sigmoid": sigmoid,
+    "Softplus": softplus,
+    "Sign": _sign,
+    "Reciprocal": lambda s, x, dtype: div(s, number(1, dtype), x, dtype),
+    "Relu": lambda s, x, dtype: s.add("arith.maximumf", x, number(0, dtype), dtype=dtype),
+    "Softsign": lambda s, x, dtype: div(s, x, add(s, s.add("math.absf", x, dtype=dtype), number(1, dtype), dtype), dtype),
+    "Mish": lambda s, x, dtype: mul(s, x, s.add("math.tanh", softplus(s, x, dtype), dtype=dtype), dtype),
+}  # fmt: skip
+
+INT_UNARY: Mapping[str, Unary] = {
+    "Neg": lambda s, x, dtype: s.add("arith.subi", number(0, dtype), x, dtype=dtype),
+    "Abs": _math("math.absi"),
+    "Relu": lambda s, x, dtype: s.add("arith.maxsi", x, number(0, dtype), dtype=dtype),
+}
+
+
+def _float(op: OnnxOp, value: Value) -> str:
+    if value.dtype not in FLOAT_DTYPES:
+        raise NotLowered(f"not-lowered: {op.op} of {value.dtype}")
+    return value.dtype
+
+
+def _unary(op: OnnxOp) -> None:
+    x, out = op.input(0), op.single_output()
+    known = FLOAT_UNARY if x.dtype in FLOAT_DTYPES else INT_UNARY
+    if op.op not in known or x.dtype == "i1":
+        raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
+    s = Scalars()
+    out.dtype = x.dtype
+    op.same_loops([x], out, s.payload(known[op.op](s, Arg(0), x.dtype)))
+
+
+def _attribute(op: OnnxOp, name: str, default: float) -> float:
+    return float(op.attributes.get(name, default))
+
+
+def _select_negative(op: OnnxOp, s: Scalars, dtype: str, below: Ref, above: Ref = Arg(0)) -> Ref:
+    """``below`` where x < 0."""
+    del op
+    negative = s.add("arith.cmpf", Arg(0), number(0, dtype), dtype="i1", attribute="olt")
+    return s.add("arith.select", negative, below, above, dtype=dtype)
+
+
+def _exponential_minus_one(s: Scalars, x: Ref, dtype: str) -> Ref:
+    return sub(s, s.add("math.exp", x, dtype=dtype), number(1, dtype), dtype)
+
+
+def _activation(op: OnnxOp) -> None:
+    """Activations with attributes."""
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    dtype = out.dtype = _float(op, x)
+    if op.op == "LeakyRelu":
+        made = _select_negative(op, s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype))
+    elif op.op == "Elu":
+        grown = _exponential_minus_one(s, Arg(0), dtype)
+        made = _select_negative(op, s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype))
+    elif op.op == "Selu":
+        alpha, gamma = _attribute(op, "alpha", 1.67326319217681884765625), _attribute(op, "gamma", 1.05070102214813232421875)
+        grown = mul(s, _exponential_minus_one(s, Arg(0), dtype), number(alpha, dtype), dtype)
+        made = mul(s, _select_negative(op, s, dtype, grown), number(gamma, dtype), dtype)
+    elif op.op == "ThresholdedRelu":
+        above = s.add("arith.cmpf", Arg(0), number(_attribute(op, "alpha", 1.0), dtype), dtype="i1", attribute="ogt")
+        made = s.add("arith.select", above, Arg(0), number(0, dtype), dtype=dtype)
+    elif op.op in {"HardSigmoid", "HardSwish"}:
+        alpha = 1 / 6 if op.op == "HardSwish" else _attribute(op, "alpha", 0.2)
+        scaled = add(s, mul(s, Arg(0), number(alpha, dtype), dtype), number(_attribute(op, "beta", 0.5), dtype), dtype)
+        made = s.add("arith.maximumf", scaled, number(0, dtype), dtype=dtype)
+        made = s.add("arith.minimumf", made, number(1, dtype), dtype=dtype)
+        made = mul(s, Arg(0), made, dtype) if op.op == "HardSwish" else made
+    else:
+        made = _gelu(op, s, dtype)
+    op.same_loops([x], out, s.payload(made))
+
+
+def _gelu(op: OnnxOp, s: Scalars, dtype: str) -> Ref:
+    """x / 2 · (1 + erf(x / √2)), or its approximation by tanh."""
+    x = Arg(0)
+    if op.attributes.get("approximate", "none") in {"tanh", b"tanh"}:
+        cubed = mul(s, mul(s, x, x, dtype), x, dtype)
+        inner = add(s, x, mul(s, cubed, number(0.044715, dtype), dtype), dtype)
+        bent = s.add("math.tanh", mul(s, inner, number(math.sqrt(2 / math.pi), dtype), dtype), dtype=dtype)
+    else:
+        bent = s.add("math.erf", mul(s, x, number(math.sqrt(0.5), dtype), dtype), dtype=dtype)
+    return mul(s, mul(s, x, number(0.5, dtype), dtype), add(s, bent, number(1, dtype), dtype), dtype)
+
+
+_ARITHMETIC: Mapping[str, tuple[str, str]] = {
+    "Add": ("arith.addf", "arith.addi"),
+    "Sub": ("arith.subf", "arith.subi"),
+    "Mul": ("arith.mulf", "arith.muli"),
+    "Div": ("arith.divf", "arith.divsi"),
+    "Max": ("arith.maximumf", "arith.maxsi"),
+    "Min": ("arith.minimumf", "arith.minsi"),
+    "Sum": ("arith.addf", ""),
+    "Mean": ("arith.addf", ""),
+}
+
+
+def _arithmetic(op: OnnxOp) -> None:
+    """Two operands, or any number for Max, Min, Sum and Mean."""
+    values = [op.input(index) for index in range(len(op.inputs))]
+    out, s, dtype = op.single_output(), Scalars(), values[0].dtype
+    name = _ARITHMETIC[op.op][0 if dtype in FLOAT_DTYPES else 1]
+    if not name or dtype == "i1" or any(value.dtype != dtype for value in values):
+        raise NotLowered(f"not-lowered: {op.op} of {dtype}")
+    made: Ref = Arg(0)
+    for other in args(len(values))[1:]:
+        made = s.add(name, made, other, dtype=dtype)
+    if op.op == "Mean":
+        made = div(s, made, number(len(values), dtype), dtype)
+    out.dtype = dtype
+    op.same_loops(values, out, s.payload(made))
+
+
+_LOGIC = {"And": "arith.andi", "Or": "arith.ori", "Xor": "arith.xori"}
+_BITS = {"BitwiseAnd": "arith.andi", "BitwiseOr": "arith.ori", "BitwiseXor": "arith.xori"}
+
+
+def _logic(op: OnnxOp) -> None:
+    a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
+    name = _LOGIC.get(op.op) or _BITS[op.op]
+    out.dtype = a.dtype
+    op.same_loops([a, b], out, s.payload(s.add(name, Arg(0), Arg(1), dtype=a.dtype)))
+
+
+def _not(op: OnnxOp) -> None:
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    out.dtype = "i1"
+    op.same_loops([x], out, s.payload(s.add("arith.xori", Arg(0), Literal(True, "i1"), dtype="i1")))  # noqa: FBT003
+
+
+_COMPARISONS = {"Equal": "eq", "Less": "lt", "Greater": "gt", "LessOrEqual": "le", "GreaterOrEqual": "ge"}
+
+
+def _comparison(op: OnnxOp) -> None:
+    a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
+    kind = _COMPARISONS[op.op]
+    if a.dtype in FLOAT_DTYPES:
+        made = s.add("arith.cmpf", Arg(0), Arg(1), dtype="i1", attribute=f"o{kind}")
+    else:
+        predicate = kind if kind == "eq" else f"u{kind}" if a.dtype == "i1" else f"s{kind}"
+        made = s.add("arith.cmpi", Arg(0), Arg(1), dtype="i1", attribute=predicate)
+    out.dtype = "i1"
+    op.same_loops([a, b], out, s.payload(made))
+
+
+def _pow(op: OnnxOp) -> None:
+    x, y, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
+    dtype = out.dtype = _float(op, x)
+    exponent: Ref = Arg(1)
+    if y.dtype != dtype:
+        exponent = cast_scalar(s, Arg(1), y.dtype, dtype)
+    op.same_loops([x, y], out, s.payload(s.add("math.powf", Arg(0), exponent, dtype=dtype)))
+
+
+def _mod(op: OnnxOp) -> None:
+    a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
+    if a.dtype not in FLOAT_DTYPES or not op.attributes.get("fmod", 0):
+        raise NotLowered(f"not-lowered: {op.op} of {a.dtype}")
+    out.dtype = a.dtype
+    op.same_loops([a, b], out, s.payload(s.add("arith.remf", Arg(0), Arg(1), dtype=a.dtype)))
+
+
+def _where(op: OnnxOp) -> None:
+    condition, a, b, out, s = op.input(0), op.input(1), op.input(2), op.single_output(), Scalars()
+    out.dtype = a.dtype
+    made = s.add("arith.select", Arg(0), Arg(1), Arg(2), dtype=a.dtype)
+    op.same_loops([condition, a, b], out, s.payload(made))
+
+
+def _prelu(op: OnnxOp) -> None:
+    x, slope, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
+    dtype = out.dtype = _float(op, x)
+    op.same_loops([x, slope], out, s.payload(_select_negative(op, s, dtype, mul(s, Arg(0), Arg(1), dtype))))
+
+
+def _clip(op: OnnxOp) -> None:
+    """min(max(x, low), high); the bounds are attributes or scalars."""
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    dtype = out.dtype = x.dtype
+    is_float = dtype in FLOAT_DTYPES
+    ins, made = [x], args(1)[0]
+    for position, (attribute, name) in enumerate((("min", "max"), ("max", "min"))):
+        bound: Ref | None = None
+        if attribute in op.attributes:
+            bound = number(float(op.attributes[attribute]), dtype)
+        elif (given := op.optional(position + 1)) is not None:
+            if given.rank != 0:
+                raise NotLowered(f"not-lowered: {op.op} with bounds of rank {given.rank}")
+            bound = Arg(len(ins))
+            ins.append(given)
+        if bound is not None:
+            made = s.add(f"arith.{name}imumf" if is_float else f"arith.{name}si", made, bound, dtype=dtype)
+    op.same_loops(ins, out, s.payload(made))
+
+
+def cast_scalar(s: Scalars, x: Ref, source: str, target: str) -> Ref:
+    """A scalar in another element type, as ONNX's Cast converts it."""
+    widths = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+    if source == target:
+        return x
+    if source in FLOAT_DTYPES and target in FLOAT_DTYPES:
+        if widths[source] == widths[target]:
+            return cast_scalar(s, cast_scalar(s, x, source, "f32"), "f32", target)
+        return s.add("arith.extf" if widths[target] > widths[source] else "arith.truncf", x, dtype=target)
+    if source in FLOAT_DTYPES:
+        if target == "i1":
+            return s.add("arith.cmpf", x, number(0, source), dtype="i1", attribute="une")
+        return s.add("arith.fptosi", x, dtype=target)
+    if target in FLOAT_DTYPES:
+        return s.add("arith.uitofp" if source == "i1" else "arith.sitofp", x, dtype=target)
+    if target == "i1":
+        return s.add("arith.cmpi", x, number(0, source), dtype="i1", attribute="ne")
+    if source == "i1":
+        return s.add("arith.extui", x, dtype=target)
+    return s.add("arith.extsi" if widths[target] > widths[source] else "arith.trunci", x, dtype=target)
+
+
+def _cast(op: OnnxOp) -> None:
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    if op.op == "CastLike":
+        target = op.inputs[1].dtype if op.inputs[1] is not None else ""
+    else:
+        try:
+            target = MLIR_DTYPES.get(DataType(int(op.attributes["to"])), "")
+        except (KeyError, ValueError):
+            target = ""
+    if not target:
+        raise NotLowered(f"dtype: {op.op} to {op.attributes.get('to')}")
+    out.dtype = target
+    op.same_loops([x], out, s.payload(cast_scalar(s, Arg(0), x.dtype, target)))
+
+
+def _is_nan(op: OnnxOp) -> None:
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    _float(op, x)
+    out.dtype = "i1"
+    op.same_loops([x], out, s.payload(s.add("arith.cmpf", Arg(0), Arg(0), dtype="i1", attribute="uno")))
+
+
+def _is_inf(op: OnnxOp) -> None:
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    dtype = _float(op, x)
+    found: Ref = Literal(False, "i1")  # noqa: FBT003
+    for attribute, value in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
+        if int(op.attributes.get(attribute, 1)):
+            equal = s.add("arith.cmpf", Arg(0), number(value, dtype), dtype="i1", attribute="oeq")
+            found = s.add("arith.ori", found, equal, dtype="i1")
+    out.dtype = "i1"
+    op.same_loops([x], out, s.payload(found))
+
+
+def _batch_normalization(op: OnnxOp) -> None:
+    """(x - mean) / √(variance + ε) · scale + bias, along axis 1."""
+    x, out, s = op.input(0), op.single_output(), Scalars()
+    dtype = out.dtype = _float(op, x)
+    if int(op.attributes.get("training_mode", 0)) or op.version < 7:
+        raise NotLowered("not-lowered: BatchNormalization in training")
+    shape = op.shape()
+    if len(shape) < 2:
+        raise NotLowered(f"not-lowered: BatchNormalization of rank {len(shape)}")
+    per_channel = [op.input(index) for index in (1, 2, 3, 4)]
+    if any(value.rank != 1 or value.dtype != dtype for value in per_channel):
+        raise NotLowered("not-lowered: BatchNormalization of several element types")
+    shifted = add(s, Arg(4), number(_attribute(op, "epsilon", 1e-5), dtype), dtype)
+    centred = div(s, sub(s, Arg(0), Arg(3), dtype), s.add("math.sqrt", shifted, dtype=dtype), dtype)
+    made = add(s, mul(s, centred, Arg(1), dtype), Arg(2), dtype)
+    identity = [Dim(loop) for loop in range(len(shape))]
+    op.settle(out, shape)
+    ins: list[Any] = [(x, identity), *[(value, [Dim(1)]) for value in per_channel]]
+    op.generic(ins, out, identity, len(shape), s.payload(made))
+
+
+def _identity(op: OnnxOp) -> None:
+    x, out = op.input(0), op.single_output()
+    out.dtype = x.dtype
+    op.same_loops([x], out, Scalars().payload(Arg(0)))
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    **dict.fromkeys([*FLOAT_UNARY, *INT_UNARY], _unary),
+    **dict.fromkeys(("LeakyRelu", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish", "Gelu"), _activation),
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    **dict.fromkeys([*_LOGIC, *_BITS], _logic),
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    "Not": _not,
+    "Pow": _pow,
+    "Mod": _mod,
+    "Where": _where,
+    "PRelu": _prelu,
+    "Clip": _clip,
+    "Cast": _cast,
+    "CastLike": _cast,
+    "IsNaN": _is_nan,
+    "IsInf": _is_inf,
+    "BatchNormalization": _batch_normalization,
+    "Identity": _identity,
+}

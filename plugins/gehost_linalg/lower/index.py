@@ -1,0 +1,92 @@
+"""Operators whose elements depend on where they stand: the payload reads the index of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gehost import DataType
+from gehost_linalg.affine import Const, Dim, Expr
+from gehost_linalg.generic import Arg, Literal, Ref, Size
+from gehost_linalg.lower import FLOAT_DTYPES, MLIR_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.lower.elementwise import cast_scalar, number
+
+
+def _identity(rank: int) -> list[Expr]:
+    return [Dim(loop) for loop in range(rank)]
+
+
+def _trilu(op: OnnxOp) -> None:
+    """Keep elements on one side of a diagonal: column - row ≥ k (upper) or ≤ k (lower)."""
+    x, out, shape = op.input(0), op.single_output(), op.shape()
+    if len(shape) < 2:
+        raise NotLowered(f"not-lowered: Trilu of rank {len(shape)}")
+    k = 0
+    if op.optional(1) is not None:
+        if 1 not in op.constants:
+            raise NotLowered("not-lowered: Trilu with a diagonal that is computed")
+        k = int(op.constants[1].reshape(-1)[0])
+    s = Scalars()
+    distance = s.add("arith.subi", s.index(len(shape) - 1), s.index(len(shape) - 2), dtype="i64")
+    predicate = "sge" if int(op.attributes.get("upper", 1)) else "sle"
+    kept = s.add("arith.cmpi", distance, Literal(k, "i64"), dtype="i1", attribute=predicate)
+    zero = Literal(False, "i1") if x.dtype == "i1" else number(0, x.dtype)  # noqa: FBT003
+    made = s.add("arith.select", kept, Arg(0), zero, dtype=x.dtype)
+    op.settle(out, shape, x.dtype)
+    op.generic([(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(made))
+
+
+def _eye_like(op: OnnxOp) -> None:
+    x, out, shape = op.input(0), op.single_output(), op.shape()
+    if len(shape) != 2:
+        raise NotLowered(f"not-lowered: EyeLike of rank {len(shape)}")
+    dtype = x.dtype
+    if "dtype" in op.attributes:
+        dtype = MLIR_DTYPES.get(DataType(int(op.attributes["dtype"])), "")
+    if not dtype:
+        raise NotLowered("dtype: EyeLike")
+    s = Scalars()
+    distance = s.add("arith.subi", s.index(1), s.index(0), dtype="i64")
+    k = Literal(int(op.attributes.get("k", 0)), "i64")
+    on = s.add("arith.cmpi", distance, k, dtype="i1", attribute="eq")
+    op.settle(out, shape, dtype)
+    op.generic([(x, _identity(2))], out, _identity(2), 2, s.payload(cast_scalar(s, on, "i1", dtype)))
+
+
+def _one_hot(op: OnnxOp) -> None:
+    """on where the index of the new axis is the element (negative elements count from the end), else off."""
+    indices, out, shape = op.input(0), op.single_output(), op.shape()
+    depth, values = op.parameter(1, "depth"), op.input(2)
+    if depth is None or len(depth) != 1 or indices.dtype not in {"i32", "i64"} or values.rank != 1:
+        raise NotLowered("not-lowered: OneHot with a depth that is computed, or of other types")
+    rank = len(shape) + 1
+    axis = op.axes([int(op.attributes.get("axis", -1))], rank)[0]
+    s = Scalars()
+    wanted: Ref = cast_scalar(s, Arg(0), indices.dtype, "i64")
+    negative = s.add("arith.cmpi", wanted, Literal(0, "i64"), dtype="i1", attribute="slt")
+    wrapped = s.add("arith.addi", wanted, Literal(depth[0], "i64"), dtype="i64")
+    wanted = s.add("arith.select", negative, wrapped, wanted, dtype="i64")
+    hit = s.add("arith.cmpi", s.index(axis), wanted, dtype="i1", attribute="eq")
+    made = s.add("arith.select", hit, Arg(2), Arg(1), dtype=values.dtype)
+    sizes: list[Size] = [*shape[:axis], depth[0], *shape[axis:]]
+    op.settle(out, sizes, values.dtype)
+    read: list[Expr] = [Dim(loop) for loop in range(rank) if loop != axis]
+    ins = [(indices, read), (values, [Const(0)]), (values, [Const(1)])]
+    op.generic(ins, out, _identity(rank), rank, s.payload(made))
+
+
+def _range(op: OnnxOp) -> None:
+    """start + index · delta, where the model knows the size."""
+    start, delta, out = op.input(0), op.input(2), op.single_output()
+    if out.shape is None or len(out.shape) != 1 or not isinstance(out.shape[0], int):
+        raise NotLowered("not-lowered: Range of unknown size")
+    if start.rank or delta.rank:
+        raise NotLowered("not-lowered: Range of vectors")
+    dtype, s = start.dtype, Scalars()
+    place = cast_scalar(s, s.index(0), "i64", dtype)
+    times, plus = ("arith.mulf", "arith.addf") if dtype in FLOAT_DTYPES else ("arith.muli", "arith.addi")
+    made = s.add(plus, Arg(0), s.add(times, place, Arg(1), dtype=dtype), dtype=dtype)
+    op.settle(out, out.shape, dtype)
+    op.generic([(start, []), (delta, [])], out, _identity(1), 1, s.payload(made))
+
+
+LOWERINGS: Mapping[str, Lowering] = {"Trilu": _trilu, "EyeLike": _eye_like, "OneHot": _one_hot, "Range": _range}

@@ -1,0 +1,185 @@
+"""Operators that move elements: transposition, inserted and dropped axes, slices, concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gehost_linalg.affine import Const, Dim, Expr, binary
+from gehost_linalg.generic import Arg, Opaque, Size, Value
+from gehost_linalg.lower import Lowering, NotLowered, OnnxOp, Scalars
+
+_COPY = Scalars().payload(Arg(0))
+
+
+def _moved(op: OnnxOp, shape: Sequence[Size], read: Sequence[Expr], maybe: frozenset[int] = frozenset()) -> None:
+    """One Generic that copies, with a loop for each axis of the result."""
+    x, out = op.input(0), op.single_output()
+    op.settle(out, shape, x.dtype)
+    identity: list[Expr] = [Dim(loop) for loop in range(len(shape))]
+    op.generic([(x, read)], out, identity, len(shape), _COPY, maybe={0: maybe} if maybe else None)
+
+
+def _transpose(op: OnnxOp) -> None:
+    shape = op.shape()
+    perm = op.axes([int(axis) for axis in op.attributes.get("perm", range(len(shape))[::-1])], len(shape))
+    if len(perm) != len(shape):
+        raise NotLowered(f"not-lowered: Transpose of rank {len(shape)} by {perm}")
+    read: list[Expr] = [Dim(perm.index(axis)) for axis in range(len(shape))]
+    _moved(op, [shape[axis] for axis in perm], read)
+
+
+def _unsqueeze(op: OnnxOp) -> None:
+    shape, given = op.shape(), op.parameter(1, "axes") or []
+    rank = len(shape) + len(given)
+    inserted = set(op.axes(given, rank))
+    kept = [axis for axis in range(rank) if axis not in inserted]
+    sizes: list[Size] = [1] * rank
+    for axis, size in zip(kept, shape, strict=True):
+        sizes[axis] = size
+    _moved(op, sizes, [Dim(axis) for axis in kept])
+
+
+def _squeeze(op: OnnxOp) -> None:
+    shape, given = op.shape(), op.parameter(1, "axes")
+    if given is None:
+        if not all(isinstance(size, int) for size in shape):
+            raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
+        given = [axis for axis, size in enumerate(shape) if size == 1]
+    dropped = set(op.axes(given, len(shape)))
+    if any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in dropped):
+        raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
+    kept = [axis for axis in range(len(shape)) if axis not in dropped]
+    read: list[Expr] = [Const(0) if axis in dropped else Dim(kept.index(axis)) for axis in range(len(shape))]
+    _moved(op, [shape[axis] for axis in kept], read)
+
+
+def _expand(op: OnnxOp) -> None:
+    """Sizes must be known: a constant, or stated by the model."""
+    out, shape = op.single_output(), op.shape()
+    target: Sequence[Size] | None = None
+    if 1 in op.constants:
+        given = [int(size) for size in op.constants[1].reshape(-1)]
+        rank = max(len(given), len(shape))
+        wanted: list[Size] = [1] * (rank - len(given)) + list(given)
+        own: list[Size] = [1] * (rank - len(shape)) + list(shape)
+        target = [mine if size == 1 else size for size, mine in zip(wanted, own, strict=True)]
+    elif out.shape is not None:
+        target = out.shape
+    if target is None:
+        raise NotLowered("not-lowered: Expand to a shape that is computed")
+    read: list[Expr] = []
+    maybe: set[int] = set()
+    for axis, size in enumerate(shape):
+        loop = len(target) - len(shape) + axis
+        read.append(Const(0) if size == 1 and target[loop] != 1 else Dim(loop))
+        if size not in {1, target[loop]}:
+            maybe.add(axis)
+    sure = {each.index for axis, each in enumerate(read) if isinstance(each, Dim) and axis not in maybe}
+    if any(not isinstance(size, int) and loop not in sure for loop, size in enumerate(target)):
+        raise NotLowered("not-lowered: Expand to a shape that is computed")
+    _moved(op, target, read, frozenset(maybe))
+
+
+def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
+    """start, end and step of a Slice by axis; ``NotLowered`` if they are computed or run backwards."""
+    shape = op.shape()
+    starts, ends = op.parameter(1, "starts"), op.parameter(2, "ends")
+    if starts is None or ends is None:
+        raise NotLowered("not-lowered: Slice without starts and ends")
+    axes = op.parameter(3, "axes")
+    steps = op.parameter(4, "steps") or [1] * len(starts)
+    given = op.axes(axes if axes is not None else list(range(len(starts))), len(shape))
+    if not len(starts) == len(ends) == len(steps) == len(given):
+        raise NotLowered("not-lowered: Slice with lists of several lengths")
+    return {axis: (starts[at], ends[at], steps[at]) for at, axis in enumerate(given)}
+
+
+def _slice(op: OnnxOp) -> None:
+    """``d * step + start``; a part that begins at 0 is a ``tensor.extract_slice``, as a bare loop means the whole axis."""
+    shape, out = op.shape(), op.single_output()
+    sizes: list[Size] = list(shape)
+    read: list[Expr] = [Dim(axis) for axis in range(len(shape))]
+    begins: list[int] = [0] * len(shape)
+    strided = prefix = False
+    for axis, (start, end, step) in _ranges(op).items():
+        size = shape[axis]
+        if step < 1:
+            raise NotLowered(f"not-lowered: Slice with step {step}")
+        if isinstance(size, int):
+            first, last, _ = slice(start, end, step).indices(size)
+            sizes[axis] = max(0, -(-(last - first) // step))
+            if sizes[axis] == 0:
+                raise NotLowered("not-lowered: Slice that is empty")
+        elif start == 0 and step == 1 and end >= 2**31 - 1:
+            continue
+        else:
+            stated = out.shape[axis] if out.shape is not None and len(out.shape) == len(shape) else None
+            if start < 0 or not isinstance(stated, int) or stated == 0:
+                raise NotLowered("not-lowered: Slice of an axis of unknown size")
+            first, sizes[axis] = start, stated
+        if (first, step, sizes[axis]) == (0, 1, size):
+            continue
+        begins[axis] = first
+        strided |= step > 1
+        prefix |= first == 0 and step == 1
+        read[axis] = binary("+", binary("*", Dim(axis), Const(step)), Const(first))
+    if not prefix:
+        _moved(op, sizes, read)
+        return
+    if strided:
+        raise NotLowered("not-lowered: Slice of a first part and with steps")
+    _part(op, out, begins, sizes)
+
+
+def _part(op: OnnxOp, out: Value, begins: Sequence[int], sizes: Sequence[Size]) -> None:
+    x = op.input(0)
+    op.settle(out, sizes, x.dtype)
+    attribute = ",".join(map(str, begins))
+    op.made.append(Opaque("tensor.extract_slice", (x,), (out,), attribute, op.label, (op.origin,)))
+
+
+def _split(op: OnnxOp) -> None:
+    """Parts along one axis, of known sizes."""
+    shape, outs = op.shape(), op.outputs
+    axis = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0]
+    size, given = shape[axis], op.parameter(1, "split")
+    if given is None:
+        if not isinstance(size, int) or not outs:
+            raise NotLowered("not-lowered: Split of an axis of unknown size")
+        part = -(-size // len(outs))
+        given = [min(part, size - part * place) for place in range(len(outs))]
+    if len(given) != len(outs) or min(given, default=0) < 1:
+        raise NotLowered(f"not-lowered: Split into {given}")
+    begin = 0
+    for out, part in zip(outs, given, strict=True):
+        if out is not None:
+            begins = [begin if at == axis else 0 for at in range(len(shape))]
+            _part(op, out, begins, [part if at == axis else each for at, each in enumerate(shape)])
+        begin += part
+
+
+def _concat(op: OnnxOp) -> None:
+    values = [op.input(index) for index in range(len(op.inputs))]
+    out, shapes = op.single_output(), [value.shape or () for value in values]
+    if any(len(shape) != len(shapes[0]) for shape in shapes) or "axis" not in op.attributes:
+        raise NotLowered("not-lowered: Concat of several ranks")
+    axis = op.axes([int(op.attributes["axis"])], len(shapes[0]))[0]
+    parts = [shape[axis] for shape in shapes]
+    sizes: list[Size] = [
+        next((shape[at] for shape in shapes if isinstance(shape[at], int)), shapes[0][at]) for at in range(len(shapes[0]))
+    ]
+    known = [part for part in parts if isinstance(part, int)]
+    sizes[axis] = sum(known) if len(known) == len(parts) else None
+    op.settle(out, sizes, values[0].dtype)
+    op.made.append(Opaque("tensor.concat", tuple(values), (out,), axis, op.label, (op.origin,)))
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Expand": _expand,
+    "Slice": _slice,
+    "Split": _split,
+    "Concat": _concat,
+}
