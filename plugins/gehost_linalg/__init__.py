@@ -6,9 +6,15 @@ Everything is imported when it is first used: the command line loads plugins bef
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
+from gehost import hookimpl
+
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from gehost import PassRegistry
     from gehost_linalg.affine import AffineMap, MlirError
     from gehost_linalg.control import ControlError
     from gehost_linalg.driver import Block, Driver, fuse_all
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from gehost_linalg.fuse import Fused, fuse_elementwise_ops
     from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value, generic
     from gehost_linalg.interpret import interpret
+    from gehost_linalg.passes import control_function
 
 _HOMES = {
     "affine": ("AffineMap", "MlirError"),
@@ -37,6 +44,7 @@ _HOMES = {
     "fuse": ("Fused", "fuse_elementwise_ops"),
     "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value", "generic"),
     "interpret": ("interpret",),
+    "passes": ("control_function",),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -55,6 +63,7 @@ __all__ = [
     "ScalarOp",
     "Value",
     "are_elementwise_ops_fusable",
+    "control_function",
     "fuse_all",
     "fuse_elementwise_ops",
     "generic",
@@ -62,6 +71,23 @@ __all__ = [
     "preserved_producer_results",
     "producer_map_in_fused_coordinates",
 ]
+
+
+@hookimpl
+def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
+    """Take the control functions that a vendor file marks, which costs nothing where none imports this."""
+    if "gehost_linalg.passes" in sys.modules:
+        from gehost_linalg.passes import collect
+
+        collect(module, registry)
+
+
+@hookimpl
+def gehost_register_passes(registry: PassRegistry) -> None:
+    """Add ``FuseElementwisePass``."""
+    from gehost_linalg.passes import register
+
+    register(registry)
 
 
 def __getattr__(name: str) -> Any:

@@ -445,10 +445,10 @@ def is_boundary(op: Op) -> bool:
     return isinstance(op, Opaque) and op.name not in {"tensor.extract_slice", "tensor.concat", "tensor.dim"}
 
 
-def fused_block(lowered: Lowered, control: Control, multi_use: MultiUse) -> Block:
+def fused_block(lowered: Lowered, control: Control, multi_use: MultiUse, companions: Sequence[str]) -> Block:
     """The operations of a graph after companions and fusion."""
     block = Block(lowered.ops, lowered.outputs)
-    Driver(block, control, multi_use, DEFAULT_COMPANIONS, limit=MOST_NODES).run()
+    Driver(block, control, multi_use, companions, limit=MOST_NODES).run()
     return block
 
 

@@ -1,0 +1,311 @@
+"""``FuseElementwisePass``: one node of domain ``gehost.linalg``, with a function as its body, for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gehost import (
+    NOT_CHANGED,
+    SUCCESS,
+    CustomPassContext,
+    CustomPassStage,
+    EsGraph,
+    EsGraphBuilder,
+    FusionBasePass,
+    Graph,
+    Node,
+    PassOption,
+    PassRegistry,
+    PassSpec,
+    Region,
+    Rejection,
+    Status,
+    VendorError,
+    es,
+)
+from gehost import Value as Tensor
+from gehost_linalg.companions import COMPANIONS
+from gehost_linalg.control import Control, ControlError, control_named, multi_use_named, unknown
+from gehost_linalg.driver import DEFAULT_COMPANIONS
+from gehost_linalg.group import (
+    DOMAIN,
+    PARAMETERS,
+    Body,
+    Group,
+    Grouping,
+    Lowered,
+    Signature,
+    derive,
+    fused_block,
+    is_boundary,
+    left_to_runtime,
+    splat_of,
+)
+from gehost_linalg.lower import NotLowered
+
+NAME = "FuseElementwisePass"
+
+
+class Plan:
+    """The groups of one graph, and why others were not formed.
+
+    Attributes:
+        lowered: the operations before fusion.
+        grouping: the operations after fusion, in groups.
+        groups: those that are worth a node.
+        refusals: (node, reason) pairs, ``key: text``.
+    """
+
+    def __init__(self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]) -> None:
+        leave_alone = left_to_runtime() if settings["leave_alone"] else lambda _: None
+        self.lowered = Lowered(graph, leave_alone)
+        control = control_named(settings["control"], controls)
+        multi_use = multi_use_named(settings["multi_use"])
+        companions = companions_named(settings["companions"])
+        block = fused_block(self.lowered, control, multi_use, companions)
+        self.grouping = Grouping(block, self.lowered.counts, rows=settings["rows"])
+        self.groups: list[Group] = []
+        self.refusals: list[tuple[Node, str]] = [*self.lowered.reasons.items()]
+        for group in self.grouping.groups():
+            if group.computes > 1:
+                self.groups.append(group)
+            elif group.computes:
+                first = next(iter(group.nodes))
+                self.refusals.append((first, f"single-operator: {first.op} alone"))
+        self.refusals += self._apart()
+
+    def _apart(self) -> list[tuple[Node, str]]:
+        """Why operands that connect two groups were not fused: the condition, else what keeps the rows apart."""
+        found: list[tuple[Node, str]] = []
+        block, grouping = self.grouping.block, self.grouping
+        for op in block.ops:
+            if is_boundary(op) or not op.origins:
+                continue
+            node = op.origins[-1]
+            rows = {operand.index: refusal for operand, refusal in grouping.refusals.get(op, ())}
+            for operand, refusal in block.refusals.get(op, ()):
+                producer = operand.producer
+                if producer is None or (not is_boundary(producer) and grouping.group_of(producer) is grouping.group_of(op)):
+                    continue
+                reason = rows.get(operand.index) if refusal.key in {"control", "producer-not-parallel"} else None
+                found.append((node, str(reason or refusal)))
+        return found
+
+
+def companions_named(text: str) -> tuple[str, ...]:
+    """The companions of a comma-separated list; ``-name`` takes one from the default.
+
+    Raises:
+        ControlError: one is unknown.
+    """
+    given = [each.strip() for each in text.split(",") if each.strip()]
+    for name in given:
+        if name.removeprefix("-") not in COMPANIONS:
+            raise ControlError(unknown("companion", name.removeprefix("-"), list(COMPANIONS)))
+    added = [name for name in given if not name.startswith("-")]
+    dropped = {name[1:] for name in given if name.startswith("-")}
+    return tuple([name for name in (*DEFAULT_COMPANIONS, *added) if name not in dropped])
+
+
+class FuseElementwisePass(FusionBasePass):
+    """Fuse element-wise, broadcast, movement and reduction operators by what each loop reads.
+
+    a, b → Add, Softmax   ==>   a, b → gehost.linalg::Add_Softmax_<hash>
+    """
+
+    shape_proven = True  # the body has the same nodes
+
+    def __init__(self, controls: Mapping[str, Control] | None = None) -> None:
+        self._controls = controls or {}
+        self._names: dict[tuple[Any, ...], str] = {}
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
+        """Replace each group of one graph."""
+        plan = Plan(graph, context.options, self._controls)
+        for node, reason in plan.refusals:
+            context.refuse(node, reason)
+        made: list[Node] = []
+        inlined: dict[Tensor, None] = {}
+        duplicate = context.options["multi_use"] == "duplicate"
+        for group in plan.groups:
+            new = self._replace(group, context, inlined, duplicate=duplicate)
+            if new is not None:
+                made.append(new)
+        _merge_equal(graph, made)
+        _remove_unread(inlined)
+        return SUCCESS if made else NOT_CHANGED
+
+    def _replace(
+        self, group: Group, context: CustomPassContext, inlined: dict[Tensor, None], *, duplicate: bool
+    ) -> Node | None:
+        nodes = list(group.nodes)
+        region = Region.of_nodes(nodes)
+        if isinstance(region, Rejection):
+            context.refuse(nodes[-1], region.reason)
+            return None
+        inputs, held = operands(region)
+        outputs = region.results if duplicate else region.outputs
+        try:
+            name = self._name(region, inputs, outputs)
+        except NotLowered as refused:
+            context.refuse(region.last, str(refused))
+            return None
+        made = context.replace(region, _call(name, region, inputs, outputs), keep_shared=duplicate)
+        if isinstance(made, Rejection):
+            return None
+        inlined.update(dict.fromkeys(held))
+        return made[0] if made else None
+
+    def _name(self, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+        """``gehost.linalg::<Kernel>_<hash>``, derived from the body alone; ``NotLowered`` if that is not possible."""
+        signature: list[Signature] = []
+        for value in inputs:
+            known = Signature.of(value.type)
+            if known is None:
+                raise NotLowered(f"operand-unranked: {value.name}")
+            signature.append(known)
+        body = Body.of_nodes(region.nodes, inputs, outputs)
+        key = (body.key(), *signature)
+        if key not in self._names:
+            self._names[key] = f"{DOMAIN}::{derive(body, signature).name}"
+        return self._names[key]
+
+
+def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs of the new node in the order of their first reader, and the constants that its body holds."""
+    inside, held = dict[Tensor, None](), dict[Tensor, None]()
+    made = {value for node in region.nodes for value in node.outputs}
+    for node in region.nodes:
+        parameters = PARAMETERS.get(node.op, ())
+        for slot, value in enumerate(node.inputs):
+            if value is None or value in made:
+                continue
+            if value.is_constant and (slot in parameters or splat_of(value) is not None):
+                held[value] = None
+            else:
+                inside[value] = None
+    for value in inside:  # read as data too
+        held.pop(value, None)
+    return list(inside), list(held)
+
+
+def _call(name: str, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> EsGraph:
+    builder = EsGraphBuilder(name)
+    given = builder.CreateInputs(len(region.inputs))
+    places = {value: place for place, value in enumerate(region.inputs)}
+    results = es.op(name)(*[given[places[value]] for value in inputs], num_outputs=len(outputs))
+    return builder.BuildAndReset([results] if len(outputs) == 1 else list(results))
+
+
+def _merge_equal(graph: Graph, made: Sequence[Node]) -> None:
+    """Keep one of several nodes that compute the same from the same inputs."""
+    first: dict[tuple[Any, ...], Node] = {}
+    for node in made:
+        if not node.in_graph:
+            continue
+        kept = first.setdefault((node.op, node.inputs), node)
+        if kept is node or any(value is not None and value.is_graph_output for value in node.outputs):
+            continue
+        for old, new in zip(node.outputs, kept.outputs, strict=True):
+            if old is not None and new is not None:
+                graph.redirect(old, new)
+        graph.remove_node(node)
+
+
+def _remove_unread(values: Mapping[Tensor, None]) -> None:
+    """Remove constants that only bodies hold now."""
+    for value in values:
+        if value.readers:
+            continue
+        if value.producer is not None and value.producer.op == "Constant" and value.producer.in_graph:
+            value.graph.remove_node(value.producer)
+        elif value.initializer is not None and not value.is_input:
+            value.graph.remove_initializer(value)
+
+
+# -- registration -----------------------------------------------------------------------------------------------------------
+
+
+class _Checked(PassOption):
+    """An option whose text names something, which is looked up as soon as it is set."""
+
+    def __init__(self, name: str, default: str, help_: str, look_up: Any) -> None:
+        object.__setattr__(self, "_look_up", look_up)
+        super().__init__(name, str, default, help_)
+
+    def convert(self, given: Any) -> Any:
+        """The text, if it names something; ``ValueError`` with the nearest names if not."""
+        text = super().convert(given)
+        self._look_up(text)  # type: ignore[attr-defined]
+        return text
+
+
+def options(controls: Mapping[str, Control]) -> tuple[PassOption, ...]:
+    """What ``--set FuseElementwisePass.NAME=VALUE`` may set."""
+    return (
+        _Checked(
+            "control", "one-use", "which legal fusions are done: one-use, always, cost, max-operands=N, …",
+            lambda text: control_named(text, controls),
+        ),
+        _Checked("multi_use", "refuse", "other readers of a producer: refuse, duplicate or share", multi_use_named),
+        _Checked("companions", "", "companion patterns to add, or -name to leave out", companions_named),
+        PassOption("rows", bool, True, "join loops over the same rows into one kernel"),  # noqa: FBT003
+        PassOption("leave_alone", bool, True, "leave to ONNX Runtime what it fuses by itself"),  # noqa: FBT003
+    )  # fmt: skip
+
+
+_MARK = "__gehost_linalg_control__"
+_collected: WeakKeyDictionary[PassRegistry, dict[str, Control]] = WeakKeyDictionary()
+"""Control functions of vendor files, for each host's passes."""
+
+
+def control_function(name: str) -> Any:
+    """Register a control function of a vendor file: ``@control_function("small-tensors")``.
+
+    The function gets the operand (producer, consumer, index) and returns True or the reason for not fusing.
+    """
+
+    def mark(function: Control) -> Control:
+        if not callable(function):
+            raise VendorError(f"control_function({name!r}) wants a function, got {function!r}")
+        setattr(function, _MARK, name)
+        return function
+
+    return mark
+
+
+def collect(module: ModuleType, registry: PassRegistry) -> None:
+    """Take the control functions that a vendor file marks."""
+    found = _collected.setdefault(registry, {})
+    for function in vars(module).values():
+        name = getattr(function, _MARK, None)
+        if isinstance(name, str) and getattr(function, "__module__", "") == module.__name__:
+            try:
+                control_named(name)
+            except ControlError:
+                if found.get(name, function) is not function:
+                    raise VendorError(f"{module.__file__}: a control function called {name!r} exists already") from None
+                found[name] = function
+            else:
+                raise VendorError(f"{module.__file__}: a control function called {name!r} exists already")
+
+
+def register(registry: PassRegistry) -> None:
+    """Add the pass, off unless a switch turns it on."""
+    controls = _collected.get(registry, {})
+    line = FuseElementwisePass.Run.__code__.co_firstlineno
+    registry.add(
+        PassSpec(
+            NAME,
+            CustomPassStage.kAfterOriginGraphOptimize,
+            f"{Path(__file__)}:{line}",
+            "fusion",
+            lambda: FuseElementwisePass(controls),
+            default=False,
+            options=options(controls),
+        )
+    )
