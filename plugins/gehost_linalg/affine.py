@@ -50,7 +50,11 @@ class Scanner:
         if not self.text.startswith(literal, start):
             return False
         end = start + len(literal)
-        return not (literal[-1].isalnum() and end < len(self.text) and (self.text[end].isalnum() or self.text[end] == "_"))
+        return not (
+            literal[-1].isalnum()
+            and end < len(self.text)
+            and (self.text[end].isalnum() or self.text[end] == "_")
+        )
 
     def accept(self, literal: str) -> bool:
         """Step over ``literal`` if it comes next."""
@@ -82,7 +86,9 @@ class Scanner:
     def shown(self) -> str:
         """The next item, for a message."""
         found = re.compile(r"[\w.%#@^!-]+|\S|$").match(self.text, self.skip())
-        return f"'{found.group()}'" if found is not None and found.group() else "the end of the text"
+        return (
+            f"'{found.group()}'" if found is not None and found.group() else "the end of the text"
+        )
 
     def error(self, message: str, position: int | None = None) -> MlirError:
         return MlirError(message, self.text, self.skip() if position is None else position)
@@ -123,7 +129,12 @@ class Binary:
             return f"{_tight(self.lhs)} {self.op} {_tight(self.rhs)}"
         if isinstance(self.rhs, Const) and self.rhs.value < 0:
             return f"{self.lhs} - {-self.rhs.value}"
-        if isinstance(self.rhs, Binary) and self.rhs.op == "*" and isinstance(self.rhs.rhs, Const) and self.rhs.rhs.value < 0:
+        if (
+            isinstance(self.rhs, Binary)
+            and self.rhs.op == "*"
+            and isinstance(self.rhs.rhs, Const)
+            and self.rhs.rhs.value < 0
+        ):
             factor = -self.rhs.rhs.value
             return f"{self.lhs} - {_tight(self.rhs.lhs)}{f' * {factor}' if factor != 1 else ''}"
         return f"{self.lhs} + {self.rhs}"
@@ -150,7 +161,13 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
         raise ValueError(f"{op} needs a positive constant on the right, got {rhs}")
     value = rhs.value
     if isinstance(lhs, Const):
-        return Const({"floordiv": lhs.value // value, "ceildiv": -(-lhs.value // value), "mod": lhs.value % value}[op])
+        return Const(
+            {
+                "floordiv": lhs.value // value,
+                "ceildiv": -(-lhs.value // value),
+                "mod": lhs.value % value,
+            }[op]
+        )
     divisible = _divisor(lhs) % value == 0
     if op == "mod":
         if divisible:
@@ -163,7 +180,12 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
         return Binary(op, lhs, rhs)
     if value == 1:
         return lhs
-    if isinstance(lhs, Binary) and lhs.op == "*" and isinstance(lhs.rhs, Const) and lhs.rhs.value % value == 0:
+    if (
+        isinstance(lhs, Binary)
+        and lhs.op == "*"
+        and isinstance(lhs.rhs, Const)
+        and lhs.rhs.value % value == 0
+    ):
         return _times(lhs.lhs, Const(lhs.rhs.value // value))
     if op == "floordiv" and isinstance(lhs, Binary) and lhs.op == "+":
         if _divisor(lhs.lhs) % value == 0 or _divisor(lhs.rhs) % value == 0:
@@ -198,7 +220,9 @@ def _add(lhs: Expr, rhs: Expr) -> Expr:
     (left, factor), (right, other) = _factor(lhs), _factor(rhs)
     if left == right:
         return _times(left, Const(factor + other))
-    if isinstance(lhs, Binary) and lhs.op == "+" and isinstance(lhs.rhs, Const):  # constants stand last
+    if (
+        isinstance(lhs, Binary) and lhs.op == "+" and isinstance(lhs.rhs, Const)
+    ):  # constants stand last
         return _add(_add(lhs.lhs, rhs), lhs.rhs)
     if isinstance(rhs, Binary) and rhs.op == "+" and isinstance(rhs.rhs, Const):
         return _add(_add(lhs, rhs.lhs), rhs.rhs)
@@ -273,12 +297,18 @@ class AffineMap:
             ValueError: a result uses a loop that the map does not have.
         """
         self.dims = dims
-        self.results: tuple[Expr, ...] = tuple(Dim(each) if isinstance(each, int) else each for each in results)
+        self.results: tuple[Expr, ...] = tuple(
+            Dim(each) if isinstance(each, int) else each for each in results
+        )
         bare = [each.index for each in self.results if isinstance(each, Dim)]
         self._loops = frozenset(bare)
-        beyond = [each for each in self.results if any(not 0 <= dim < dims for dim in dims_of(each))]
+        beyond = [
+            each for each in self.results if any(not 0 <= dim < dims for dim in dims_of(each))
+        ]
         if beyond:
-            raise ValueError(f"result {beyond[0]} uses a loop that a map with {dims} dims does not have")
+            raise ValueError(
+                f"result {beyond[0]} uses a loop that a map with {dims} dims does not have"
+            )
         self.is_projected_permutation = len(bare) == len(self.results) == len(self._loops)
         """Whether the results are different bare loops."""
         self.is_permutation = self.is_projected_permutation and len(bare) == dims
@@ -317,7 +347,9 @@ class AffineMap:
             ValueError: ``inner`` has another number of results than this map has dims.
         """
         if self.dims != len(inner.results):
-            raise ValueError(f"{self} takes {self.dims} indices, {inner} gives {len(inner.results)}")
+            raise ValueError(
+                f"{self} takes {self.dims} indices, {inner} gives {len(inner.results)}"
+            )
         if self.is_identity:
             return inner
         return AffineMap(inner.dims, [substitute(each, inner.results) for each in self.results])
@@ -336,7 +368,10 @@ class AffineMap:
     def concat(maps: Iterable[AffineMap]) -> AffineMap:
         """All results one after another; as many dims as the map with the most."""
         listed = list(maps)
-        return AffineMap(max((each.dims for each in listed), default=0), [r for each in listed for r in each.results])
+        return AffineMap(
+            max((each.dims for each in listed), default=0),
+            [r for each in listed for r in each.results],
+        )
 
     def sub(self, position: int) -> AffineMap:
         """The map with result ``position`` alone."""
@@ -350,7 +385,11 @@ class AffineMap:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, AffineMap) and self.dims == other.dims and self.results == other.results
+        return (
+            isinstance(other, AffineMap)
+            and self.dims == other.dims
+            and self.results == other.results
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -420,7 +459,9 @@ def _parse_expr(scanner: Scanner, names: dict[str, int], level: int) -> Expr:
     found = _parse_expr(scanner, names, level + 1)
     while True:
         start = scanner.skip()
-        op = next((op for op in _LEVELS[level] if scanner.peek(op) and not scanner.peek("->")), None)
+        op = next(
+            (op for op in _LEVELS[level] if scanner.peek(op) and not scanner.peek("->")), None
+        )
         if op is None:
             return found
         scanner.accept(op)
@@ -450,5 +491,7 @@ def _parse_primary(scanner: Scanner, names: dict[str, int]) -> Expr:
     start = scanner.skip()
     name = scanner.take(_NAME, "a loop, a number or '('")
     if name not in names:
-        raise scanner.error(f"'{name}' is not a loop of this map; it has {', '.join(names) or 'none'}", start)
+        raise scanner.error(
+            f"'{name}' is not a loop of this map; it has {', '.join(names) or 'none'}", start
+        )
     return Dim(names[name])

@@ -46,12 +46,16 @@ Companion = Callable[[Generic, Surroundings], "Generic | Change | None"]
 """Returns the Generic that stands in place of one, or None where the pattern does not apply."""
 
 
-def _without(op: Generic, dropped: set[int], args: dict[int, Ref], payload: Payload | None = None) -> Generic:
+def _without(
+    op: Generic, dropped: set[int], args: dict[int, Ref], payload: Payload | None = None
+) -> Generic:
     """``op`` without some operands (and the results of dropped outs); ``args`` replaces dropped arguments."""
     count = len(op.ins)
     places = [index for index in range(len(op.operands)) if index not in dropped]
     moved: dict[int, Ref] = {old: Arg(new) for new, old in enumerate(places)}
-    moved.update({old: moved[ref.index] if isinstance(ref, Arg) else ref for old, ref in args.items()})
+    moved.update(
+        {old: moved[ref.index] if isinstance(ref, Arg) else ref for old, ref in args.items()}
+    )
     outs = [index - count for index in places if index >= count]
     kept = payload or op.payload
     kept = Payload(kept.ops, tuple([kept.yields[out] for out in outs]))
@@ -105,7 +109,9 @@ def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
     """Give outs that only provide a shape an empty tensor, so that nothing has to be computed first."""
     del around
     outs = tuple(
-        out if out.kind == "empty" or op.reads_out(place) else Value(f"{out.name}_shape", out.dtype, out.shape, kind="empty")
+        out
+        if out.kind == "empty" or op.reads_out(place)
+        else Value(f"{out.name}_shape", out.dtype, out.shape, kind="empty")
         for place, out in enumerate(op.outs)
     )
     return None if outs == op.outs else replace(op, outs=outs)
@@ -138,7 +144,11 @@ def dedup(op: Generic, around: Surroundings) -> Change | None:
     for out, value in enumerate(op.outs):
         index = len(op.ins) + out
         if op.reads_out(out):
-            if around.is_dead(op.results[out]) and _only_carried(op, out) and bounds_remain(op, dropped | {index}):
+            if (
+                around.is_dead(op.results[out])
+                and _only_carried(op, out)
+                and bounds_remain(op, dropped | {index})
+            ):
                 dropped.add(index)
             continue
         if around.is_dead(op.results[out]) and bounds_remain(op, dropped | {index}):
@@ -166,7 +176,11 @@ def unused_cycle(op: Generic, around: Surroundings) -> Generic | None:
     for out, result in enumerate(op.results):
         index = len(op.ins) + out
         ref = op.payload.yields[out]
-        if not around.is_dead(result) or not isinstance(ref, Res) or Arg(index) not in op.payload.ops[ref.index].operands:
+        if (
+            not around.is_dead(result)
+            or not isinstance(ref, Res)
+            or Arg(index) not in op.payload.ops[ref.index].operands
+        ):
             continue
         read = [each for op_ in op.payload.ops for each in op_.operands] + list(op.payload.yields)
         if read.count(Arg(index)) == 1 and read.count(ref) == 1:
@@ -203,14 +217,22 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
     loops: set[int] = set()
     for index, value in enumerate(op.ins):
         made = around.producer(value)
-        if isinstance(made, Opaque) and made.name == "tensor.concat" and isinstance(made.attribute, int):
+        if (
+            isinstance(made, Opaque)
+            and made.name == "tensor.concat"
+            and isinstance(made.attribute, int)
+        ):
             result = op.maps[index].results[made.attribute]
             found[index] = made
             loops.add(result.index if isinstance(result, Dim) else -1)
     if len(loops) != 1 or -1 in loops:
         return None
     loop = loops.pop()
-    if any(loop in map_.loops for index, map_ in enumerate(op.maps[: len(op.ins)]) if index not in found):
+    if any(
+        loop in map_.loops
+        for index, map_ in enumerate(op.maps[: len(op.ins)])
+        if index not in found
+    ):
         return None
     segments = {tuple(_sizes(each)) for each in found.values()}
     if len(segments) != 1 or not all(isinstance(size, int) for size in next(iter(segments))):
@@ -232,7 +254,12 @@ def _sizes(concat: Opaque) -> list[Size]:
 def _part(op: Generic, found: Mapping[int, Opaque], place: int, axis: int, size: Size) -> Generic:
     result = op.results[0]
     shape = [size if at == axis else each for at, each in enumerate(result.shape or ())]
-    ins = tuple([found[index].operands[place] if index in found else value for index, value in enumerate(op.ins)])
+    ins = tuple(
+        [
+            found[index].operands[place] if index in found else value
+            for index, value in enumerate(op.ins)
+        ]
+    )
     out = Value(f"{result.name}_shape{place}", result.dtype, shape, kind="empty")
     made = Value(f"{result.name}_part{place}", result.dtype, shape)
     return replace(op, ins=ins, outs=(out,), results=(made,))

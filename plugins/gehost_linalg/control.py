@@ -18,7 +18,21 @@ MultiUse: TypeAlias = OneOf["refuse", "duplicate", "share"]
 MULTI_USES: tuple[MultiUse, ...] = ("refuse", "duplicate", "share")
 
 TRANSCENDENTAL = frozenset(
-    f"math.{name}" for name in ("exp", "log", "log1p", "tanh", "erf", "sin", "cos", "tan", "powf", "sqrt", "rsqrt", "atan")
+    f"math.{name}"
+    for name in (
+        "exp",
+        "log",
+        "log1p",
+        "tanh",
+        "erf",
+        "sin",
+        "cos",
+        "tan",
+        "powf",
+        "sqrt",
+        "rsqrt",
+        "atan",
+    )
 )
 """Operations that cost more than a load."""
 
@@ -54,14 +68,20 @@ def cost(operand: OpOperand) -> bool | str:
     inner = consumer.loops - 1
     for position, value in enumerate(producer.ins):
         before, after = producer.maps[position], fused_map(operand, position)
-        if _is_strided(after.results, inner) and not _is_strided(before.results, producer.loops - 1):
+        if _is_strided(after.results, inner) and not _is_strided(
+            before.results, producer.loops - 1
+        ):
             return f"{value.name} would be read with a stride in loop d{inner}"
     return True
 
 
 def _is_strided(results: tuple[object, ...], inner: int) -> bool:
     """Whether the innermost loop walks along another axis than the last, or in steps."""
-    walked = [place for place, each in enumerate(results) if not isinstance(each, Const) and each != Dim(inner)]
+    walked = [
+        place
+        for place, each in enumerate(results)
+        if not isinstance(each, Const) and each != Dim(inner)
+    ]
     last = len(results) - 1
     if Dim(inner) in results[:last]:
         return True
@@ -71,7 +91,11 @@ def _is_strided(results: tuple[object, ...], inner: int) -> bool:
 def _max_operands(most: int) -> Control:
     def max_operands(operand: OpOperand) -> bool | str:
         producer, consumer = operand.generics()
-        distinct = {*producer.ins, *consumer.ins[: operand.index], *consumer.ins[operand.index + 1 :]}
+        distinct = {
+            *producer.ins,
+            *consumer.ins[: operand.index],
+            *consumer.ins[operand.index + 1 :],
+        }
         return len(distinct) <= most or f"{len(distinct)} operands, at most {most}"
 
     return max_operands
@@ -166,4 +190,6 @@ def asked(control: Control, operand: OpOperand) -> str | None:
         return answer
     if answer is False:
         return "refused"
-    raise ControlError(f"control {getattr(control, '__name__', control)!r} returned {answer!r}; wanted True or a reason")
+    raise ControlError(
+        f"control {getattr(control, '__name__', control)!r} returned {answer!r}; wanted True or a reason"
+    )

@@ -16,7 +16,14 @@ from gehost_linalg.fusability import (
 from gehost_linalg.fuse import fuse_checked
 from gehost_linalg.generic import Generic, Op, Value
 
-DEFAULT_COMPANIONS = ("fold-fill", "fold-splat", "outs-dependency", "dedup", "unused-cycle", "fold-transpose")
+DEFAULT_COMPANIONS = (
+    "fold-fill",
+    "fold-splat",
+    "outs-dependency",
+    "dedup",
+    "unused-cycle",
+    "fold-transpose",
+)
 
 
 class Block:
@@ -34,7 +41,9 @@ class Block:
             ValueError: an operation reads what a later one makes, or a value is made twice.
         """
         self.at: list[Op | None] = list(ops)
-        self.place: dict[Op, int] = {op: place for place, op in enumerate(self.at) if op is not None}
+        self.place: dict[Op, int] = {
+            op: place for place, op in enumerate(self.at) if op is not None
+        }
         self.made_by: dict[Value, Op] = {}
         self.readers: dict[Value, dict[Op, int]] = {}
         self.refusals: dict[Op, list[tuple[OpOperand, Refusal]]] = {}
@@ -49,7 +58,11 @@ class Block:
         for op in self.place:
             self._read(op)
         made = [result for op in self.place for result in op.results]
-        self.outputs = list(outputs) if outputs is not None else [each for each in made if not self.readers[each]]
+        self.outputs = (
+            list(outputs)
+            if outputs is not None
+            else [each for each in made if not self.readers[each]]
+        )
         self._kept = set(self.outputs)
 
     @property
@@ -101,7 +114,9 @@ class Block:
             operands = [other if each is value else each for each in reader.operands]
             if isinstance(reader, Generic):
                 count = len(reader.ins)
-                moved: Op = replace(reader, ins=tuple(operands[:count]), outs=tuple(operands[count:]))
+                moved: Op = replace(
+                    reader, ins=tuple(operands[:count]), outs=tuple(operands[count:])
+                )
             else:
                 moved = replace(reader, operands=tuple(operands))
             self.replace(reader, (moved,), {})
@@ -135,7 +150,9 @@ class Block:
         stack = [producer]
         while stack:
             op = stack.pop()
-            for reader in dict.fromkeys(each for value in op.results for each in self.readers.get(value, ())):
+            for reader in dict.fromkeys(
+                each for value in op.results for each in self.readers.get(value, ())
+            ):
                 if reader is consumer and op is not producer:
                     path = [op]
                     while (before := came[path[-1]]) is not producer:
@@ -152,13 +169,18 @@ class Block:
         behind: set[Op] = set()
         for place in range(first + 1, last):
             op = self.at[place]
-            if op is not None and any((made := self.made_by.get(each)) is producer or made in behind for each in op.operands):
+            if op is not None and any(
+                (made := self.made_by.get(each)) is producer or made in behind
+                for each in op.operands
+            ):
                 behind.add(op)
         if behind:
             window = [op for op in self.at[first : last + 1] if op not in behind]
             window += [op for op in self.at[first : last + 1] if op in behind]
             self.at[first : last + 1] = window
-            self.place.update({op: first + offset for offset, op in enumerate(window) if op is not None})
+            self.place.update(
+                {op: first + offset for offset, op in enumerate(window) if op is not None}
+            )
 
 
 class Driver:
@@ -208,8 +230,14 @@ class Driver:
             current = self._fuse_first(current) or self._changed(current)
         if current is not None and not isinstance(current, Generic):
             read = [self.block.operand(current, index) for index in range(len(current.operands))]
-            refusals = [(operand, consumer_is_generic(operand)) for operand in read if isinstance(operand.producer, Generic)]
-            self.block.refusals[current] = [(operand, refusal) for operand, refusal in refusals if refusal is not None]
+            refusals = [
+                (operand, consumer_is_generic(operand))
+                for operand in read
+                if isinstance(operand.producer, Generic)
+            ]
+            self.block.refusals[current] = [
+                (operand, refusal) for operand, refusal in refusals if refusal is not None
+            ]
 
     def _changed(self, op: Generic) -> Op | None:
         """What the first companion that applies puts in the place of ``op``; None where none applies."""
@@ -234,7 +262,9 @@ class Driver:
         block.replace(op, change.ops, change.replaced)
         for value in change.replaced.values():
             self._queue_readers(value)
-        self._released([value for value in before if not any(value in made.operands for made in change.ops)])
+        self._released(
+            [value for value in before if not any(value in made.operands for made in change.ops)]
+        )
 
     def _queue_readers(self, value: Value) -> None:
         self._queued.update(dict.fromkeys(self.block.readers.get(value, ())))
@@ -257,14 +287,24 @@ class Driver:
         """Fuse the first operand that qualifies; returns the fused operation, None if none does."""
         block = self.block
         refusals: list[tuple[OpOperand, Refusal]] = []
-        read = [(value, consumer.maps[index]) for index, value in enumerate(consumer.ins) if value in block.made_by]
+        read = [
+            (value, consumer.maps[index])
+            for index, value in enumerate(consumer.ins)
+            if value in block.made_by
+        ]
         for index, value in enumerate(consumer.operands):
             if value not in block.made_by:
                 continue
-            if index < len(consumer.ins) and self.merges and read.count((value, consumer.maps[index])) > 1:
+            if (
+                index < len(consumer.ins)
+                and self.merges
+                and read.count((value, consumer.maps[index])) > 1
+            ):
                 continue  # one operand, once companions have merged them
             operand = block.operand(consumer, index)
-            refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(operand)
+            refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(
+                operand
+            )
             if refusal is None:
                 fused = fuse_checked(operand)
                 if not isinstance(fused, Refusal):
@@ -286,7 +326,9 @@ class Driver:
         if operand.uses == 1:
             return None
         if self.multi_use == "refuse":
-            return Refusal("control", f"the producer has {operand.uses} uses, and multi-use is refuse")
+            return Refusal(
+                "control", f"the producer has {operand.uses} uses, and multi-use is refuse"
+            )
         if self.multi_use == "share":
             path = self.block.path_back(producer, consumer)
             if path is not None:

@@ -57,7 +57,9 @@ class OpOperand:
 
 
 @lru_cache(maxsize=1 << 14)
-def producer_map_in_fused_coordinates(map_: AffineMap, result: AffineMap, read: AffineMap) -> AffineMap:
+def producer_map_in_fused_coordinates(
+    map_: AffineMap, result: AffineMap, read: AffineMap
+) -> AffineMap:
     """A map of the producer over the consumer's loops.
 
     Args:
@@ -75,7 +77,9 @@ def fused_map(operand: OpOperand, position: int) -> AffineMap:
     """The map of operand ``position`` of the producer over the consumer's loops."""
     producer, consumer = operand.generics()
     read = consumer.maps[operand.index]
-    return producer_map_in_fused_coordinates(producer.maps[position], producer.out_map(operand.result), read)
+    return producer_map_in_fused_coordinates(
+        producer.maps[position], producer.out_map(operand.result), read
+    )
 
 
 def preserved_producer_results(operand: OpOperand) -> list[int]:
@@ -112,18 +116,26 @@ def producer_is_generic(operand: OpOperand) -> Refusal | None:
     """Condition 1."""
     if isinstance(operand.producer, Generic):
         return None
-    return Refusal("producer-not-generic", "" if operand.producer is None else operand.producer.name)
+    return Refusal(
+        "producer-not-generic", "" if operand.producer is None else operand.producer.name
+    )
 
 
 def consumer_is_generic(operand: OpOperand) -> Refusal | None:
     """Condition 2."""
-    return None if isinstance(operand.consumer, Generic) else Refusal("consumer-not-generic", operand.consumer.name)
+    return (
+        None
+        if isinstance(operand.consumer, Generic)
+        else Refusal("consumer-not-generic", operand.consumer.name)
+    )
 
 
 def operand_is_ranked(operand: OpOperand) -> Refusal | None:
     """Condition 4."""
     value = operand.value
-    return Refusal("operand-unranked", value.name) if value.is_scalar or value.shape is None else None
+    return (
+        Refusal("operand-unranked", value.name) if value.is_scalar or value.shape is None else None
+    )
 
 
 def producer_is_parallel(operand: OpOperand) -> Refusal | None:
@@ -147,7 +159,9 @@ def ranks_match(operand: OpOperand) -> Refusal | None:
     results = len(consumer.maps[operand.index].results)
     if results == producer.loops:
         return None
-    return Refusal("rank-mismatch", f"{_counted(results, 'result')}, {_counted(producer.loops, 'loop')}")
+    return Refusal(
+        "rank-mismatch", f"{_counted(results, 'result')}, {_counted(producer.loops, 'loop')}"
+    )
 
 
 def _counted(count: int, noun: str) -> str:
@@ -196,7 +210,9 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
     inverse = producer.out_map(operand.result).inverse()
     assert inverse is not None
     loops = {
-        loop for loop, axis in enumerate(inverse.results) if isinstance(axis, Dim) and axis.index in maybe
+        loop
+        for loop, axis in enumerate(inverse.results)
+        if isinstance(axis, Dim) and axis.index in maybe
     }
     strided = [each for map_ in producer.maps for each in map_.results if not isinstance(each, Dim)]
     for expr in (*strided, *producer.payload.indices):
@@ -227,7 +243,11 @@ def _unsure(operand: OpOperand) -> set[int]:
     inverse = producer.out_map(operand.result).inverse()
     assert inverse is not None
     read = consumer.maps[operand.index].results
-    axes = [axis.index for loop, axis in enumerate(inverse.results) if loop not in known and isinstance(axis, Dim)]
+    axes = [
+        axis.index
+        for loop, axis in enumerate(inverse.results)
+        if loop not in known and isinstance(axis, Dim)
+    ]
     return {each.index for axis in axes if isinstance(each := read[axis], Dim)}
 
 

@@ -91,11 +91,19 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
     read = consumer.axes_maybe
     inverse = producer.out_map(operand.result).inverse()
     assert inverse is not None
-    loops = {loop for loop, axis in enumerate(inverse.results) if isinstance(axis, Dim) and axis.index in read[k]}
+    loops = {
+        loop
+        for loop, axis in enumerate(inverse.results)
+        if isinstance(axis, Dim) and axis.index in read[k]
+    }
     made: list[frozenset[int]] = []
     for position in positions:
         results = producer.maps[position].results
-        through = {axis for axis, each in enumerate(results) if isinstance(each, Dim) and each.index in loops}
+        through = {
+            axis
+            for axis, each in enumerate(results)
+            if isinstance(each, Dim) and each.index in loops
+        }
         made.append(producer.axes_maybe[position] | through)
     return (*read[:k], *made[:count], *read[k + 1 : ins], *made[count:], *read[ins:])
 
@@ -116,11 +124,18 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
     own: dict[int, Ref] = {index: Arg(index) for index in range(k)}
     own[k] = yields[operand.result]
     own.update({index: Arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))})
-    own.update({len(consumer.ins) + out: Arg(ins + len(kept) + out) for out in range(len(consumer.outs))})
+    own.update(
+        {len(consumer.ins) + out: Arg(ins + len(kept) + out) for out in range(len(consumer.outs))}
+    )
     offset = len(ops)
-    after: dict[int, Ref] = {place: Res(offset + place) for place in range(len(consumer.payload.ops))}
+    after: dict[int, Ref] = {
+        place: Res(offset + place) for place in range(len(consumer.payload.ops))
+    }
     ops.extend([_moved(op, own, after) for op in consumer.payload.ops])
-    made = Payload(tuple(ops), tuple([yields[result] for result in kept]) + _put(consumer.payload.yields, own, after))
+    made = Payload(
+        tuple(ops),
+        tuple([yields[result] for result in kept]) + _put(consumer.payload.yields, own, after),
+    )
     return made if len(producer.outs) == 1 else made.live()
 
 
@@ -155,5 +170,12 @@ def _moved(op: ScalarOp, args: dict[int, Ref], made: dict[int, Ref]) -> ScalarOp
 
 def _put(refs: tuple[Ref, ...], args: dict[int, Ref], made: dict[int, Ref]) -> tuple[Ref, ...]:
     return tuple(
-        [args[each.index] if isinstance(each, Arg) else made[each.index] if isinstance(each, Res) else each for each in refs]
+        [
+            args[each.index]
+            if isinstance(each, Arg)
+            else made[each.index]
+            if isinstance(each, Res)
+            else each
+            for each in refs
+        ]
     )

@@ -15,6 +15,12 @@ from gehost_linalg.affine import AffineMap, Dim, Expr, dims_of, evaluate
 Size: TypeAlias = int | str | None
 """A known size, a name that stands for one size everywhere, or unknown (equal to nothing)."""
 
+
+def is_known(size: Size) -> bool:
+    """Whether a size is a number; a name may be the text of one."""
+    return isinstance(size, int) or (size is not None and size.isdecimal())
+
+
 DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
 
 PARALLEL = "parallel"
@@ -25,8 +31,8 @@ class Value:
     """A tensor, or a scalar: ``shape`` is None for an unranked tensor.
 
     Attributes:
-        kind: ``tensor``, ``scalar``, ``empty`` (``tensor.empty``: a shape without contents) or ``fill`` (every
-            element is ``fill``).
+        kind: ``tensor``, ``scalar``, ``empty`` (``tensor.empty``: a shape without contents), ``fill`` (every
+            element is ``fill``) or ``extent`` (a scalar: the size that shapes call by its name).
         constant: the elements, where they are known; one element stands for all of them (a splat).
         fill: what a ``fill`` holds: a literal or a scalar.
         sizes: scalars with the unknown sizes of an ``empty`` or ``fill``, where a text names them.
@@ -48,7 +54,7 @@ class Value:
         self.name = name
         self.dtype = dtype
         self.shape: tuple[Size, ...] | None = None if shape is None else tuple(shape)
-        if kind == "scalar":
+        if kind in {"scalar", "extent"}:
             self.shape = ()
         self.kind = kind
         self.constant = constant
@@ -57,7 +63,7 @@ class Value:
 
     @property
     def is_scalar(self) -> bool:
-        return self.kind == "scalar"
+        return self.kind in {"scalar", "extent"}
 
     @property
     def rank(self) -> int | None:
@@ -81,7 +87,7 @@ class Value:
             return self.dtype
         if self.shape is None:
             return f"tensor<*x{self.dtype}>"
-        sizes = [str(size) if isinstance(size, int) else "?" for size in self.shape]
+        sizes = [str(size) if is_known(size) else "?" for size in self.shape]
         return f"tensor<{'x'.join([*sizes, self.dtype])}>"
 
     def __repr__(self) -> str:
@@ -157,15 +163,23 @@ class Payload:
     @cached_property
     def indices(self) -> tuple[Expr, ...]:
         """The expressions of its ``linalg.index`` operations."""
-        return tuple(op.attribute for op in self.ops if op.name == INDEX and not isinstance(op.attribute, str | None))
+        return tuple(
+            op.attribute
+            for op in self.ops
+            if op.name == INDEX and not isinstance(op.attribute, str | None)
+        )
 
     def reading(self, args: dict[int, Ref]) -> Payload:
         """The same operations with arguments replaced."""
 
         def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-            return tuple([args.get(each.index, each) if isinstance(each, Arg) else each for each in refs])
+            return tuple(
+                [args.get(each.index, each) if isinstance(each, Arg) else each for each in refs]
+            )
 
-        return Payload(tuple([replace(op, operands=put(op.operands)) for op in self.ops]), put(self.yields))
+        return Payload(
+            tuple([replace(op, operands=put(op.operands)) for op in self.ops]), put(self.yields)
+        )
 
     def live(self) -> Payload:
         """The same without operations whose results nothing uses."""
@@ -175,16 +189,22 @@ class Payload:
             index = stack.pop()
             if index not in wanted:
                 wanted.add(index)
-                stack.extend(each.index for each in self.ops[index].operands if isinstance(each, Res))
+                stack.extend(
+                    each.index for each in self.ops[index].operands if isinstance(each, Res)
+                )
         if len(wanted) == len(self.ops):
             return self
         places = {old: new for new, old in enumerate(sorted(wanted))}
 
         def put(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-            return tuple([Res(places[each.index]) if isinstance(each, Res) else each for each in refs])
+            return tuple(
+                [Res(places[each.index]) if isinstance(each, Res) else each for each in refs]
+            )
 
         kept = [self.ops[old] for old in places]
-        return Payload(tuple([replace(op, operands=put(op.operands)) for op in kept]), put(self.yields))
+        return Payload(
+            tuple([replace(op, operands=put(op.operands)) for op in kept]), put(self.yields)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +372,11 @@ def _wrong_sizes(op: Generic) -> Iterator[str]:
     for _, value, axis, result, _ in op.axes():
         size = None if value.shape is None else value.shape[axis]
         loops = sorted(dims_of(result))
-        if isinstance(result, Dim) or not isinstance(size, int) or not all(dim in extents for dim in loops):
+        if (
+            isinstance(result, Dim)
+            or not isinstance(size, int)
+            or not all(dim in extents for dim in loops)
+        ):
             continue
         if any(extents[dim] == 0 for dim in loops):
             continue  # nothing is read
@@ -410,7 +434,9 @@ def generic(
         MlirError: a map's text is malformed.
     """
     provided = tuple(outs)
-    made = tuple(results) or tuple([Value(f"{label or out.name}_{i}", out.dtype, out.shape) for i, out in enumerate(provided)])
+    made = tuple(results) or tuple(
+        [Value(f"{label or out.name}_{i}", out.dtype, out.shape) for i, out in enumerate(provided)]
+    )
     parsed = tuple([AffineMap.parse(each) if isinstance(each, str) else each for each in maps])
     op = Generic(tuple(ins), provided, parsed, tuple(iterators), payload, made, label=label)
     verify(op)

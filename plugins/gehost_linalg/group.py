@@ -16,7 +16,7 @@ from gehost_linalg.affine import Const, Dim
 from gehost_linalg.control import Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
-from gehost_linalg.generic import PARALLEL, Op, Opaque, Size, Value
+from gehost_linalg.generic import PARALLEL, Op, Opaque, Size, Value, is_known
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 
 DOMAIN = "gehost.linalg"
@@ -33,13 +33,27 @@ INLINE_BYTES = 4096
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Trilu", "OneHot"), (1,)),
     "Slice": (1, 2, 3, 4),
-    **{op: (1,) for op in ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin")},
-    **{op: (1,) for op in ("ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")},
+    "Range": (0, 1, 2),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"), (1,)),
+    **dict.fromkeys(
+        ("ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), (1,)
+    ),
 }
 """Inputs that decide about maps, as attributes do in other opsets; they are part of a body."""
 
 MOVEMENT = frozenset(
-    {"Transpose", "Unsqueeze", "Squeeze", "Expand", "Slice", "Split", "Concat", "Identity", "Cast", "CastLike"}
+    {
+        "Transpose",
+        "Unsqueeze",
+        "Squeeze",
+        "Expand",
+        "Slice",
+        "Split",
+        "Concat",
+        "Identity",
+        "Cast",
+        "CastLike",
+    }
 )
 """Operators that compute nothing: a group needs two others."""
 
@@ -72,30 +86,49 @@ class Lowered:
     def _lower(self, node: Node, reason: str | None) -> None:
         inputs = [None if value is None else self._value(value) for value in node.inputs]
         outputs = [None if value is None else self._output(value) for value in node.outputs]
-        if reason is None and any(value is not None and not isinstance(value.type, TensorType) for value in node.outputs):
+        if reason is None and any(
+            value is not None and not isinstance(value.type, TensorType) for value in node.outputs
+        ):
             reason = "operand-unranked: the type of a result is unknown"
         made: list[Op] = []
         if reason is None and node.op not in lowerings():
             reason = f"not-lowered: {node.op}"
         if reason is None:
             places = PARAMETERS.get(node.op, ())
-            constants = {place: array for place in places if (array := _array(node.input(place))) is not None}
+            constants = {
+                place: array for place in places if (array := _array(node.input(place))) is not None
+            }
             version = node.graph.model.opset() or 0
             try:
-                made = lower(OnnxOp(node.op, version, inputs, outputs, node.attrs, constants, node, self._names))
+                made = lower(
+                    OnnxOp(
+                        node.op, version, inputs, outputs, node.attrs, constants, node, self._names
+                    )
+                )
             except NotLowered as refused:
                 reason = str(refused)
-            except (TypeError, ValueError, KeyError, OverflowError) as error:  # attributes of a model that is wrong
+            except (
+                TypeError,
+                ValueError,
+                KeyError,
+                OverflowError,
+            ) as error:  # attributes of a model that is wrong
                 reason = f"not-lowered: {node.op}: {error}"
         if reason is not None:
             self.reasons[node] = reason
-            captured = [self._value(value) for body in node.bodies for _, _, value in body.captured()]
+            captured = [
+                self._value(value) for body in node.bodies for _, _, value in body.captured()
+            ]
             read = (*[each for each in inputs if each is not None], *captured)
             results = [value for value in outputs if value is not None]
             for value, tensor in zip(outputs, node.outputs, strict=True):
                 if value is not None and tensor is not None:
                     self._state(value, tensor)
-            made = [Opaque(node.op, read, tuple(results), label=f"{node.op} {node.label}", origins=(node,))]
+            made = [
+                Opaque(
+                    node.op, read, tuple(results), label=f"{node.op} {node.label}", origins=(node,)
+                )
+            ]
         self.counts[node] = len(made)
         self.ops += made
 
@@ -155,7 +188,19 @@ def splat_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 # -- leaving alone what the target does better ------------------------------------------------------------------------------
 
-_AFTER_CONV = frozenset({"Add", "Sum", "Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "BatchNormalization"})
+_AFTER_CONV = frozenset(
+    {
+        "Add",
+        "Sum",
+        "Relu",
+        "Clip",
+        "Sigmoid",
+        "Tanh",
+        "LeakyRelu",
+        "HardSigmoid",
+        "BatchNormalization",
+    }
+)
 
 
 def left_to_runtime() -> Callable[[Node], str | None]:
@@ -164,8 +209,14 @@ def left_to_runtime() -> Callable[[Node], str | None]:
 
     def reason(node: Node) -> str | None:
         if node.op in _AFTER_CONV:
-            makers = [value.producer for value in node.inputs if value is not None and value.producer is not None]
-            if any(maker.op in {"Conv", "ConvTranspose"} or maker in after_conv for maker in makers):
+            makers = [
+                value.producer
+                for value in node.inputs
+                if value is not None and value.producer is not None
+            ]
+            if any(
+                maker.op in {"Conv", "ConvTranspose"} or maker in after_conv for maker in makers
+            ):
                 if node.op in {"Add", "Sum", "BatchNormalization"}:
                     after_conv.add(node)
                 return f"conv-epilogue: ONNX Runtime fuses {node.op} into the convolution"
@@ -182,13 +233,20 @@ def _scales_matmul(node: Node) -> bool:
     """A product of a MatMul, or of what only a MatMul reads, with a constant scalar."""
     if len(node.inputs) != 2 or not node.outputs:
         return False
-    scalars = [value is not None and value.is_constant and _is_single(value) for value in node.inputs]
+    scalars = [
+        value is not None and value.is_constant and _is_single(value) for value in node.inputs
+    ]
     if not any(scalars) or (node.op == "Div" and not scalars[1]):
         return False
     other = node.inputs[1 if scalars[0] else 0]
     out = node.outputs[0]
     made_by = other.producer if other is not None else None
-    if made_by is not None and made_by.op == "MatMul" and other is not None and len(other.readers) == 1:
+    if (
+        made_by is not None
+        and made_by.op == "MatMul"
+        and other is not None
+        and len(other.readers) == 1
+    ):
         return True
     return out is not None and _only_reader(out) == "MatMul"
 
@@ -231,7 +289,11 @@ def rows_of(op: Op) -> Rows | Refusal:
         shape = op.results[0].shape
         if not shape:
             return Refusal("domain", "a scalar")
-        offsets = [int(each) for each in str(op.attribute).split(",")] if op.name == "tensor.extract_slice" else []
+        offsets = (
+            [int(each) for each in str(op.attribute).split(",")]
+            if op.name == "tensor.extract_slice"
+            else []
+        )
         if any(offsets[:-1]) or (op.name == "tensor.concat" and op.attribute != len(shape) - 1):
             return Refusal("strided", f"{op.name} along another axis than the last")
         return Rows(shape[:-1], shape[-1])
@@ -253,18 +315,14 @@ def joined(first: Rows, second: Rows, *, parts: bool) -> Rows | Refusal:
         return Refusal("domain", f"{_shown(first)} against {_shown(second)}")
     outer: list[Size] = []
     for a, b in zip(first.outer, second.outer, strict=True):
-        if a != b and _is_known(a) and _is_known(b):
+        if a != b and is_known(a) and is_known(b):
             return Refusal("domain", f"{_shown(first)} against {_shown(second)}")
-        outer.append(a if _is_known(a) else b)
+        outer.append(a if is_known(a) else b)
     if first.row == 1 or second.row == 1:
         return Rows(tuple(outer), second.row if first.row == 1 else first.row)
-    if first.row != second.row and not parts and _is_known(first.row) and _is_known(second.row):
+    if first.row != second.row and not parts and is_known(first.row) and is_known(second.row):
         return Refusal("domain", f"{_shown(first)} against {_shown(second)}")
-    return Rows(tuple(outer), first.row if _is_known(first.row) else second.row)
-
-
-def _is_known(size: Size) -> bool:
-    return isinstance(size, int) or (isinstance(size, str) and size.isdecimal())
+    return Rows(tuple(outer), first.row if is_known(first.row) else second.row)
 
 
 def _shown(rows: Rows) -> str:
@@ -330,7 +388,9 @@ class Grouping:
             for node in op.origins:
                 if counts.get(node, 1) > 1:  # a node is replaced as a whole
                     other = whole.setdefault(node, group)
-                    group = self._merge(other, group, other.rows if not isinstance(group.rows, Rows) else group.rows)
+                    group = self._merge(
+                        other, group, other.rows if not isinstance(group.rows, Rows) else group.rows
+                    )
                     whole[node] = group
         for group in set(whole.values()):
             self._whole_domain(group)
@@ -389,7 +449,9 @@ class Grouping:
         if refused:
             self.refusals[consumer] = refused
 
-    def _apart(self, first: Group, second: Group, producer: Op, consumer: Op, index: int) -> Refusal | None:
+    def _apart(
+        self, first: Group, second: Group, producer: Op, consumer: Op, index: int
+    ) -> Refusal | None:
         """Join two groups, or return why they stay apart."""
         for rows in (first.rows, second.rows):
             if isinstance(rows, Refusal):
@@ -399,7 +461,11 @@ class Grouping:
         refusal = reads_rows(consumer, index)
         if refusal is not None:
             return refusal
-        parts = isinstance(producer, Opaque) or isinstance(consumer, Opaque) or self._has_parts(first, second)
+        parts = (
+            isinstance(producer, Opaque)
+            or isinstance(consumer, Opaque)
+            or self._has_parts(first, second)
+        )
         rows = joined(first.rows, second.rows, parts=parts)
         if isinstance(rows, Refusal):
             return rows
@@ -412,7 +478,9 @@ class Grouping:
         return None
 
     def _has_parts(self, first: Group, second: Group) -> bool:
-        return any(isinstance(op, Opaque) for group in (first, second) for op in group.ops if op.operands)
+        return any(
+            isinstance(op, Opaque) for group in (first, second) for op in group.ops if op.operands
+        )
 
     def _path_back(self, first: Group, second: Group) -> str | None:
         """What lies on a path from one of the two groups out and back into them."""
@@ -421,7 +489,12 @@ class Grouping:
         seen: set[Op] = set()
         stack: list[Op] = []
         for group in (first, second):
-            stack += [reader for op in group.ops for reader in self._readers(op) if self._group[reader] not in inside]
+            stack += [
+                reader
+                for op in group.ops
+                for reader in self._readers(op)
+                if self._group[reader] not in inside
+            ]
         while stack:
             op = stack.pop()
             if op in seen or self._at[op] > last:
@@ -442,10 +515,12 @@ class Grouping:
 
 def is_boundary(op: Op) -> bool:
     """An operation that no group may contain."""
-    return isinstance(op, Opaque) and op.name not in {"tensor.extract_slice", "tensor.concat", "tensor.dim"}
+    return isinstance(op, Opaque) and op.name not in {"tensor.extract_slice", "tensor.concat"}
 
 
-def fused_block(lowered: Lowered, control: Control, multi_use: MultiUse, companions: Sequence[str]) -> Block:
+def fused_block(
+    lowered: Lowered, control: Control, multi_use: MultiUse, companions: Sequence[str]
+) -> Block:
     """The operations of a graph after companions and fusion."""
     block = Block(lowered.ops, lowered.outputs)
     Driver(block, control, multi_use, companions, limit=MOST_NODES).run()
@@ -483,7 +558,9 @@ class Body:
     version: int
 
     @classmethod
-    def of_nodes(cls, nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Body:
+    def of_nodes(
+        cls, nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> Body:
         """The body that the host writes for a region: constants that are no inputs are part of it."""
         numbers: dict[Tensor, int] = {value: place for place, value in enumerate(inputs)}
         constants: dict[int, np.ndarray[Any, Any]] = {}
@@ -500,7 +577,11 @@ class Body:
                 if value is not None:
                     numbers[value] = len(numbers)
                 made.append(None if value is None else numbers[value])
-            attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in node.proto.attribute))
+            attributes = tuple(
+                sorted(
+                    entry.SerializeToString(deterministic=True) for entry in node.proto.attribute
+                )
+            )
             listed.append(BodyNode(node.op, tuple(read), tuple(made), attributes))
         version = nodes[0].graph.model.opset() or 0
         return cls(len(inputs), listed, [numbers[value] for value in outputs], constants, version)
@@ -517,7 +598,11 @@ class Body:
         tensors: dict[str, onnx.TensorProto] = {}
         listed: list[BodyNode] = []
         for node in function.node:
-            op = f"{node.domain}::{node.op_type}" if node.domain not in {"", "ai.onnx"} else node.op_type
+            op = (
+                f"{node.domain}::{node.op_type}"
+                if node.domain not in {"", "ai.onnx"}
+                else node.op_type
+            )
             if op == "Constant":
                 held = [entry.t for entry in node.attribute if entry.name == "value"]
                 if len(held) != 1:
@@ -533,21 +618,43 @@ class Body:
             for name in node.output:
                 if name:
                     numbers[name] = len(numbers)
-            attributes = tuple(sorted(entry.SerializeToString(deterministic=True) for entry in node.attribute))
+            attributes = tuple(
+                sorted(entry.SerializeToString(deterministic=True) for entry in node.attribute)
+            )
             read = tuple([numbers[name] if name else None for name in node.input])
-            listed.append(BodyNode(op, read, tuple([numbers[name] if name else None for name in node.output]), attributes))
-        version = next((entry.version for entry in function.opset_import if entry.domain in {"", "ai.onnx"}), 0)
+            listed.append(
+                BodyNode(
+                    op,
+                    read,
+                    tuple([numbers[name] if name else None for name in node.output]),
+                    attributes,
+                )
+            )
+        version = next(
+            (entry.version for entry in function.opset_import if entry.domain in {"", "ai.onnx"}), 0
+        )
         missing = [name for name in function.output if name not in numbers]
         if missing:
             raise ValueError(f'function {function.name}: nothing makes output "{missing[0]}"')
-        return cls(len(function.input), listed, [numbers[name] for name in function.output], constants, version)
+        return cls(
+            len(function.input),
+            listed,
+            [numbers[name] for name in function.output],
+            constants,
+            version,
+        )
 
     def key(self) -> str:
         """Everything but sizes, as a text."""
         lines = [f"{self.version} {self.inputs} {self.outputs}"]
         for node in self.nodes:
-            lines.append(f"{node.op} {node.inputs} {node.outputs} {[each.hex() for each in node.attributes]}")
-        lines += [f"{n} {a.dtype} {a.shape} {a.tobytes().hex()}" for n, a in sorted(self.constants.items())]
+            lines.append(
+                f"{node.op} {node.inputs} {node.outputs} {[each.hex() for each in node.attributes]}"
+            )
+        lines += [
+            f"{n} {a.dtype} {a.shape} {a.tobytes().hex()}"
+            for n, a in sorted(self.constants.items())
+        ]
         return "\n".join(lines)
 
 
@@ -563,7 +670,11 @@ class Signature(NamedTuple):
         """From a tensor's type; None where the rank is unknown."""
         if not isinstance(known, TensorType) or known.shape is None:
             return None
-        return cls(known.dtype, len(known.shape), tuple(axis for axis, size in enumerate(known.shape) if size == 1))
+        return cls(
+            known.dtype,
+            len(known.shape),
+            tuple(axis for axis, size in enumerate(known.shape) if size == 1),
+        )
 
 
 @dataclass
@@ -595,18 +706,24 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
     values: dict[int, Value] = {}
     for place, given in enumerate(signature):
         shape = [1 if axis in given.ones else names.size() for axis in range(given.rank)]
-        values[place] = Value(f"input{place}", MLIR_DTYPES.get(given.dtype) or given.dtype.name.lower(), shape)
+        values[place] = Value(
+            f"input{place}", MLIR_DTYPES.get(given.dtype) or given.dtype.name.lower(), shape
+        )
     arrays: dict[int, np.ndarray[Any, Any]] = {}
     for number, array in body.constants.items():
         arrays[number] = array
-        dtype = MLIR_DTYPES.get(DataType(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), "unknown")
+        dtype = MLIR_DTYPES.get(
+            DataType(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), "unknown"
+        )
         shape = [1 if size == 1 else str(size) for size in array.shape]
         values[number] = Value(f"constant{number}", dtype, shape)
         if array.size and array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size:
             values[number].constant = array.reshape(-1)[:1].reshape((1,) * array.ndim)
     ops: list[Op] = []
     for place, node in enumerate(body.nodes):
-        outputs = [None if number is None else Value(f"value{number}", "unknown") for number in node.outputs]
+        outputs = [
+            None if number is None else Value(f"value{number}", "") for number in node.outputs
+        ]
         inputs = [None if number is None else values[number] for number in node.inputs]
         constants = {
             slot: arrays[number]
@@ -614,21 +731,34 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
             if number is not None and number in arrays and slot in PARAMETERS.get(node.op, ())
         }
         attributes = _attributes(node.attributes)
-        ops += lower(OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names))
-        values.update({n: v for n, v in zip(node.outputs, outputs, strict=True) if n is not None and v is not None})
+        ops += lower(
+            OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
+        )
+        values.update(
+            {
+                n: v
+                for n, v in zip(node.outputs, outputs, strict=True)
+                if n is not None and v is not None
+            }
+        )
     outputs = [values[number] for number in body.outputs]
     block = Block(ops, outputs)
     Driver(block, one_use, "refuse", DEFAULT_COMPANIONS).run()
     fused = block.ops
     content = [body.key(), *map(str, signature), *[_maps(op) for op in fused]]
     digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:12]
-    return DerivedGroup(f"{_kernel(body)}_{digest}", [values[n] for n in range(body.inputs)], outputs, ops, fused)
+    return DerivedGroup(
+        f"{_kernel(body)}_{digest}", [values[n] for n in range(body.inputs)], outputs, ops, fused
+    )
 
 
 def _attributes(serialized: Iterable[bytes]) -> dict[str, Any]:
     entries = map(onnx.AttributeProto.FromString, serialized)
     decoded = {entry.name: onnx.helper.get_attribute_value(entry) for entry in entries}
-    return {name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in decoded.items()}
+    return {
+        name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        for name, value in decoded.items()
+    }
 
 
 def _maps(op: Op) -> str:
@@ -640,5 +770,7 @@ def _maps(op: Op) -> str:
 
 def _kernel(body: Body) -> str:
     """A name that a reader recognizes: the operators that compute, at most four."""
-    ops = [node.op.rpartition("::")[2] for node in body.nodes if node.op not in MOVEMENT] or ["Move"]
+    ops = [node.op.rpartition("::")[2] for node in body.nodes if node.op not in MOVEMENT] or [
+        "Move"
+    ]
     return "_".join(ops[:4]) + (f"_and_{len(ops) - 4}" if len(ops) > 4 else "")

@@ -10,7 +10,18 @@ import ml_dtypes
 import numpy as np
 
 from gehost_linalg.affine import Dim, evaluate
-from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Op, Opaque, Ref, Res, ScalarOp, Value
+from gehost_linalg.generic import (
+    INDEX,
+    Arg,
+    Generic,
+    Literal,
+    Op,
+    Opaque,
+    Ref,
+    Res,
+    ScalarOp,
+    Value,
+)
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -62,13 +73,13 @@ def _remainder(a: Any, b: Any) -> Any:
 def _maximum(a: Any, b: Any) -> Any:
     if a == b:
         return b if np.signbit(a) else a  # 0.0 is more than -0.0
-    return a if a > b else b
+    return max(b, a)
 
 
 def _minimum(a: Any, b: Any) -> Any:
     if a == b:
         return a if np.signbit(a) else b
-    return a if a < b else b
+    return min(b, a)
 
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -219,7 +230,9 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int]]) -> list[int]:
     return sizes
 
 
-def run_generic(op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Value, Any]) -> list[Array]:
+def run_generic(
+    op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Value, Any]
+) -> list[Array]:
     """Run a loop nest.
 
     Args:
@@ -237,7 +250,9 @@ def run_generic(op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Va
     operands = list(arrays)
     for position, array in enumerate(arrays):
         if array is None:
-            operands[position] = np.zeros(_shape(op, position, extents), numpy_dtype(op.operands[position].dtype))
+            operands[position] = np.zeros(
+                _shape(op, position, extents), numpy_dtype(op.operands[position].dtype)
+            )
     made = [np.array(array) for array in operands[count:] if array is not None]
     present = [array for array in operands if array is not None]
     current = [*present[:count], *made]
@@ -245,7 +260,9 @@ def run_generic(op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Va
         for point in np.ndindex(*extents):
             places = [
                 tuple(
-                    0 if axis in op.axes_maybe[position] and array.shape[axis] == 1 else evaluate(result, point)
+                    0
+                    if axis in op.axes_maybe[position] and array.shape[axis] == 1
+                    else evaluate(result, point)
                     for axis, result in enumerate(op.maps[position].results)
                 )
                 for position, array in enumerate(current)
@@ -278,7 +295,9 @@ def _shape(op: Generic, position: int, extents: Sequence[int]) -> tuple[int, ...
     return tuple(shape)
 
 
-def _evaluate(op: Generic, loaded: Sequence[Any], point: Sequence[int], scalars: Mapping[Value, Any]) -> list[Any]:
+def _evaluate(
+    op: Generic, loaded: Sequence[Any], point: Sequence[int], scalars: Mapping[Value, Any]
+) -> list[Any]:
     made: list[Any] = []
 
     def value_of(ref: Ref) -> Any:
@@ -297,7 +316,9 @@ def _evaluate(op: Generic, loaded: Sequence[Any], point: Sequence[int], scalars:
     return [value_of(ref) for ref in op.payload.yields]
 
 
-def interpret(ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[Value]) -> list[Array]:
+def interpret(
+    ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[Value]
+) -> list[Array]:
     """Run operations in order.
 
     Args:
@@ -309,10 +330,15 @@ def interpret(ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[
         ValueError: sizes do not agree, or an operation cannot be interpreted.
     """
     known: dict[Value, Any] = dict(inputs)
+    sizes: dict[str, int] = {}
+    for value, array in inputs.items():
+        _name_sizes(value, array, sizes)
 
     def array_of(value: Value) -> Any:
         if value in known:
             return known[value]
+        if value.kind == "extent" and value.name in sizes:
+            return np.asarray(sizes[value.name])
         if value.constant is not None:
             shape = tuple(size for size in value.shape or () if isinstance(size, int))
             return np.broadcast_to(value.constant, shape).astype(numpy_dtype(value.dtype))
@@ -320,26 +346,49 @@ def interpret(ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[
 
     for op in ops:
         if isinstance(op, Generic):
-            arrays = [_operand(op, position, known, array_of) for position in range(len(op.operands))]
-            refs = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
+            arrays = [
+                _operand(op, position, known, array_of) for position in range(len(op.operands))
+            ]
+            refs = [ref for each in op.payload.ops for ref in each.operands] + list(
+                op.payload.yields
+            )
             scalars = {ref: array_of(ref)[()] for ref in refs if isinstance(ref, Value)}
             known.update(zip(op.results, run_generic(op, arrays, scalars), strict=True))
         else:
-            known[op.results[0]] = _opaque(op, [array_of(value) for value in op.operands])
+            known[op.results[0]] = _opaque(op, [array_of(value) for value in op.operands], sizes)
+        for value in op.results:
+            _name_sizes(value, known[value], sizes)
     return [array_of(value) for value in outputs]
 
 
-def _operand(op: Generic, position: int, known: Mapping[Value, Any], array_of: Callable[[Value], Any]) -> Array | None:
+def _operand(
+    op: Generic, position: int, known: Mapping[Value, Any], array_of: Callable[[Value], Any]
+) -> Array | None:
     """An operand's array; None for a shape whose sizes only the loops give."""
     value = op.operands[position]
     if value in known or value.kind not in {"empty", "fill"}:
         return array_of(value)
     sizes = iter(value.sizes)
-    shape = [size if isinstance(size, int) else int(array_of(given)) if (given := next(sizes, None)) else None for size in value.shape or ()]
+    shape = [
+        size
+        if isinstance(size, int)
+        else int(array_of(given))
+        if (given := next(sizes, None))
+        else None
+        for size in value.shape or ()
+    ]
     if value.kind == "empty":
-        return None if None in shape else np.zeros([size or 0 for size in shape], numpy_dtype(value.dtype))
+        return (
+            None
+            if None in shape
+            else np.zeros([size or 0 for size in shape], numpy_dtype(value.dtype))
+        )
     if None in shape:
-        others = [p for p, each in enumerate(op.operands) if each in known or each.kind not in {"empty", "fill"}]
+        others = [
+            p
+            for p, each in enumerate(op.operands)
+            if each in known or each.kind not in {"empty", "fill"}
+        ]
         extents = extents_of(_only(op, others), [array_of(op.operands[p]).shape for p in others])
         shape = list(_shape(op, position, extents))
     fill = value.fill
@@ -348,9 +397,33 @@ def _operand(op: Generic, position: int, known: Mapping[Value, Any], array_of: C
     return np.full([size or 0 for size in shape], scalar, numpy_dtype(value.dtype))
 
 
-def _opaque(op: Opaque, arrays: Sequence[Any]) -> Any:
+def _name_sizes(value: Value, array: Array, sizes: dict[str, int]) -> None:
+    """Note the sizes that a shape has names for."""
+    for name, size in zip(value.shape or (), np.shape(array), strict=False):
+        if isinstance(name, str):
+            sizes[name] = size
+
+
+def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
     if op.name == "tensor.dim":
         return np.int64(arrays[0].shape[int(op.attribute)])
     if op.name == "tensor.concat":
         return np.concatenate(arrays, int(op.attribute))
+    if op.name == "tensor.extract_slice":
+        begins = [int(each) for each in str(op.attribute).split(",")]
+        wanted = op.results[0].shape or ()
+        ends = [
+            _size(size, array, begin, sizes)
+            for size, array, begin in zip(wanted, arrays[0].shape, begins, strict=True)
+        ]
+        return arrays[0][
+            tuple(slice(begin, begin + end) for begin, end in zip(begins, ends, strict=True))
+        ]
     raise ValueError(f"{op.label or op.name} cannot be interpreted")
+
+
+def _size(size: object, whole: int, begin: int, sizes: Mapping[str, int]) -> int:
+    """The size of a part: a number, a name, else everything from where it begins."""
+    if isinstance(size, str):
+        return int(size) if size.isdecimal() else sizes.get(size, whole - begin)
+    return size if isinstance(size, int) else whole - begin

@@ -9,7 +9,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from gehost_linalg.affine import AffineMap, Binary, Const, Dim, Expr, MlirError, Scanner, dims_of, parse_map, substitute
+from gehost_linalg.affine import (
+    AffineMap,
+    Binary,
+    Const,
+    Dim,
+    Expr,
+    Scanner,
+    dims_of,
+    parse_map,
+    substitute,
+)
 from gehost_linalg.generic import (
     DTYPES,
     INDEX,
@@ -85,9 +95,15 @@ def print_function(function: Function) -> str:
 
 def print_generic(op: Generic, name: str = "generic") -> str:
     """A Generic as a function of what it reads."""
-    arguments = [value for value in dict.fromkeys(op.operands) if value.kind in {"tensor", "scalar"} and value.constant is None]
+    arguments = [
+        value
+        for value in dict.fromkeys(op.operands)
+        if value.kind in {"tensor", "scalar"} and value.constant is None
+    ]
     captured = [ref for each in op.payload.ops for ref in each.operands if isinstance(ref, Value)]
-    return print_function(Function(name, list(dict.fromkeys([*arguments, *captured])), [op], list(op.results)))
+    return print_function(
+        Function(name, list(dict.fromkeys([*arguments, *captured])), [op], list(op.results))
+    )
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
@@ -104,7 +120,9 @@ class _Printer:
 
     def text(self) -> str:
         function = self._function
-        arguments = ", ".join(f"{self._name(value)}: {value.type_text}" for value in function.arguments)
+        arguments = ", ".join(
+            f"{self._name(value)}: {value.type_text}" for value in function.arguments
+        )
         for op in function.ops:
             self._lines += [f"  // {note}" for note in function.notes.get(op, ())]
             if isinstance(op, Generic):
@@ -119,7 +137,11 @@ class _Printer:
         return "\n".join([head, *self._lines, "}"]) + "\n"
 
     def _fresh(self, stem: str) -> str:
-        stem = stem if _PLAIN.fullmatch(stem) and not stem.isdecimal() else "v_" + re.sub(r"[^A-Za-z0-9_]", "_", stem)
+        stem = (
+            stem
+            if _PLAIN.fullmatch(stem) and not stem.isdecimal()
+            else "v_" + re.sub(r"[^A-Za-z0-9_]", "_", stem)
+        )
         name, count = stem, 0
         while name in self._used:
             count += 1
@@ -132,7 +154,9 @@ class _Printer:
             self._names[value] = self._fresh(value.name)
         return self._names[value]
 
-    def _constant(self, literal: Literal, shape: tuple[Size, ...] | None = None, text: str = "") -> str:
+    def _constant(
+        self, literal: Literal, shape: tuple[Size, ...] | None = None, text: str = ""
+    ) -> str:
         type_text = literal.dtype if shape is None else Value("", literal.dtype, shape).type_text
         shown = text or literal_text(literal)
         key = (shown, type_text)
@@ -154,7 +178,11 @@ class _Printer:
                 self._names[value] = empty
                 return empty
             assert value.fill is not None
-            scalar = self._constant(value.fill) if isinstance(value.fill, Literal) else self._value(value.fill, None)
+            scalar = (
+                self._constant(value.fill)
+                if isinstance(value.fill, Literal)
+                else self._value(value.fill, None)
+            )
             name = self._names[value] = self._fresh(value.name)
             types = f"ins({scalar} : {value.dtype}) outs({empty} : {value.type_text}) -> {value.type_text}"
             self._lines.append(f"  {name} = linalg.fill {types}")
@@ -188,7 +216,10 @@ class _Printer:
         found = [
             (maybe, other, at)
             for _, other, at, result, maybe in op.axes()
-            if result == wanted and other.kind in {"tensor"} and other.constant is None and other is not value
+            if result == wanted
+            and other.kind in {"tensor"}
+            and other.constant is None
+            and other is not value
         ]
         if not isinstance(wanted, Dim) or not found:
             raise GenericError(f"{op.name}: no operand gives the size of axis {axis} of {value!r}")
@@ -198,22 +229,31 @@ class _Printer:
         if key not in self._sizes:
             number = self._constant(Literal(at, "index"))
             self._sizes[key] = self._fresh("dim")
-            self._lines.append(f"  {self._sizes[key]} = tensor.dim {source}, {number} : {other.type_text}")
+            self._lines.append(
+                f"  {self._sizes[key]} = tensor.dim {source}, {number} : {other.type_text}"
+            )
         return self._sizes[key]
 
     def _opaque(self, op: Opaque) -> None:
         operands = [self._value(value, None) for value in op.operands]
         results = ", ".join(self._name(value) for value in op.results)
-        given, made = ", ".join(v.type_text for v in op.operands), ", ".join(v.type_text for v in op.results)
+        given, made = (
+            ", ".join(v.type_text for v in op.operands),
+            ", ".join(v.type_text for v in op.results),
+        )
         if op.name == "tensor.concat":
-            self._lines.append(f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : ({given}) -> {made}")
+            self._lines.append(
+                f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : ({given}) -> {made}"
+            )
         elif op.name == "tensor.dim":
             number = self._constant(Literal(int(op.attribute), "index"))
             self._lines.append(f"  {results} = tensor.dim {operands[0]}, {number} : {given}")
         else:
             equals = f"{results} = " if results else ""
             attribute = f" {op.attribute}" if op.attribute else ""
-            self._lines.append(f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})')
+            self._lines.append(
+                f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})'
+            )
 
     def _generic(self, op: Generic) -> None:
         ins = [self._value(value, op) for value in op.ins]
@@ -246,8 +286,12 @@ class _Printer:
         return self._value(ref, None) if isinstance(ref, Value) else None
 
     def _payload(self, op: Generic) -> Iterator[str]:
-        names = [self._fresh("in" if index < len(op.ins) else "out") for index in range(len(op.operands))]
-        arguments = [f"{name}: {value.dtype}" for name, value in zip(names, op.operands, strict=True)]
+        names = [
+            self._fresh("in" if index < len(op.ins) else "out") for index in range(len(op.operands))
+        ]
+        arguments = [
+            f"{name}: {value.dtype}" for name, value in zip(names, op.operands, strict=True)
+        ]
         yield f"^bb0({', '.join(arguments)}):"
         made: list[str] = []
 
@@ -281,18 +325,29 @@ class _Printer:
         for loop in loops:
             indices.append(self._fresh("i"))
             yield f"  {indices[-1]} = linalg.index {loop} : index"
-        places: list[Expr] = [Dim(loops.index(loop)) if loop in loops else Const(0) for loop in range(max(loops, default=-1) + 1)]
+        places: list[Expr] = [
+            Dim(loops.index(loop)) if loop in loops else Const(0)
+            for loop in range(max(loops, default=-1) + 1)
+        ]
         map_ = AffineMap(len(loops), [substitute(expr, places)])
         yield f"  {name} = affine.apply {map_}({', '.join(indices)})"
         made.append(name)
 
 
 def _symbol(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) and not name.isdecimal() else '"' + re.sub(r'[^ -~]|["\\]', "_", name) + '"'
+    return (
+        name
+        if _PLAIN.fullmatch(name) and not name.isdecimal()
+        else '"' + re.sub(r'[^ -~]|["\\]', "_", name) + '"'
+    )
 
 
 def _typed(word: str, names: Sequence[str], values: Sequence[Value]) -> str:
-    return f" {word}({', '.join(names)} : {', '.join(value.type_text for value in values)})" if values else ""
+    return (
+        f" {word}({', '.join(names)} : {', '.join(value.type_text for value in values)})"
+        if values
+        else ""
+    )
 
 
 def _operation(op: ScalarOp, operands: str, types: Sequence[str]) -> str:
@@ -315,7 +370,13 @@ def literal_text(literal: Literal) -> str:
         return str(int(value))
     if np.isfinite(value):
         shown = repr(float(value))
-        return shown.replace("e", "e+") if "e" in shown and "e-" not in shown else shown if "." in shown else _dotted(shown)
+        return (
+            shown.replace("e", "e+")
+            if "e" in shown and "e-" not in shown
+            else shown
+            if "." in shown
+            else _dotted(shown)
+        )
     wide = np.asarray(value, np.float32 if dtype == "bf16" else _WIDTHS[dtype])
     bits = int.from_bytes(wide.tobytes(), "little")
     if dtype == "bf16":
@@ -449,7 +510,9 @@ class _Parser(Scanner):
             self.expect(">")
             if shape.startswith("*"):
                 return Value(name, dtype, None)
-            return Value(name, dtype, [None if size == "?" else int(size) for size in shape.split("x")[:-1]])
+            return Value(
+                name, dtype, [None if size == "?" else int(size) for size in shape.split("x")[:-1]]
+            )
         if self.peek("memref") or self.peek("vector"):
             raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
         return Value(name, self._dtype(), kind="scalar")
@@ -458,7 +521,9 @@ class _Parser(Scanner):
         start = self.skip()
         dtype = self.take(_OPERATION, "an element type")
         if dtype not in DTYPES:
-            raise self.error(f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start)
+            raise self.error(
+                f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start
+            )
         return dtype
 
     def _use(self) -> Value:
@@ -519,7 +584,9 @@ class _Parser(Scanner):
         elif name == "linalg.generic":
             made = self._generic(results, start)
         else:
-            raise self.error(f"operation {name} is not supported; write it in generic form, \"{name}\"(…)", at)
+            raise self.error(
+                f'operation {name} is not supported; write it in generic form, "{name}"(…)', at
+            )
         if len(made) != len(results):
             raise self.error(f"{name} has {len(made)} results, {len(results)} are named", start)
         for ssa, value in zip(results, made, strict=True):
@@ -546,7 +613,9 @@ class _Parser(Scanner):
         while not (bracket and self.accept(")")):
             if made:
                 self.expect(",")
-            made.append(self._type(results[len(made)][1:] if len(made) < len(results) else "result"))
+            made.append(
+                self._type(results[len(made)][1:] if len(made) < len(results) else "result")
+            )
             if not bracket:
                 break
         self._ops.append(Opaque(name, tuple(operands), tuple(made), attribute))
@@ -603,7 +672,9 @@ class _Parser(Scanner):
         if dense and array.size == 1 and array.ndim == 0:
             value.constant = array.reshape((1,) * len(shape))
         elif array.shape != shape:
-            raise self.error(f"{array.size} elements of shape {array.shape} do not make {value.type_text}", start)
+            raise self.error(
+                f"{array.size} elements of shape {array.shape} do not make {value.type_text}", start
+            )
         else:
             value.constant = array
         return value
@@ -723,7 +794,9 @@ class _Parser(Scanner):
             while not (bracket and self.accept(")")):
                 if made:
                     self.expect(",")
-                made.append(self._type(names[len(made)][1:] if len(made) < len(names) else "result"))
+                made.append(
+                    self._type(names[len(made)][1:] if len(made) < len(names) else "result")
+                )
                 if not bracket:
                     break
         op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(iterators), payload, tuple(made))
@@ -767,7 +840,13 @@ class _Parser(Scanner):
 class _PayloadParser:
     """The block of a ``linalg.generic``."""
 
-    def __init__(self, parser: _Parser, known: Mapping[str, Value], ins: Sequence[Value], outs: Sequence[Value]) -> None:
+    def __init__(
+        self,
+        parser: _Parser,
+        known: Mapping[str, Value],
+        ins: Sequence[Value],
+        outs: Sequence[Value],
+    ) -> None:
         self._parser = parser
         self._outside = known
         self._types = [value.dtype for value in (*ins, *outs)]
@@ -789,7 +868,9 @@ class _PayloadParser:
             dtype = parser.take(_OPERATION, "an element type")
             if count >= len(self._types) or dtype != self._types[count]:
                 wanted = self._types[count] if count < len(self._types) else "no further argument"
-                raise parser.error(f"argument {count} of the payload is {dtype}, its operand has {wanted}", start)
+                raise parser.error(
+                    f"argument {count} of the payload is {dtype}, its operand has {wanted}", start
+                )
             self._set(ssa, Arg(count), dtype, start)
             count += 1
         if count < len(self._types):
@@ -895,7 +976,9 @@ class _PayloadParser:
             predicate = parser.take(_OPERATION, "a predicate")
             parser.expect(",")
         count = 3 if name == SELECT else 2 if name in BINARY or name in COMPARISONS else 1
-        if name != SELECT and not any(name in known for known in (BINARY, UNARY, CASTS, COMPARISONS)):
+        if name != SELECT and not any(
+            name in known for known in (BINARY, UNARY, CASTS, COMPARISONS)
+        ):
             raise parser.error(f"operation {name} is not supported in a payload", at)
         refs: list[tuple[Ref, str]] = []
         for place in range(count):
@@ -912,7 +995,9 @@ class _PayloadParser:
             parser.expect("to")
             dtype = parser.take(_OPERATION, "an element type")
         if dtype not in DTYPES:
-            raise parser.error(f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start)
+            raise parser.error(
+                f"element type {dtype} is not supported; use one of {', '.join(DTYPES)}", start
+            )
         given = [each for _, each in refs][1 if name == SELECT else 0 :]
         if any(each != wanted for each in given):
             raise parser.error(f"{name} of {', '.join(given)}, its type is {wanted}", at)

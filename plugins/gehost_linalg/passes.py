@@ -60,7 +60,9 @@ class Plan:
         refusals: (node, reason) pairs, ``key: text``.
     """
 
-    def __init__(self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]) -> None:
+    def __init__(
+        self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]
+    ) -> None:
         leave_alone = left_to_runtime() if settings["leave_alone"] else lambda _: None
         self.lowered = Lowered(graph, leave_alone)
         control = control_named(settings["control"], controls)
@@ -89,9 +91,16 @@ class Plan:
             rows = {operand.index: refusal for operand, refusal in grouping.refusals.get(op, ())}
             for operand, refusal in block.refusals.get(op, ()):
                 producer = operand.producer
-                if producer is None or (not is_boundary(producer) and grouping.group_of(producer) is grouping.group_of(op)):
+                if producer is None or (
+                    not is_boundary(producer)
+                    and grouping.group_of(producer) is grouping.group_of(op)
+                ):
                     continue
-                reason = rows.get(operand.index) if refusal.key in {"control", "producer-not-parallel"} else None
+                reason = (
+                    rows.get(operand.index)
+                    if refusal.key in {"control", "producer-not-parallel"}
+                    else None
+                )
                 found.append((node, str(reason or refusal)))
         return found
 
@@ -140,7 +149,12 @@ class FuseElementwisePass(FusionBasePass):
         return SUCCESS if made else NOT_CHANGED
 
     def _replace(
-        self, group: Group, context: CustomPassContext, inlined: dict[Tensor, None], *, duplicate: bool
+        self,
+        group: Group,
+        context: CustomPassContext,
+        inlined: dict[Tensor, None],
+        *,
+        duplicate: bool,
     ) -> Node | None:
         nodes = list(group.nodes)
         region = Region.of_nodes(nodes)
@@ -193,7 +207,9 @@ def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:
     return list(inside), list(held)
 
 
-def _call(name: str, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> EsGraph:
+def _call(
+    name: str, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> EsGraph:
     builder = EsGraphBuilder(name)
     given = builder.CreateInputs(len(region.inputs))
     places = {value: place for place, value in enumerate(region.inputs)}
@@ -208,7 +224,9 @@ def _merge_equal(graph: Graph, made: Sequence[Node]) -> None:
         if not node.in_graph:
             continue
         kept = first.setdefault((node.op, node.inputs), node)
-        if kept is node or any(value is not None and value.is_graph_output for value in node.outputs):
+        if kept is node or any(
+            value is not None and value.is_graph_output for value in node.outputs
+        ):
             continue
         for old, new in zip(node.outputs, kept.outputs, strict=True):
             if old is not None and new is not None:
@@ -221,7 +239,11 @@ def _remove_unread(values: Mapping[Tensor, None]) -> None:
     for value in values:
         if value.readers:
             continue
-        if value.producer is not None and value.producer.op == "Constant" and value.producer.in_graph:
+        if (
+            value.producer is not None
+            and value.producer.op == "Constant"
+            and value.producer.in_graph
+        ):
             value.graph.remove_node(value.producer)
         elif value.initializer is not None and not value.is_input:
             value.graph.remove_initializer(value)
@@ -288,10 +310,14 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
                 control_named(name)
             except ControlError:
                 if found.get(name, function) is not function:
-                    raise VendorError(f"{module.__file__}: a control function called {name!r} exists already") from None
+                    raise VendorError(
+                        f"{module.__file__}: a control function called {name!r} exists already"
+                    ) from None
                 found[name] = function
             else:
-                raise VendorError(f"{module.__file__}: a control function called {name!r} exists already")
+                raise VendorError(
+                    f"{module.__file__}: a control function called {name!r} exists already"
+                )
 
 
 def register(registry: PassRegistry) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from gehost import DataType
 from gehost_linalg.affine import AffineMap, Const, Dim, Expr
 from gehost_linalg.generic import (
+    DTYPES,
     PARALLEL,
     REDUCTION,
     Arg,
@@ -53,13 +54,19 @@ class Scalars:
     def __init__(self) -> None:
         self.ops: list[ScalarOp] = []
 
-    def add(self, name: str, *operands: Ref, dtype: str, attribute: str | Expr | None = None) -> Ref:
+    def add(
+        self, name: str, *operands: Ref, dtype: str, attribute: str | Expr | None = None
+    ) -> Ref:
         self.ops.append(ScalarOp(name, operands, dtype, attribute))
         return Res(len(self.ops) - 1)
 
     def index(self, loop: int) -> Ref:
         """The value of a loop as i64."""
-        return self.add("arith.index_cast", self.add("linalg.index", dtype="index", attribute=Dim(loop)), dtype="i64")
+        return self.add(
+            "arith.index_cast",
+            self.add("linalg.index", dtype="index", attribute=Dim(loop)),
+            dtype="i64",
+        )
 
     def payload(self, *yields: Ref) -> Payload:
         return Payload(tuple(self.ops), yields)
@@ -70,6 +77,15 @@ class Names:
 
     def __init__(self) -> None:
         self._count = 0
+        self._extents: dict[Size, Value] = {}
+
+    def extent(self, size: Size) -> Literal | Value:
+        """The size of an axis as a scalar: a constant if it is known."""
+        if isinstance(size, int) or (size is not None and size.isdecimal()):
+            return Literal(int(size), "index")
+        if size not in self._extents:
+            self._extents[size] = Value(str(size), "index", kind="extent")
+        return self._extents[size]
 
     def size(self) -> str:
         """A name for one unknown size, which is equal to no other."""
@@ -141,7 +157,9 @@ class OnnxOp:
         """
         if attribute in self.attributes:
             given = self.attributes[attribute]
-            return [int(each) for each in given] if isinstance(given, list | tuple) else [int(given)]
+            return (
+                [int(each) for each in given] if isinstance(given, list | tuple) else [int(given)]
+            )
         if index >= len(self.inputs) or self.inputs[index] is None:
             return None
         if index not in self.constants:
@@ -157,9 +175,17 @@ class OnnxOp:
 
     def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
         """State the shape of an output; where the loops do not know a size, the model's is taken, else a new name."""
-        stated = value.shape if value.shape is not None and len(value.shape) == len(shape) else (None,) * len(shape)
+        stated = (
+            value.shape
+            if value.shape is not None and len(value.shape) == len(shape)
+            else (None,) * len(shape)
+        )
         value.shape = tuple(
-            each if isinstance(each, int) else other if isinstance(other, int) else each or other or self.names.size()
+            each
+            if isinstance(each, int)
+            else other
+            if isinstance(other, int)
+            else each or other or self.names.size()
             for each, other in zip(shape, stated, strict=True)
         )
         if dtype is not None:
@@ -187,11 +213,25 @@ class OnnxOp:
         kind = "empty" if init is None else "fill"
         provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
         maps = [AffineMap(loops, each) for _, each in ins] + [AffineMap(loops, out_map)]
-        axes = tuple([(maybe or {}).get(index, frozenset()) for index in range(len(maps))]) if maybe else ()
+        axes = (
+            tuple([(maybe or {}).get(index, frozenset()) for index in range(len(maps))])
+            if maybe
+            else ()
+        )
         kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(loops)])
         values = tuple([value for value, _ in ins])
         self.made.append(
-            Generic(values, (provided,), tuple(maps), kinds, payload, (out,), axes, (self.origin,), self.label)
+            Generic(
+                values,
+                (provided,),
+                tuple(maps),
+                kinds,
+                payload,
+                (out,),
+                axes,
+                (self.origin,),
+                self.label,
+            )
         )
         return out
 
@@ -219,11 +259,23 @@ def broadcast(
     maps: list[list[Expr]] = [[] for _ in shapes]
     maybe: dict[int, set[int]] = {}
     for loop in range(rank):
-        at = {place: shape[loop - rank + len(shape)] for place, shape in enumerate(shapes) if loop >= rank - len(shape)}
+        at = {
+            place: shape[loop - rank + len(shape)]
+            for place, shape in enumerate(shapes)
+            if loop >= rank - len(shape)
+        }
         more = {place: size for place, size in at.items() if size != 1}
         known = next((size for size in more.values() if isinstance(size, int)), None)
         agreed = known is None and len(set(more.values())) == 1 and None not in more.values()
-        sure: Size = 1 if not more else known if known is not None else next(iter(more.values())) if agreed else None
+        sure: Size = (
+            1
+            if not more
+            else known
+            if known is not None
+            else next(iter(more.values()))
+            if agreed
+            else None
+        )
         sizes.append(sure if sure is not None or len(more) > 1 else next(iter(more.values())))
         for place, size in at.items():
             axis = len(maps[place])
@@ -234,15 +286,24 @@ def broadcast(
 
 
 def _refined(
-    sizes: list[Size], maybe: dict[int, frozenset[int]], shapes: Sequence[Sequence[Size]], stated: Sequence[Size]
+    sizes: list[Size],
+    maybe: dict[int, frozenset[int]],
+    shapes: Sequence[Sequence[Size]],
+    stated: Sequence[Size],
 ) -> tuple[list[Size], dict[int, frozenset[int]]]:
     """Axes that have the name or the number that the model states for the result do not broadcast."""
-    merged = [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
+    merged = [
+        size if size is not None else other for size, other in zip(sizes, stated, strict=True)
+    ]
     rank = len(sizes)
     left: dict[int, frozenset[int]] = {}
     for place, axes in maybe.items():
         shape = shapes[place]
-        rest = frozenset(axis for axis in axes if shape[axis] != merged[rank - len(shape) + axis] or shape[axis] is None)
+        rest = frozenset(
+            axis
+            for axis in axes
+            if shape[axis] != merged[rank - len(shape) + axis] or shape[axis] is None
+        )
         if rest:
             left[place] = rest
     return merged, left
@@ -272,7 +333,7 @@ def lower(op: OnnxOp) -> list[Op]:
     if function is None:
         raise NotLowered(f"not-lowered: {op.op}")
     for value in (*op.inputs, *op.outputs):
-        if value is not None and value.dtype not in FLOAT_DTYPES and not value.dtype.startswith("i"):
+        if value is not None and value.dtype and value.dtype not in DTYPES:
             raise NotLowered(f"dtype: {value.name} is {value.dtype}")
     function(op)
     return op.made

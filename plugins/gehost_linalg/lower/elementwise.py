@@ -9,7 +9,15 @@ from typing import Any
 from gehost import DataType
 from gehost_linalg.affine import Dim
 from gehost_linalg.generic import Arg, Literal, Ref, Value
-from gehost_linalg.lower import FLOAT_DTYPES, MLIR_DTYPES, Lowering, NotLowered, OnnxOp, Scalars, args
+from gehost_linalg.lower import (
+    FLOAT_DTYPES,
+    MLIR_DTYPES,
+    Lowering,
+    NotLowered,
+    OnnxOp,
+    Scalars,
+    args,
+)
 
 Unary = Callable[[Scalars, Ref, str], Ref]
 
@@ -122,20 +130,38 @@ def _activation(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     if op.op == "LeakyRelu":
-        made = _select_negative(op, s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype))
+        made = _select_negative(
+            op, s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype)
+        )
     elif op.op == "Elu":
         grown = _exponential_minus_one(s, Arg(0), dtype)
-        made = _select_negative(op, s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype))
+        made = _select_negative(
+            op, s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype)
+        )
     elif op.op == "Selu":
-        alpha, gamma = _attribute(op, "alpha", 1.67326319217681884765625), _attribute(op, "gamma", 1.05070102214813232421875)
+        alpha, gamma = (
+            _attribute(op, "alpha", 1.67326319217681884765625),
+            _attribute(op, "gamma", 1.05070102214813232421875),
+        )
         grown = mul(s, _exponential_minus_one(s, Arg(0), dtype), number(alpha, dtype), dtype)
         made = mul(s, _select_negative(op, s, dtype, grown), number(gamma, dtype), dtype)
     elif op.op == "ThresholdedRelu":
-        above = s.add("arith.cmpf", Arg(0), number(_attribute(op, "alpha", 1.0), dtype), dtype="i1", attribute="ogt")
+        above = s.add(
+            "arith.cmpf",
+            Arg(0),
+            number(_attribute(op, "alpha", 1.0), dtype),
+            dtype="i1",
+            attribute="ogt",
+        )
         made = s.add("arith.select", above, Arg(0), number(0, dtype), dtype=dtype)
     elif op.op in {"HardSigmoid", "HardSwish"}:
         alpha = 1 / 6 if op.op == "HardSwish" else _attribute(op, "alpha", 0.2)
-        scaled = add(s, mul(s, Arg(0), number(alpha, dtype), dtype), number(_attribute(op, "beta", 0.5), dtype), dtype)
+        scaled = add(
+            s,
+            mul(s, Arg(0), number(alpha, dtype), dtype),
+            number(_attribute(op, "beta", 0.5), dtype),
+            dtype,
+        )
         made = s.add("arith.maximumf", scaled, number(0, dtype), dtype=dtype)
         made = s.add("arith.minimumf", made, number(1, dtype), dtype=dtype)
         made = mul(s, Arg(0), made, dtype) if op.op == "HardSwish" else made
@@ -145,15 +171,19 @@ def _activation(op: OnnxOp) -> None:
 
 
 def _gelu(op: OnnxOp, s: Scalars, dtype: str) -> Ref:
-    """x / 2 · (1 + erf(x / √2)), or its approximation by tanh."""
+    """X / 2 · (1 + erf(x / √2)), or its approximation by tanh."""
     x = Arg(0)
     if op.attributes.get("approximate", "none") in {"tanh", b"tanh"}:
         cubed = mul(s, mul(s, x, x, dtype), x, dtype)
         inner = add(s, x, mul(s, cubed, number(0.044715, dtype), dtype), dtype)
-        bent = s.add("math.tanh", mul(s, inner, number(math.sqrt(2 / math.pi), dtype), dtype), dtype=dtype)
+        bent = s.add(
+            "math.tanh", mul(s, inner, number(math.sqrt(2 / math.pi), dtype), dtype), dtype=dtype
+        )
     else:
         bent = s.add("math.erf", mul(s, x, number(math.sqrt(0.5), dtype), dtype), dtype=dtype)
-    return mul(s, mul(s, x, number(0.5, dtype), dtype), add(s, bent, number(1, dtype), dtype), dtype)
+    return mul(
+        s, mul(s, x, number(0.5, dtype), dtype), add(s, bent, number(1, dtype), dtype), dtype
+    )
 
 
 _ARITHMETIC: Mapping[str, tuple[str, str]] = {
@@ -201,7 +231,13 @@ def _not(op: OnnxOp) -> None:
     op.same_loops([x], out, s.payload(s.add("arith.xori", Arg(0), Literal(True, "i1"), dtype="i1")))  # noqa: FBT003
 
 
-_COMPARISONS = {"Equal": "eq", "Less": "lt", "Greater": "gt", "LessOrEqual": "le", "GreaterOrEqual": "ge"}
+_COMPARISONS = {
+    "Equal": "eq",
+    "Less": "lt",
+    "Greater": "gt",
+    "LessOrEqual": "le",
+    "GreaterOrEqual": "ge",
+}
 
 
 def _comparison(op: OnnxOp) -> None:
@@ -243,7 +279,9 @@ def _where(op: OnnxOp) -> None:
 def _prelu(op: OnnxOp) -> None:
     x, slope, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
-    op.same_loops([x, slope], out, s.payload(_select_negative(op, s, dtype, mul(s, Arg(0), Arg(1), dtype))))
+    op.same_loops(
+        [x, slope], out, s.payload(_select_negative(op, s, dtype, mul(s, Arg(0), Arg(1), dtype)))
+    )
 
 
 def _clip(op: OnnxOp) -> None:
@@ -262,19 +300,33 @@ def _clip(op: OnnxOp) -> None:
             bound = Arg(len(ins))
             ins.append(given)
         if bound is not None:
-            made = s.add(f"arith.{name}imumf" if is_float else f"arith.{name}si", made, bound, dtype=dtype)
+            made = s.add(
+                f"arith.{name}imumf" if is_float else f"arith.{name}si", made, bound, dtype=dtype
+            )
     op.same_loops(ins, out, s.payload(made))
 
 
 def cast_scalar(s: Scalars, x: Ref, source: str, target: str) -> Ref:
     """A scalar in another element type, as ONNX's Cast converts it."""
-    widths = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+    widths = {
+        "i1": 1,
+        "i8": 8,
+        "i16": 16,
+        "i32": 32,
+        "i64": 64,
+        "f16": 16,
+        "bf16": 16,
+        "f32": 32,
+        "f64": 64,
+    }
     if source == target:
         return x
     if source in FLOAT_DTYPES and target in FLOAT_DTYPES:
         if widths[source] == widths[target]:
             return cast_scalar(s, cast_scalar(s, x, source, "f32"), "f32", target)
-        return s.add("arith.extf" if widths[target] > widths[source] else "arith.truncf", x, dtype=target)
+        return s.add(
+            "arith.extf" if widths[target] > widths[source] else "arith.truncf", x, dtype=target
+        )
     if source in FLOAT_DTYPES:
         if target == "i1":
             return s.add("arith.cmpf", x, number(0, source), dtype="i1", attribute="une")
@@ -285,7 +337,9 @@ def cast_scalar(s: Scalars, x: Ref, source: str, target: str) -> Ref:
         return s.add("arith.cmpi", x, number(0, source), dtype="i1", attribute="ne")
     if source == "i1":
         return s.add("arith.extui", x, dtype=target)
-    return s.add("arith.extsi" if widths[target] > widths[source] else "arith.trunci", x, dtype=target)
+    return s.add(
+        "arith.extsi" if widths[target] > widths[source] else "arith.trunci", x, dtype=target
+    )
 
 
 def _cast(op: OnnxOp) -> None:
@@ -307,7 +361,9 @@ def _is_nan(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     _float(op, x)
     out.dtype = "i1"
-    op.same_loops([x], out, s.payload(s.add("arith.cmpf", Arg(0), Arg(0), dtype="i1", attribute="uno")))
+    op.same_loops(
+        [x], out, s.payload(s.add("arith.cmpf", Arg(0), Arg(0), dtype="i1", attribute="uno"))
+    )
 
 
 def _is_inf(op: OnnxOp) -> None:
@@ -351,7 +407,10 @@ def _identity(op: OnnxOp) -> None:
 
 LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys([*FLOAT_UNARY, *INT_UNARY], _unary),
-    **dict.fromkeys(("LeakyRelu", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish", "Gelu"), _activation),
+    **dict.fromkeys(
+        ("LeakyRelu", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish", "Gelu"),
+        _activation,
+    ),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     **dict.fromkeys([*_LOGIC, *_BITS], _logic),
     **dict.fromkeys(_COMPARISONS, _comparison),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from gehost import DataType
@@ -32,7 +33,9 @@ def _trilu(op: OnnxOp) -> None:
     zero = Literal(False, "i1") if x.dtype == "i1" else number(0, x.dtype)  # noqa: FBT003
     made = s.add("arith.select", kept, Arg(0), zero, dtype=x.dtype)
     op.settle(out, shape, x.dtype)
-    op.generic([(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(made))
+    op.generic(
+        [(x, _identity(len(shape)))], out, _identity(len(shape)), len(shape), s.payload(made)
+    )
 
 
 def _eye_like(op: OnnxOp) -> None:
@@ -49,11 +52,13 @@ def _eye_like(op: OnnxOp) -> None:
     k = Literal(int(op.attributes.get("k", 0)), "i64")
     on = s.add("arith.cmpi", distance, k, dtype="i1", attribute="eq")
     op.settle(out, shape, dtype)
-    op.generic([(x, _identity(2))], out, _identity(2), 2, s.payload(cast_scalar(s, on, "i1", dtype)))
+    op.generic(
+        [(x, _identity(2))], out, _identity(2), 2, s.payload(cast_scalar(s, on, "i1", dtype))
+    )
 
 
 def _one_hot(op: OnnxOp) -> None:
-    """on where the index of the new axis is the element (negative elements count from the end), else off."""
+    """On where the index of the new axis is the element (negative elements count from the end), else off."""
     indices, out, shape = op.input(0), op.single_output(), op.shape()
     depth, values = op.parameter(1, "depth"), op.input(2)
     if depth is None or len(depth) != 1 or indices.dtype not in {"i32", "i64"} or values.rank != 1:
@@ -67,7 +72,7 @@ def _one_hot(op: OnnxOp) -> None:
     wanted = s.add("arith.select", negative, wrapped, wanted, dtype="i64")
     hit = s.add("arith.cmpi", s.index(axis), wanted, dtype="i1", attribute="eq")
     made = s.add("arith.select", hit, Arg(2), Arg(1), dtype=values.dtype)
-    sizes: list[Size] = [*shape[:axis], depth[0], *shape[axis:]]
+    sizes: list[Size] = [*shape[:axis], depth[0] if depth[0] == 1 else str(depth[0]), *shape[axis:]]
     op.settle(out, sizes, values.dtype)
     read: list[Expr] = [Dim(loop) for loop in range(rank) if loop != axis]
     ins = [(indices, read), (values, [Const(0)]), (values, [Const(1)])]
@@ -75,18 +80,25 @@ def _one_hot(op: OnnxOp) -> None:
 
 
 def _range(op: OnnxOp) -> None:
-    """start + index · delta, where the model knows the size."""
+    """Start + index · delta, where all three are constant."""
     start, delta, out = op.input(0), op.input(2), op.single_output()
-    if out.shape is None or len(out.shape) != 1 or not isinstance(out.shape[0], int):
-        raise NotLowered("not-lowered: Range of unknown size")
-    if start.rank or delta.rank:
-        raise NotLowered("not-lowered: Range of vectors")
+    if not {0, 1, 2} <= set(op.constants):
+        raise NotLowered("not-lowered: Range of computed numbers")
+    first, limit, step = (op.constants[place].reshape(-1)[0].item() for place in range(3))
+    count = max(0, math.ceil((limit - first) / step)) if step else 0
     dtype, s = start.dtype, Scalars()
     place = cast_scalar(s, s.index(0), "i64", dtype)
-    times, plus = ("arith.mulf", "arith.addf") if dtype in FLOAT_DTYPES else ("arith.muli", "arith.addi")
+    times, plus = (
+        ("arith.mulf", "arith.addf") if dtype in FLOAT_DTYPES else ("arith.muli", "arith.addi")
+    )
     made = s.add(plus, Arg(0), s.add(times, place, Arg(1), dtype=dtype), dtype=dtype)
-    op.settle(out, out.shape, dtype)
+    op.settle(out, [count if count == 1 else str(count)], dtype)
     op.generic([(start, []), (delta, [])], out, _identity(1), 1, s.payload(made))
 
 
-LOWERINGS: Mapping[str, Lowering] = {"Trilu": _trilu, "EyeLike": _eye_like, "OneHot": _one_hot, "Range": _range}
+LOWERINGS: Mapping[str, Lowering] = {
+    "Trilu": _trilu,
+    "EyeLike": _eye_like,
+    "OneHot": _one_hot,
+    "Range": _range,
+}

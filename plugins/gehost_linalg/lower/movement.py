@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gehost_linalg.affine import Const, Dim, Expr, binary
-from gehost_linalg.generic import Arg, Opaque, Size, Value
+from gehost_linalg.generic import Arg, Opaque, Size, Value, is_known
 from gehost_linalg.lower import Lowering, NotLowered, OnnxOp, Scalars
 
 _COPY = Scalars().payload(Arg(0))
 
 
-def _moved(op: OnnxOp, shape: Sequence[Size], read: Sequence[Expr], maybe: frozenset[int] = frozenset()) -> None:
+def _moved(
+    op: OnnxOp, shape: Sequence[Size], read: Sequence[Expr], maybe: frozenset[int] = frozenset()
+) -> None:
     """One Generic that copies, with a loop for each axis of the result."""
     x, out = op.input(0), op.single_output()
     op.settle(out, shape, x.dtype)
@@ -21,7 +23,9 @@ def _moved(op: OnnxOp, shape: Sequence[Size], read: Sequence[Expr], maybe: froze
 
 def _transpose(op: OnnxOp) -> None:
     shape = op.shape()
-    perm = op.axes([int(axis) for axis in op.attributes.get("perm", range(len(shape))[::-1])], len(shape))
+    perm = op.axes(
+        [int(axis) for axis in op.attributes.get("perm", range(len(shape))[::-1])], len(shape)
+    )
     if len(perm) != len(shape):
         raise NotLowered(f"not-lowered: Transpose of rank {len(shape)} by {perm}")
     read: list[Expr] = [Dim(perm.index(axis)) for axis in range(len(shape))]
@@ -43,40 +47,39 @@ def _squeeze(op: OnnxOp) -> None:
     shape, given = op.shape(), op.parameter(1, "axes")
     if given is None:
         if not all(isinstance(size, int) for size in shape):
-            raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
+            raise NotLowered(
+                "not-lowered: Squeeze of every axis of size 1, where sizes are unknown"
+            )
         given = [axis for axis, size in enumerate(shape) if size == 1]
     dropped = set(op.axes(given, len(shape)))
     if any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
     kept = [axis for axis in range(len(shape)) if axis not in dropped]
-    read: list[Expr] = [Const(0) if axis in dropped else Dim(kept.index(axis)) for axis in range(len(shape))]
+    read: list[Expr] = [
+        Const(0) if axis in dropped else Dim(kept.index(axis)) for axis in range(len(shape))
+    ]
     _moved(op, [shape[axis] for axis in kept], read)
 
 
 def _expand(op: OnnxOp) -> None:
-    """Sizes must be known: a constant, or stated by the model."""
-    out, shape = op.single_output(), op.shape()
-    target: Sequence[Size] | None = None
-    if 1 in op.constants:
-        given = [int(size) for size in op.constants[1].reshape(-1)]
-        rank = max(len(given), len(shape))
-        wanted: list[Size] = [1] * (rank - len(given)) + list(given)
-        own: list[Size] = [1] * (rank - len(shape)) + list(shape)
-        target = [mine if size == 1 else size for size, mine in zip(wanted, own, strict=True)]
-    elif out.shape is not None:
-        target = out.shape
-    if target is None:
+    """To sizes that are constant; an axis whose size is not known may be 1."""
+    shape = op.shape()
+    if 1 not in op.constants:
         raise NotLowered("not-lowered: Expand to a shape that is computed")
+    given = [int(size) for size in op.constants[1].reshape(-1)]
+    rank = max(len(given), len(shape))
+    wanted = [1] * (rank - len(given)) + given
+    own: list[Size] = [1] * (rank - len(shape)) + list(shape)
+    target: list[Size] = [
+        mine if size == 1 else _named(size) for size, mine in zip(wanted, own, strict=True)
+    ]
     read: list[Expr] = []
     maybe: set[int] = set()
     for axis, size in enumerate(shape):
-        loop = len(target) - len(shape) + axis
+        loop = rank - len(shape) + axis
         read.append(Const(0) if size == 1 and target[loop] != 1 else Dim(loop))
         if size not in {1, target[loop]}:
             maybe.add(axis)
-    sure = {each.index for axis, each in enumerate(read) if isinstance(each, Dim) and axis not in maybe}
-    if any(not isinstance(size, int) and loop not in sure for loop, size in enumerate(target)):
-        raise NotLowered("not-lowered: Expand to a shape that is computed")
     _moved(op, target, read, frozenset(maybe))
 
 
@@ -105,19 +108,15 @@ def _slice(op: OnnxOp) -> None:
         size = shape[axis]
         if step < 1:
             raise NotLowered(f"not-lowered: Slice with step {step}")
-        if isinstance(size, int):
-            first, last, _ = slice(start, end, step).indices(size)
-            sizes[axis] = max(0, -(-(last - first) // step))
-            if sizes[axis] == 0:
-                raise NotLowered("not-lowered: Slice that is empty")
-        elif start == 0 and step == 1 and end >= 2**31 - 1:
+        if start == 0 and step == 1 and end >= 2**31 - 1:
             continue
-        else:
-            stated = out.shape[axis] if out.shape is not None and len(out.shape) == len(shape) else None
-            if start < 0 or not isinstance(stated, int) or stated == 0:
-                raise NotLowered("not-lowered: Slice of an axis of unknown size")
-            first, sizes[axis] = start, stated
-        if (first, step, sizes[axis]) == (0, 1, size):
+        if start < 0:
+            raise NotLowered("not-lowered: Slice that begins at a place counted from the end")
+        first = start
+        sizes[axis] = _length(size, start, end, step)
+        if sizes[axis] == 0:
+            raise NotLowered("not-lowered: Slice that is empty")
+        if (first, step) == (0, 1) and size == sizes[axis] is not None:
             continue
         begins[axis] = first
         strided |= step > 1
@@ -131,6 +130,15 @@ def _slice(op: OnnxOp) -> None:
     _part(op, out, begins, sizes)
 
 
+def _length(size: Size, start: int, end: int, step: int) -> Size:
+    """How many elements a slice has, where the axis has a known size or the slice ends before it may end."""
+    if not is_known(size):
+        return None
+    first, last, _ = slice(start, end, step).indices(int(size or 0))
+    length = max(0, -(-(last - first) // step))
+    return 0 if length == 0 else _named(length)
+
+
 def _part(op: OnnxOp, out: Value, begins: Sequence[int], sizes: Sequence[Size]) -> None:
     x = op.input(0)
     op.settle(out, sizes, x.dtype)
@@ -138,23 +146,29 @@ def _part(op: OnnxOp, out: Value, begins: Sequence[int], sizes: Sequence[Size]) 
     op.made.append(Opaque("tensor.extract_slice", (x,), (out,), attribute, op.label, (op.origin,)))
 
 
+def _named(size: int) -> Size:
+    return size if size == 1 else str(size)
+
+
 def _split(op: OnnxOp) -> None:
     """Parts along one axis, of known sizes."""
     shape, outs = op.shape(), op.outputs
     axis = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0]
-    size, given = shape[axis], op.parameter(1, "split")
+    given = op.parameter(1, "split")
     if given is None:
-        if not isinstance(size, int) or not outs:
-            raise NotLowered("not-lowered: Split of an axis of unknown size")
-        part = -(-size // len(outs))
-        given = [min(part, size - part * place) for place in range(len(outs))]
+        raise NotLowered("not-lowered: Split without sizes")
     if len(given) != len(outs) or min(given, default=0) < 1:
         raise NotLowered(f"not-lowered: Split into {given}")
     begin = 0
     for out, part in zip(outs, given, strict=True):
         if out is not None:
             begins = [begin if at == axis else 0 for at in range(len(shape))]
-            _part(op, out, begins, [part if at == axis else each for at, each in enumerate(shape)])
+            _part(
+                op,
+                out,
+                begins,
+                [_named(part) if at == axis else each for at, each in enumerate(shape)],
+            )
         begin += part
 
 
@@ -166,10 +180,12 @@ def _concat(op: OnnxOp) -> None:
     axis = op.axes([int(op.attributes["axis"])], len(shapes[0]))[0]
     parts = [shape[axis] for shape in shapes]
     sizes: list[Size] = [
-        next((shape[at] for shape in shapes if isinstance(shape[at], int)), shapes[0][at]) for at in range(len(shapes[0]))
+        next((shape[at] for shape in shapes if is_known(shape[at])), shapes[0][at])
+        for at in range(len(shapes[0]))
     ]
-    known = [part for part in parts if isinstance(part, int)]
-    sizes[axis] = sum(known) if len(known) == len(parts) else None
+    sizes[axis] = (
+        _named(sum(int(part or 0) for part in parts)) if all(map(is_known, parts)) else None
+    )
     op.settle(out, sizes, values[0].dtype)
     op.made.append(Opaque("tensor.concat", tuple(values), (out,), axis, op.label, (op.origin,)))
 

@@ -28,7 +28,7 @@ def _softmax(op: OnnxOp) -> None:
     dtype, shape = x.dtype, op.shape()
     axis = op.axes([int(op.attributes.get("axis", -1 if op.version >= 13 else 1))], len(shape))[0]
     axes = [axis] if op.version >= 13 else list(range(axis, len(shape)))
-    if any(shape[each] == 0 for each in axes):
+    if any(shape[each] in {0, "0"} for each in axes):
         raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
     top = op.temporary("max", dtype, _kept(x, axes))
     reduce(op, x, top, axes, REDUCTIONS["ReduceMax"])
@@ -46,10 +46,16 @@ def _softmax(op: OnnxOp) -> None:
     shifted = op.temporary("shifted", dtype, shape)
     op.same_loops([x, top], shifted, s.payload(centred))
     total = op.temporary("sum", dtype, _kept(x, axes))
-    reduction = Reduction("arith.addf", 0.0, before=lambda s, e, dtype: s.add("math.exp", e, dtype=dtype))
+    reduction = Reduction(
+        "arith.addf", 0.0, before=lambda s, e, dtype: s.add("math.exp", e, dtype=dtype)
+    )
     reduce(op, shifted, total, axes, reduction)
     s = Scalars()
-    op.same_loops([shifted, total], out, s.payload(sub(s, Arg(0), s.add("math.log", Arg(1), dtype=dtype), dtype)))
+    op.same_loops(
+        [shifted, total],
+        out,
+        s.payload(sub(s, Arg(0), s.add("math.log", Arg(1), dtype=dtype), dtype)),
+    )
 
 
 def _stash(op: OnnxOp, x: Value) -> Value:
@@ -63,7 +69,7 @@ def _stash(op: OnnxOp, x: Value) -> Value:
 
 
 def _scaled(op: OnnxOp, x: Value, centred: Value, power: Value, *, bias: Value | None) -> None:
-    """centred / √(power + ε) · scale + bias."""
+    """Centred / √(power + ε) · scale + bias."""
     out, scale, s = op.outputs[0], op.input(1), Scalars()
     assert out is not None
     wide, dtype = centred.dtype, x.dtype
@@ -87,7 +93,7 @@ def _row_axes(op: OnnxOp, default: int = -1) -> list[int]:
 
 
 def _layer_normalization(op: OnnxOp) -> None:
-    """mean · centre · mean of squares · scale."""
+    """Mean · centre · mean of squares · scale."""
     x = _float_input(op)
     op.single_output()
     axes, shape = _row_axes(op), op.shape()
@@ -120,7 +126,7 @@ def _log_sum_exp(op: OnnxOp) -> None:
     if not given and int(op.attributes.get("noop_with_empty_axes", 0)):
         raise NotLowered(f"not-lowered: {op.op} without axes")
     axes = sorted(op.axes(given, len(shape))) if given else list(range(len(shape)))
-    if not int(op.attributes.get("keepdims", 1)) or any(shape[axis] == 0 for axis in axes):
+    if not int(op.attributes.get("keepdims", 1)) or any(shape[axis] in {0, "0"} for axis in axes):
         raise NotLowered(f"not-lowered: {op.op} that drops axes, or of an axis of size 0")
     dtype = out.dtype = x.dtype
     top = op.temporary("max", dtype, _kept(x, axes))
@@ -129,7 +135,11 @@ def _log_sum_exp(op: OnnxOp) -> None:
     size = s.add("math.absf", Arg(0), dtype=dtype)
     infinite = s.add("arith.cmpf", size, number(math.inf, dtype), dtype="i1", attribute="oeq")
     finite = op.temporary("finite_max", dtype, _kept(x, axes))
-    op.same_loops([top], finite, s.payload(s.add("arith.select", infinite, number(0, dtype), Arg(0), dtype=dtype)))
+    op.same_loops(
+        [top],
+        finite,
+        s.payload(s.add("arith.select", infinite, number(0, dtype), Arg(0), dtype=dtype)),
+    )
     s = Scalars()
     powers = op.temporary("exp", dtype, shape)
     grown = s.add("math.exp", sub(s, Arg(0), Arg(1), dtype), dtype=dtype)
@@ -137,7 +147,11 @@ def _log_sum_exp(op: OnnxOp) -> None:
     total = op.temporary("sum", dtype, _kept(x, axes))
     reduce(op, powers, total, axes, REDUCTIONS["ReduceSum"])
     s = Scalars()
-    op.same_loops([total, finite], out, s.payload(add(s, s.add("math.log", Arg(0), dtype=dtype), Arg(1), dtype)))
+    op.same_loops(
+        [total, finite],
+        out,
+        s.payload(add(s, s.add("math.log", Arg(0), dtype=dtype), Arg(1), dtype)),
+    )
 
 
 LOWERINGS: Mapping[str, Lowering] = {

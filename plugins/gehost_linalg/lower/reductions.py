@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gehost_linalg.affine import Const, Dim, Expr
-from gehost_linalg.generic import Arg, Literal, Opaque, Ref, Size, Value
+from gehost_linalg.generic import Arg, Ref, Size, Value
 from gehost_linalg.lower import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
 from gehost_linalg.lower.elementwise import div, mul, number
 
@@ -57,9 +57,13 @@ def reduce(
     dtype = out.dtype = x.dtype
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     out_map: list[Expr] = [
-        Const(0) if axis in axes else Dim(axis) for axis in range(len(shape)) if keepdims or axis not in axes
+        Const(0) if axis in axes else Dim(axis)
+        for axis in range(len(shape))
+        if keepdims or axis not in axes
     ]
-    sizes: list[Size] = [1 if axis in axes else shape[axis] for axis in range(len(shape)) if keepdims or axis in kept]
+    sizes: list[Size] = [
+        1 if axis in axes else shape[axis] for axis in range(len(shape)) if keepdims or axis in kept
+    ]
     op.settle(out, sizes)
     element: Ref = Arg(0) if reduction.before is None else reduction.before(s, Arg(0), dtype)
     payload = s.payload(s.add(reduction.combine, Arg(1), element, dtype=dtype))
@@ -69,18 +73,12 @@ def reduce(
 
 
 def count(op: OnnxOp, s: Scalars, x: Value, axes: Sequence[int], dtype: str) -> Ref:
-    """The number of elements along ``axes``: a constant, or computed from sizes at run time."""
-    sizes = [(x.shape or ())[axis] for axis in axes]
-    known = math.prod(size for size in sizes if isinstance(size, int))
-    unknown = [axis for axis, size in zip(axes, sizes, strict=True) if not isinstance(size, int)]
-    if not unknown:
-        return number(known, dtype)
-    made: Ref = Literal(known, "i64")
-    for axis in unknown:
-        size = Value(f"{x.name}_size{axis}", "index", kind="scalar")
-        op.made.append(Opaque("tensor.dim", (x,), (size,), axis, op.label, (op.origin,)))
-        made = s.add("arith.muli", made, s.add("arith.index_cast", size, dtype="i64"), dtype="i64")
-    return s.add("arith.sitofp", made, dtype=dtype)
+    """The number of elements along ``axes``, from sizes that are known at run time."""
+    made: Ref | None = None
+    for axis in axes:
+        size = s.add("arith.index_cast", op.names.extent((x.shape or ())[axis]), dtype="i64")
+        made = size if made is None else s.add("arith.muli", made, size, dtype="i64")
+    return number(1, dtype) if made is None else s.add("arith.sitofp", made, dtype=dtype)
 
 
 def mapped(op: OnnxOp, x: Value, out: Value, change: Callable[[Scalars, Ref], Ref]) -> Value:
@@ -89,12 +87,26 @@ def mapped(op: OnnxOp, x: Value, out: Value, change: Callable[[Scalars, Ref], Re
     return op.same_loops([x], out, s.payload(change(s, Arg(0))))
 
 
-def mean(op: OnnxOp, x: Value, out: Value, axes: Sequence[int], reduction: Reduction, *, keepdims: bool = True) -> Value:
+def mean(
+    op: OnnxOp,
+    x: Value,
+    out: Value,
+    axes: Sequence[int],
+    reduction: Reduction,
+    *,
+    keepdims: bool = True,
+) -> Value:
     """The sum along ``axes``, divided by their number of elements."""
-    total = op.temporary(f"sum{len(op.made)}", x.dtype, (None,) * (len(x.shape or ()) if keepdims else len(x.shape or ()) - len(axes)))
+    total = op.temporary(
+        f"sum{len(op.made)}",
+        x.dtype,
+        (None,) * (len(x.shape or ()) if keepdims else len(x.shape or ()) - len(axes)),
+    )
     reduce(op, x, total, axes, reduction, keepdims=keepdims)
     out.dtype = x.dtype
-    return mapped(op, total, out, lambda s, value: div(s, value, count(op, s, x, axes, x.dtype), x.dtype))
+    return mapped(
+        op, total, out, lambda s, value: div(s, value, count(op, s, x, axes, x.dtype), x.dtype)
+    )
 
 
 def _reduce(op: OnnxOp) -> None:
@@ -105,7 +117,7 @@ def _reduce(op: OnnxOp) -> None:
     if not given and int(op.attributes.get("noop_with_empty_axes", 0)):
         raise NotLowered(f"not-lowered: {op.op} without axes")
     axes = sorted(op.axes(given, len(shape))) if given else list(range(len(shape)))
-    if any(shape[axis] == 0 for axis in axes) and op.op in {"ReduceMax", "ReduceMin"}:
+    if any(shape[axis] in {0, "0"} for axis in axes) and op.op in {"ReduceMax", "ReduceMin"}:
         raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
     keepdims = bool(int(op.attributes.get("keepdims", 1)))
     reduction = REDUCTIONS[op.op]
@@ -116,7 +128,9 @@ def _reduce(op: OnnxOp) -> None:
         reduce(op, x, out, axes, reduction, keepdims=keepdims)
         return
     after = reduction.after
-    total = op.temporary("sum", x.dtype, (None,) * (len(shape) if keepdims else len(shape) - len(axes)))
+    total = op.temporary(
+        "sum", x.dtype, (None,) * (len(shape) if keepdims else len(shape) - len(axes))
+    )
     reduce(op, x, total, axes, reduction, keepdims=keepdims)
     out.dtype = x.dtype
     mapped(op, total, out, lambda s, value: after(s, value, x.dtype))

@@ -5,8 +5,20 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+
 from gehost_linalg.affine import AffineMap, Binary, Const, Dim, Expr, binary
-from gehost_linalg.generic import INDEX, Arg, Generic, Op, Payload, Ref, Res, ScalarOp, Value, verify
+from gehost_linalg.generic import (
+    INDEX,
+    Arg,
+    Generic,
+    Op,
+    Payload,
+    Ref,
+    Res,
+    ScalarOp,
+    Value,
+    verify,
+)
 from gehost_linalg.mlir import Function
 
 SIZES = (2, 3, 4, 5)
@@ -44,7 +56,11 @@ class DagMaker:
 
     def _chosen(self) -> Value:
         recent = self.made[-3:]
-        return self.random.choice(recent) if recent and self.random.random() < 0.7 else self.random.choice(self.values)
+        return (
+            self.random.choice(recent)
+            if recent and self.random.random() < 0.7
+            else self.random.choice(self.values)
+        )
 
     def _map_of(self, shape: tuple[int, ...], extents: list[int]) -> list[Expr]:
         """How a value is read: bare loops that exist or are new, constants, strides, sums."""
@@ -57,7 +73,9 @@ class DagMaker:
                 results.append(Const(random.randrange(size)))
             elif kind < 0.10 and size > 2:
                 step = 2
-                results.append(binary("*", Dim(self._loop((size + 1) // step, extents, results)), Const(step)))
+                results.append(
+                    binary("*", Dim(self._loop((size + 1) // step, extents, results)), Const(step))
+                )
             elif kind < 0.13 and size > 2:
                 results.append(binary("+", Dim(self._loop(size - 1, extents, results)), Const(1)))
             elif same and kind < 0.16:
@@ -70,7 +88,9 @@ class DagMaker:
         return results
 
     def _loop(self, size: int, extents: list[int], results: list[Expr]) -> int:
-        used = {loop for each in results for loop in ([each.index] if isinstance(each, Dim) else [])}
+        used = {
+            loop for each in results for loop in ([each.index] if isinstance(each, Dim) else [])
+        }
         same = [loop for loop, extent in enumerate(extents) if extent == size and loop not in used]
         if same and self.random.random() < 0.7:
             return self.random.choice(same)
@@ -94,7 +114,14 @@ class DagMaker:
                 kinds[loop] = "reduction"
         if random.random() < 0.07 and loops:  # a constant with one value throughout
             axes = random.sample(range(loops), random.randint(0, loops))
-            ins.append(Value(f"k{number}", "f32", [extents[axis] for axis in axes], constant=np.float32([42.5]).reshape((1,) * len(axes))))
+            ins.append(
+                Value(
+                    f"k{number}",
+                    "f32",
+                    [extents[axis] for axis in axes],
+                    constant=np.float32([42.5]).reshape((1,) * len(axes)),
+                )
+            )
             reads.append([Dim(axis) for axis in axes])
         reduces = "reduction" in kinds
         outs: list[Value] = []
@@ -110,7 +137,11 @@ class DagMaker:
             shape = [extents[each.index] if isinstance(each, Dim) else 1 for each in results]
             reads_out = reduces or random.random() < 0.08
             name = f"o{number}_{out}"
-            outs.append(Value(name, "f32", shape, kind="empty") if not reads_out else self._argument(name, shape))
+            outs.append(
+                Value(name, "f32", shape, kind="empty")
+                if not reads_out
+                else self._argument(name, shape)
+            )
             if not reads_out and random.random() < 0.1:
                 outs[-1] = self._argument(name, shape)
             out_maps.append(results)
@@ -122,7 +153,9 @@ class DagMaker:
             ins.append(self._argument(f"s{number}", shape))
             maps.insert(len(reads), AffineMap(loops, missing))
         payload = self._payload(ins, outs, loops)
-        made = tuple(Value(f"v{number}_{out}", "f32", value.shape) for out, value in enumerate(outs))
+        made = tuple(
+            Value(f"v{number}_{out}", "f32", value.shape) for out, value in enumerate(outs)
+        )
         op = Generic(tuple(ins), tuple(outs), tuple(maps), tuple(kinds), payload, made)
         verify(op)
         self.ops.append(op)
@@ -137,13 +170,18 @@ class DagMaker:
         pool: list[Ref] = [Arg(index) for index in used]
         random.shuffle(pool)
 
-        def add(name: str, *operands: Ref, dtype: str = "f32", attribute: str | Expr | None = None) -> Ref:
+        def add(
+            name: str, *operands: Ref, dtype: str = "f32", attribute: str | Expr | None = None
+        ) -> Ref:
             ops.append(ScalarOp(name, tuple(operands), dtype, attribute))
             return Res(len(ops) - 1)
 
         value = add(random.choice(UNARY), pool[0])
         for other in pool[1:]:
-            value = add(random.choice(BINARY), *((value, other) if random.random() < 0.5 else (other, value)))
+            value = add(
+                random.choice(BINARY),
+                *((value, other) if random.random() < 0.5 else (other, value)),
+            )
         for index in constants:
             value = add("arith.addf", value, Arg(index))
         if loops and random.random() < 0.25:

@@ -10,7 +10,6 @@ from collections import Counter
 from gehost_linalg.driver import fuse_all
 from gehost_linalg.generic import Generic, verify
 from gehost_linalg.mlir import Function, parse, print_function
-
 from tests.plugins.linalg.dags import random_function
 from tests.plugins.linalg.oracle import Iree, signatures
 
@@ -62,7 +61,9 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=3)
     options = parser.parse_args()
     begin = time.perf_counter()
-    counts = compare_with_mlir(range(options.first, options.first + options.dags), Iree(), options.show)
+    counts = compare_with_mlir(
+        range(options.first, options.first + options.dags), Iree(), options.show
+    )
     for key, count in counts.items():
         print(f"{key}: {count}")
     print(f"{time.perf_counter() - begin:.1f} s")

@@ -9,14 +9,21 @@ from gehost_linalg.affine import Binary, Const, Dim
 from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Payload, Ref, Res
 from gehost_linalg.mlir import Function, parse
 
-COMMUTATIVE = {"arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.addi", "arith.muli"}
+COMMUTATIVE = {
+    "arith.addf",
+    "arith.mulf",
+    "arith.maximumf",
+    "arith.minimumf",
+    "arith.addi",
+    "arith.muli",
+}
 
 
 class Iree:
     """MLIR's own parser, verifier and fusion pass."""
 
     def __init__(self) -> None:
-        from iree.compiler import ir, passmanager  # noqa: PLC0415
+        from iree.compiler import ir, passmanager
 
         self._ir = ir
         self._context = ir.Context()
@@ -30,7 +37,9 @@ class Iree:
     def fused(self, text: str) -> str:
         with self._context:
             module = self._ir.Module.parse(text)
-            self._pass_manager.parse("builtin.module(linalg-fuse-elementwise-ops)").run(module.operation)
+            self._pass_manager.parse("builtin.module(linalg-fuse-elementwise-ops)").run(
+                module.operation
+            )
             return str(module)
 
     def fused_functions(self, text: str) -> list[Function]:
@@ -78,7 +87,9 @@ def _payload(payload: Payload, units: set[int]) -> tuple[Any, ...]:
             continue
         places[place] = len(listed)
         operands = [shown(ref) for ref in op.operands]
-        listed.append((op.name, tuple(sorted(operands) if op.name in COMMUTATIVE else operands), op.dtype))
+        listed.append(
+            (op.name, tuple(sorted(operands) if op.name in COMMUTATIVE else operands), op.dtype)
+        )
     return (*listed, tuple(map(shown, payload.yields)))
 
 
