@@ -17,6 +17,7 @@ from gehost_linalg.control import Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import PARALLEL, Op, Opaque, Size, Value, is_known
+from gehost_linalg.interpret import Part
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 
 DOMAIN = "gehost.linalg"
@@ -76,7 +77,7 @@ class Lowered:
         self.values: dict[Tensor, Value] = {}
         self.reasons: dict[Node, str] = {}
         self.counts: dict[Node, int] = {}
-        self._names = Names()
+        self.names = Names()
         for node in graph.nodes:
             if node.op == "Constant" or not node.outputs:
                 continue
@@ -102,7 +103,7 @@ class Lowered:
             try:
                 made = lower(
                     OnnxOp(
-                        node.op, version, inputs, outputs, node.attrs, constants, node, self._names
+                        node.op, version, inputs, outputs, node.attrs, constants, node, self.names
                     )
                 )
             except NotLowered as refused:
@@ -137,7 +138,7 @@ class Lowered:
         known = tensor.type
         value.dtype, value.shape = _dtype(known), None
         if isinstance(known, TensorType) and known.shape is not None:
-            value.shape = tuple([_named(size) or self._names.size() for size in known.shape])
+            value.shape = tuple([_named(size) or self.names.size() for size in known.shape])
 
     def _output(self, tensor: Tensor) -> Value:
         value = self.values[tensor] = Value(tensor.name, _dtype(tensor.type))
@@ -687,6 +688,7 @@ class DerivedGroup:
         outputs: in the order of its outputs.
         unfused: the operations as they are lowered.
         ops: the operations after fusion.
+        parts: sizes that are parts of others.
     """
 
     name: str
@@ -694,6 +696,7 @@ class DerivedGroup:
     outputs: list[Value]
     unfused: list[Op]
     ops: list[Op]
+    parts: Mapping[str, Part]
 
 
 def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
@@ -748,7 +751,12 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
     content = [body.key(), *map(str, signature), *[_maps(op) for op in fused]]
     digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:12]
     return DerivedGroup(
-        f"{_kernel(body)}_{digest}", [values[n] for n in range(body.inputs)], outputs, ops, fused
+        f"{_kernel(body)}_{digest}",
+        [values[n] for n in range(body.inputs)],
+        outputs,
+        ops,
+        fused,
+        names.parts,
     )
 
 

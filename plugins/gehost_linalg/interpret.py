@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -37,6 +37,15 @@ _NUMPY: Mapping[str, Any] = {
     "i64": np.int64,
     "index": np.int64,
 }
+
+
+class Part(NamedTuple):
+    """The size of a slice of an axis, as Python slices."""
+
+    whole: Size
+    start: int
+    end: int
+    step: int
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -198,12 +207,12 @@ def _scalar(op: ScalarOp, operands: Sequence[Any]) -> Any:
     return _NUMPY[op.dtype](made)
 
 
-def extents_of(op: Generic, shapes: Sequence[Sequence[int]]) -> list[int]:
+def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]:
     """The size of each loop, from the operands' actual shapes.
 
     Args:
         op: the Generic.
-        shapes: of its operands; an axis whose stride is decided now may have size 1.
+        shapes: of its operands; an axis whose stride is decided now may have size 1. None is unknown.
 
     Raises:
         ValueError: the sizes do not agree, or nothing gives one.
@@ -214,6 +223,8 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int]]) -> list[int]:
         if not isinstance(result, Dim):
             continue
         size, dim = shapes[position][axis], result.index
+        if size is None:
+            continue
         known = unsure if maybe else found
         if maybe and (size == 1 and known[dim] is not None):
             continue
@@ -231,38 +242,32 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int]]) -> list[int]:
 
 
 def run_generic(
-    op: Generic, arrays: Sequence[Array | None], scalars: Mapping[Value, Any]
+    op: Generic,
+    arrays: Sequence[Array | None],
+    scalars: Mapping[Value, Any],
+    sizes: Mapping[str, int] | None = None,
 ) -> list[Array]:
     """Run a loop nest.
 
     Args:
         op: the Generic.
-        arrays: its operands; None for an out that is only a shape.
+        arrays: its operands; None for an out whose size the loops give.
         scalars: values of the scalars that the payload takes from outside.
+        sizes: by the names that shapes use.
 
     Raises:
         ValueError: the sizes do not agree, or a map leaves an operand.
     """
     count = len(op.ins)
-    known = [position for position, array in enumerate(arrays) if array is not None]
-    partial = op if len(known) == len(arrays) else _only(op, known)
-    extents = extents_of(partial, [array.shape for array in arrays if array is not None])
-    operands = list(arrays)
-    for position, array in enumerate(arrays):
-        if array is None:
-            operands[position] = np.zeros(
-                _shape(op, position, extents), numpy_dtype(op.operands[position].dtype)
-            )
-    made = [np.array(array) for array in operands[count:] if array is not None]
-    present = [array for array in operands if array is not None]
+    extents = extents_of(op, [_shape(op, position, array, sizes or {}) for position, array in enumerate(arrays)])
+    present = [_made(op, position, array, extents) for position, array in enumerate(arrays)]
+    made = [np.array(array) for array in present[count:]]
     current = [*present[:count], *made]
     with np.errstate(all="ignore"):
         for point in np.ndindex(*extents):
             places = [
                 tuple(
-                    0
-                    if axis in op.axes_maybe[position] and array.shape[axis] == 1
-                    else evaluate(result, point)
+                    0 if axis in op.axes_maybe[position] and array.shape[axis] == 1 else evaluate(result, point)
                     for axis, result in enumerate(op.maps[position].results)
                 )
                 for position, array in enumerate(current)
@@ -273,26 +278,36 @@ def run_generic(
     return made
 
 
-def _only(op: Generic, positions: Sequence[int]) -> Generic:
-    """The operands that give sizes."""
-    ins = tuple([op.operands[position] for position in positions])
-    maps = tuple([op.maps[position] for position in positions])
-    maybe = tuple([op.axes_maybe[position] for position in positions])
-    return Generic(ins, (), maps, op.iterators, op.payload, (), maybe, label=op.name)
-
-
-def _shape(op: Generic, position: int, extents: Sequence[int]) -> tuple[int, ...]:
+def _shape(op: Generic, position: int, array: Array | None, sizes: Mapping[str, int]) -> list[int | None]:
+    """The sizes of an operand, None where only the loops give one."""
+    if array is not None:
+        return list(array.shape)
     value = op.operands[position]
-    sizes = value.shape or (None,) * len(op.maps[position].results)
-    shape = []
-    for size, result in zip(sizes, op.maps[position].results, strict=True):
-        if isinstance(result, Dim):
-            shape.append(extents[result.index])
-        elif isinstance(size, int):
-            shape.append(size)
-        else:
-            raise ValueError(f"{op.name}: the size of axis {len(shape)} of {value!r} is not known")
-    return tuple(shape)
+    shape = value.shape or (None,) * len(op.maps[position].results)
+    return [named_size(size, sizes) for size in shape]
+
+
+def named_size(size: Size, sizes: Mapping[str, int]) -> int | None:
+    """The number that a size or its name stands for."""
+    if isinstance(size, str):
+        return int(size) if size.isdecimal() else sizes.get(size)
+    return size
+
+
+def _made(op: Generic, position: int, array: Array | None, extents: Sequence[int]) -> Array:
+    """An out that has no array of its own: empty, or filled."""
+    value = op.operands[position]
+    if array is not None:
+        return array
+    shape: list[int] = []
+    for axis, result in enumerate(op.maps[position].results):
+        size = value.shape[axis] if value.shape is not None else None
+        known = extents[result.index] if isinstance(result, Dim) else named_size(size, {})
+        if known is None:
+            raise ValueError(f"{op.name}: the size of axis {axis} of {value!r} is not known")
+        shape.append(known)
+    fill = value.fill.value if isinstance(value.fill, Literal) else 0
+    return np.full(shape, fill, numpy_dtype(value.dtype))
 
 
 def _evaluate(
@@ -317,22 +332,32 @@ def _evaluate(
 
 
 def interpret(
-    ops: Iterable[Op], inputs: Mapping[Value, Any], outputs: Iterable[Value]
+    ops: Iterable[Op],
+    inputs: Mapping[Value, Any],
+    outputs: Iterable[Value],
+    parts: Mapping[str, Part] | None = None,
 ) -> list[Array]:
     """Run operations in order.
 
     Args:
-        ops: Generics, ``tensor.dim`` and ``tensor.concat``.
+        ops: Generics, ``tensor.dim``, ``tensor.concat`` and ``tensor.extract_slice``.
         inputs: an array (a numpy scalar for a scalar) for each value that nothing makes.
         outputs: the values to return.
+        parts: the sizes that are parts of others, by name.
 
     Raises:
         ValueError: sizes do not agree, or an operation cannot be interpreted.
     """
     known: dict[Value, Any] = dict(inputs)
     sizes: dict[str, int] = {}
-    for value, array in inputs.items():
-        _name_sizes(value, array, sizes)
+
+    def note(value: Value, array: Any) -> None:
+        known[value] = array
+        sizes.update({name: size for name, size in zip(value.shape or (), np.shape(array), strict=False) if isinstance(name, str)})
+        for name, part in (parts or {}).items():
+            whole = named_size(part.whole, sizes)
+            if whole is not None and name not in sizes:
+                sizes[name] = len(range(*slice(part.start, part.end, part.step).indices(whole)))
 
     def array_of(value: Value) -> Any:
         if value in known:
@@ -340,68 +365,34 @@ def interpret(
         if value.kind == "extent" and value.name in sizes:
             return np.asarray(sizes[value.name])
         if value.constant is not None:
-            shape = tuple(size for size in value.shape or () if isinstance(size, int))
+            shape = [named_size(size, sizes) or 0 for size in value.shape or ()]
             return np.broadcast_to(value.constant, shape).astype(numpy_dtype(value.dtype))
         raise ValueError(f"%{value.name} has no value")
 
+    def operand(value: Value) -> Array | None:
+        """None for an empty or a fill whose size the loops give."""
+        if value in known or value.kind not in {"empty", "fill"}:
+            return array_of(value)
+        given = iter(value.sizes)
+        shape = [size if size is not None else int(array_of(each)) if (each := next(given, None)) else None for size in value.shape or ()]
+        numbers = [named_size(size, sizes) for size in shape]
+        if any(size is None for size in numbers):
+            return None
+        fill = 0 if value.fill is None else value.fill.value if isinstance(value.fill, Literal) else array_of(value.fill)
+        return np.full([size or 0 for size in numbers], fill, numpy_dtype(value.dtype))
+
+    for value, array in inputs.items():
+        note(value, array)
     for op in ops:
         if isinstance(op, Generic):
-            arrays = [
-                _operand(op, position, known, array_of) for position in range(len(op.operands))
-            ]
-            refs = [ref for each in op.payload.ops for ref in each.operands] + list(
-                op.payload.yields
-            )
+            refs = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
             scalars = {ref: array_of(ref)[()] for ref in refs if isinstance(ref, Value)}
-            known.update(zip(op.results, run_generic(op, arrays, scalars), strict=True))
+            results = run_generic(op, [operand(value) for value in op.operands], scalars, sizes)
         else:
-            known[op.results[0]] = _opaque(op, [array_of(value) for value in op.operands], sizes)
-        for value in op.results:
-            _name_sizes(value, known[value], sizes)
+            results = [_opaque(op, [array_of(value) for value in op.operands], sizes)]
+        for value, array in zip(op.results, results, strict=True):
+            note(value, array)
     return [array_of(value) for value in outputs]
-
-
-def _operand(
-    op: Generic, position: int, known: Mapping[Value, Any], array_of: Callable[[Value], Any]
-) -> Array | None:
-    """An operand's array; None for a shape whose sizes only the loops give."""
-    value = op.operands[position]
-    if value in known or value.kind not in {"empty", "fill"}:
-        return array_of(value)
-    sizes = iter(value.sizes)
-    shape = [
-        size
-        if isinstance(size, int)
-        else int(array_of(given))
-        if (given := next(sizes, None))
-        else None
-        for size in value.shape or ()
-    ]
-    if value.kind == "empty":
-        return (
-            None
-            if None in shape
-            else np.zeros([size or 0 for size in shape], numpy_dtype(value.dtype))
-        )
-    if None in shape:
-        others = [
-            p
-            for p, each in enumerate(op.operands)
-            if each in known or each.kind not in {"empty", "fill"}
-        ]
-        extents = extents_of(_only(op, others), [array_of(op.operands[p]).shape for p in others])
-        shape = list(_shape(op, position, extents))
-    fill = value.fill
-    assert fill is not None
-    scalar = fill.value if isinstance(fill, Literal) else array_of(fill)
-    return np.full([size or 0 for size in shape], scalar, numpy_dtype(value.dtype))
-
-
-def _name_sizes(value: Value, array: Array, sizes: dict[str, int]) -> None:
-    """Note the sizes that a shape has names for."""
-    for name, size in zip(value.shape or (), np.shape(array), strict=False):
-        if isinstance(name, str):
-            sizes[name] = size
 
 
 def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
@@ -411,19 +402,9 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         return np.concatenate(arrays, int(op.attribute))
     if op.name == "tensor.extract_slice":
         begins = [int(each) for each in str(op.attribute).split(",")]
-        wanted = op.results[0].shape or ()
-        ends = [
-            _size(size, array, begin, sizes)
-            for size, array, begin in zip(wanted, arrays[0].shape, begins, strict=True)
-        ]
-        return arrays[0][
-            tuple(slice(begin, begin + end) for begin, end in zip(begins, ends, strict=True))
-        ]
+        lengths = [named_size(size, sizes) for size in op.results[0].shape or ()]
+        if None in lengths:
+            raise ValueError(f"{op.label}: the size of a part is not known")
+        pairs = zip(begins, lengths, strict=True)
+        return arrays[0][tuple([slice(begin, begin + (length or 0)) for begin, length in pairs])]
     raise ValueError(f"{op.label or op.name} cannot be interpreted")
-
-
-def _size(size: object, whole: int, begin: int, sizes: Mapping[str, int]) -> int:
-    """The size of a part: a number, a name, else everything from where it begins."""
-    if isinstance(size, str):
-        return int(size) if size.isdecimal() else sizes.get(size, whole - begin)
-    return size if isinstance(size, int) else whole - begin

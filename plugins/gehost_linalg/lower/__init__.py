@@ -26,7 +26,9 @@ from gehost_linalg.generic import (
     ScalarOp,
     Size,
     Value,
+    is_known,
 )
+from gehost_linalg.interpret import Part
 
 MLIR_DTYPES: Mapping[DataType, str] = {
     DataType.FLOAT: "f32",
@@ -78,6 +80,8 @@ class Names:
     def __init__(self) -> None:
         self._count = 0
         self._extents: dict[Size, Value] = {}
+        self.parts: dict[str, Part] = {}
+        """Sizes of slices, by name."""
 
     def extent(self, size: Size) -> Literal | Value:
         """The size of an axis as a scalar: a constant if it is known."""
@@ -86,6 +90,12 @@ class Names:
         if size not in self._extents:
             self._extents[size] = Value(str(size), "index", kind="extent")
         return self._extents[size]
+
+    def part(self, whole: Size, start: int, end: int, step: int) -> str:
+        """A name for the size of a slice."""
+        name = self.size()
+        self.parts[name] = Part(whole, start, end, step)
+        return name
 
     def size(self) -> str:
         """A name for one unknown size, which is equal to no other."""
@@ -181,12 +191,10 @@ class OnnxOp:
             else (None,) * len(shape)
         )
         value.shape = tuple(
-            each
-            if isinstance(each, int)
-            else other
-            if isinstance(other, int)
-            else each or other or self.names.size()
-            for each, other in zip(shape, stated, strict=True)
+            [
+                other if other is not None and (each is None or (is_known(other) and not is_known(each))) else each or self.names.size()
+                for each, other in zip(shape, stated, strict=True)
+            ]
         )
         if dtype is not None:
             value.dtype = dtype

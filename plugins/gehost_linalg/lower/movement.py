@@ -46,11 +46,7 @@ def _unsqueeze(op: OnnxOp) -> None:
 def _squeeze(op: OnnxOp) -> None:
     shape, given = op.shape(), op.parameter(1, "axes")
     if given is None:
-        if not all(isinstance(size, int) for size in shape):
-            raise NotLowered(
-                "not-lowered: Squeeze of every axis of size 1, where sizes are unknown"
-            )
-        given = [axis for axis, size in enumerate(shape) if size == 1]
+        raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
     dropped = set(op.axes(given, len(shape)))
     if any(isinstance(shape[axis], int) and shape[axis] != 1 for axis in dropped):
         raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
@@ -113,7 +109,7 @@ def _slice(op: OnnxOp) -> None:
         if start < 0:
             raise NotLowered("not-lowered: Slice that begins at a place counted from the end")
         first = start
-        sizes[axis] = _length(size, start, end, step)
+        sizes[axis] = _length(op, size, start, end, step)
         if sizes[axis] == 0:
             raise NotLowered("not-lowered: Slice that is empty")
         if (first, step) == (0, 1) and size == sizes[axis] is not None:
@@ -130,10 +126,10 @@ def _slice(op: OnnxOp) -> None:
     _part(op, out, begins, sizes)
 
 
-def _length(size: Size, start: int, end: int, step: int) -> Size:
-    """How many elements a slice has, where the axis has a known size or the slice ends before it may end."""
+def _length(op: OnnxOp, size: Size, start: int, end: int, step: int) -> Size:
+    """How many elements a slice has, as a number or a name."""
     if not is_known(size):
-        return None
+        return op.names.part(size, start, end, step)
     first, last, _ = slice(start, end, step).indices(int(size or 0))
     length = max(0, -(-(last - first) // step))
     return 0 if length == 0 else _named(length)

@@ -1,0 +1,113 @@
+"""Operators that move elements against ONNX Runtime, and what is not lowered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gehost.testing import parse
+
+from tests.plugins.linalg.models import check, graph, lowered
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+INPUT = "float[2,3,4] x"
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        ("Transpose<perm=[2,0,1]>(x)", "4,2,3"), ("Transpose(x)", "4,3,2"), ("Transpose<perm=[0,2,1]>(x)", "2,4,3"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("sizes", ["2,3,4", "a,b,c"])
+def test_transpose(call: str, shape: str, sizes: str) -> None:
+    output = shape if sizes == "2,3,4" else "o,p,q"
+    check(graph(f"y = {call}", f"float[{sizes}] x", f"float[{output}] y"), {"x": X})
+
+
+def test_unsqueeze_and_squeeze() -> None:
+    body = """a = Constant<value = int64[2] {0, -1}>()
+b = Constant<value = int64[1] {0}>()
+u = Unsqueeze(x, a)
+e = Exp(u)
+y = Squeeze(e, b)"""
+    check(graph(body, INPUT, "float[2,3,4,1] y"), {"x": X / 24})
+
+
+def test_squeeze_of_every_axis_of_size_one_depends_on_sizes() -> None:
+    _, found = lowered(parse(graph("y = Squeeze(x)", "float[1,3,1] x", "float[3] y")))
+    assert list(found.reasons.values()) == ["not-lowered: Squeeze of every axis of size 1, where sizes are unknown"]
+
+
+def test_axes_as_attributes() -> None:
+    check(graph("u = Unsqueeze<axes=[1]>(x)\ny = Squeeze<axes=[1]>(u)", INPUT, "float[2,3,4] y", 11), {"x": X})
+
+
+@pytest.mark.parametrize("sizes", ["1,3,1", "a,3,b"])
+def test_expand(sizes: str) -> None:
+    body = "s = Constant<value = int64[4] {5, 2, 1, 4}>()\na = Neg(x)\ny = Expand(a, s)"
+    check(graph(body, f"float[{sizes}] x", "float[5,2,3,4] y"), {"x": X[:1, :, :1]})
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps", "shape"),
+    [
+        ("1", "3", "1", "1", "2,2,4"), ("1", "100", "2", "2", "2,3,2"), ("0", "2", "2", "1", "2,3,2"), ("2", "-1", "2", "1", "2,3,1"),
+        ("0", "9223372036854775807", "0", "1", "2,3,4"), ("1", "2", "0", "1", "1,3,4"), ("0", "4", "-1", "3", "2,3,2"),
+    ],
+)  # fmt: skip
+def test_slice(starts: str, ends: str, axes: str, steps: str, shape: str) -> None:
+    names = [f"{name} = Constant<value = int64[1] {{{value}}}>()" for name, value in
+             (("s", starts), ("e", ends), ("a", axes), ("t", steps))]  # fmt: skip
+    check(graph("\n".join([*names, "p = Slice(x, s, e, a, t)", "y = Exp(p)"]), INPUT, f"float[{shape}] y"), {"x": X / 24})
+
+
+def test_rotary_halves() -> None:
+    body = """z = Constant<value = int64[1] {0}>()
+h = Constant<value = int64[1] {2}>()
+l = Constant<value = int64[1] {9223372036854775807}>()
+a = Constant<value = int64[1] {2}>()
+first = Slice(x, z, h, a)
+second = Slice(x, h, l, a)
+minus = Neg(second)
+turned = Concat<axis=-1>(minus, first)
+c = Mul(x, cos)
+s = Mul(turned, sin)
+y = Add(c, s)"""
+    feeds = {"x": X, "cos": np.cos(X[0]), "sin": np.sin(X[0])}
+    check(graph(body, f"{INPUT}, float[3,4] cos, float[3,4] sin", "float[2,3,4] y"), feeds)
+
+
+def test_split_and_concat() -> None:
+    body = """s = Constant<value = int64[2] {1, 3}>()
+a, b = Split<axis=2>(x, s)
+e = Exp(b)
+y = Concat<axis=2>(e, a)"""
+    check(graph(body, INPUT, "float[2,3,4] y"), {"x": X / 24})
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "reason"),
+    [
+        ("y = Expand(x, s)", "float[2,3] x, int64[2] s", "not-lowered: Expand to a shape that is computed"),
+        ("y = Reshape(x, s)", "float[2,3] x, int64[2] s", "not-lowered: Reshape"),
+        ("y = Slice(x, s, s)", "float[2,3] x, int64[2] s", "not-lowered: Slice with starts that are computed"),
+        ("y = Add(x, x)", "uint8[2] x", "dtype: x is uint8"),
+        ("y = Abs(x)", "bfloat16[2] x, float z", ""),
+    ],
+)
+def test_what_is_not_lowered_has_a_reason(body: str, inputs: str, reason: str) -> None:
+    dtype = inputs.partition("[")[0]
+    loaded, found = lowered(parse(graph(body, inputs, f"{dtype} y").replace(f"{dtype} y", f"{dtype}[a,b] y" if reason else f"{dtype}[2] y")))
+    assert list(found.reasons.values()) == ([reason] if reason else [])
+    assert loaded.graph
+
+
+def test_a_negative_start_and_a_negative_step_are_left_alone() -> None:
+    for start, step in (("-2", "1"), ("3", "-1")):
+        body = f"""s = Constant<value = int64[1] {{{start}}}>()
+e = Constant<value = int64[1] {{0}}>()
+a = Constant<value = int64[1] {{2}}>()
+t = Constant<value = int64[1] {{{step}}}>()
+y = Slice(x, s, e, a, t)"""
+        _, found = lowered(parse(graph(body, INPUT, "float[2,3,c] y")))
+        assert [reason.partition(":")[0] for reason in found.reasons.values()] == ["not-lowered"]
