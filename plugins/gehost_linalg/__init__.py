@@ -14,6 +14,8 @@ from gehost import hookimpl
 if TYPE_CHECKING:
     from types import ModuleType
 
+    import click
+
     from gehost import PassRegistry
     from gehost_linalg.affine import AffineMap, MlirError
     from gehost_linalg.control import ControlError
@@ -80,6 +82,14 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
         from gehost_linalg.passes import collect
 
         collect(module, registry)
+
+
+@hookimpl
+def gehost_register_commands(cli: click.Group) -> None:
+    """Add ``gehost linalg``."""
+    from gehost_linalg.commands import command
+
+    cli.add_command(command)
 
 
 @hookimpl

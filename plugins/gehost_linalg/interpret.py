@@ -259,7 +259,9 @@ def run_generic(
         ValueError: the sizes do not agree, or a map leaves an operand.
     """
     count = len(op.ins)
-    extents = extents_of(op, [_shape(op, position, array, sizes or {}) for position, array in enumerate(arrays)])
+    extents = extents_of(
+        op, [_shape(op, position, array, sizes or {}) for position, array in enumerate(arrays)]
+    )
     present = [_made(op, position, array, extents) for position, array in enumerate(arrays)]
     made = [np.array(array) for array in present[count:]]
     current = [*present[:count], *made]
@@ -267,7 +269,9 @@ def run_generic(
         for point in np.ndindex(*extents):
             places = [
                 tuple(
-                    0 if axis in op.axes_maybe[position] and array.shape[axis] == 1 else evaluate(result, point)
+                    0
+                    if axis in op.axes_maybe[position] and array.shape[axis] == 1
+                    else evaluate(result, point)
                     for axis, result in enumerate(op.maps[position].results)
                 )
                 for position, array in enumerate(current)
@@ -278,7 +282,9 @@ def run_generic(
     return made
 
 
-def _shape(op: Generic, position: int, array: Array | None, sizes: Mapping[str, int]) -> list[int | None]:
+def _shape(
+    op: Generic, position: int, array: Array | None, sizes: Mapping[str, int]
+) -> list[int | None]:
     """The sizes of an operand, None where only the loops give one."""
     if array is not None:
         return list(array.shape)
@@ -353,7 +359,13 @@ def interpret(
 
     def note(value: Value, array: Any) -> None:
         known[value] = array
-        sizes.update({name: size for name, size in zip(value.shape or (), np.shape(array), strict=False) if isinstance(name, str)})
+        sizes.update(
+            {
+                name: size
+                for name, size in zip(value.shape or (), np.shape(array), strict=False)
+                if isinstance(name, str)
+            }
+        )
         for name, part in (parts or {}).items():
             whole = named_size(part.whole, sizes)
             if whole is not None and name not in sizes:
@@ -374,18 +386,33 @@ def interpret(
         if value in known or value.kind not in {"empty", "fill"}:
             return array_of(value)
         given = iter(value.sizes)
-        shape = [size if size is not None else int(array_of(each)) if (each := next(given, None)) else None for size in value.shape or ()]
+        shape = [
+            size
+            if size is not None
+            else int(array_of(each))
+            if (each := next(given, None))
+            else None
+            for size in value.shape or ()
+        ]
         numbers = [named_size(size, sizes) for size in shape]
         if any(size is None for size in numbers):
             return None
-        fill = 0 if value.fill is None else value.fill.value if isinstance(value.fill, Literal) else array_of(value.fill)
+        fill = (
+            0
+            if value.fill is None
+            else value.fill.value
+            if isinstance(value.fill, Literal)
+            else array_of(value.fill)
+        )
         return np.full([size or 0 for size in numbers], fill, numpy_dtype(value.dtype))
 
     for value, array in inputs.items():
         note(value, array)
     for op in ops:
         if isinstance(op, Generic):
-            refs = [ref for each in op.payload.ops for ref in each.operands] + list(op.payload.yields)
+            refs = [ref for each in op.payload.ops for ref in each.operands] + list(
+                op.payload.yields
+            )
             scalars = {ref: array_of(ref)[()] for ref in refs if isinstance(ref, Value)}
             results = run_generic(op, [operand(value) for value in op.operands], scalars, sizes)
         else:

@@ -36,9 +36,10 @@ from gehost_linalg.generic import (
     Size,
     Value,
     dtype_of,
+    is_known,
     verify,
 )
-from gehost_linalg.interpret import numpy_dtype
+from gehost_linalg.interpret import Part, numpy_dtype
 
 CASTS = frozenset(
     f"arith.{name}"
@@ -83,6 +84,8 @@ class Function:
     outputs: list[Value]
     notes: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
     """Comments above operations."""
+    parts: Mapping[str, Part] = field(default_factory=dict[str, Part])
+    """Sizes that are parts of others, by name."""
 
 
 # -- printing -----------------------------------------------------------------------------------------------------------
@@ -170,6 +173,11 @@ class _Printer:
         """The name of an operand; defines constants, empties and fills that it is the first to use."""
         if value in self._names:
             return self._names[value]
+        if value.kind == "extent":
+            named = self._named_size(value.name)
+            if named is None:
+                raise GenericError(f"nothing gives the size {value.name}")
+            return named
         if value.kind in {"empty", "fill"}:
             sizes = self._dynamic(value, op)
             empty = self._fresh(value.name) if value.kind == "empty" else self._fresh("empty")
@@ -199,52 +207,84 @@ class _Printer:
         return self._name(value)
 
     def _dynamic(self, value: Value, op: Generic | None) -> list[str]:
-        """The unknown sizes of an empty tensor, from the axes of other operands that its loops walk along."""
+        """The unknown sizes of a tensor, in order."""
         if value.sizes:
             return [self._value(size, None) for size in value.sizes]
-        made: list[str] = []
-        for axis, size in enumerate(value.shape or ()):
-            if isinstance(size, int):
-                continue
-            if op is None:
-                raise GenericError(f"{value!r}: nothing gives the size of axis {axis}")
-            made.append(self._size(value, axis, op))
-        return made
+        unknown = [axis for axis, size in enumerate(value.shape or ()) if not is_known(size)]
+        return [self._size(value, axis, op) for axis in unknown]
 
-    def _size(self, value: Value, axis: int, op: Generic) -> str:
-        wanted = op.maps[op.operands.index(value)].results[axis]
-        found = [
-            (maybe, other, at)
-            for _, other, at, result, maybe in op.axes()
-            if result == wanted
-            and other.kind in {"tensor"}
-            and other.constant is None
-            and other is not value
-        ]
-        if not isinstance(wanted, Dim) or not found:
-            raise GenericError(f"{op.name}: no operand gives the size of axis {axis} of {value!r}")
-        _, other, at = min(found, key=lambda each: each[0])
-        source = self._value(other, None)
-        key = (source, at)
-        if key not in self._sizes:
-            number = self._constant(Literal(at, "index"))
-            self._sizes[key] = self._fresh("dim")
-            self._lines.append(
-                f"  {self._sizes[key]} = tensor.dim {source}, {number} : {other.type_text}"
+    def _size(self, value: Value, axis: int, op: Generic | None) -> str:
+        """The size of an axis: by its name, else from an operand that the same loop walks along."""
+        size = None if value.shape is None else value.shape[axis]
+        named = self._named_size(size) if isinstance(size, str) else None
+        if named is not None:
+            return named
+        if op is not None and value in op.operands:
+            wanted = op.maps[op.operands.index(value)].results[axis]
+            found = [
+                (maybe, other, at)
+                for _, other, at, result, maybe in op.axes()
+                if result == wanted
+                and other.kind == "tensor"
+                and other.constant is None
+                and other is not value
+            ]
+            if isinstance(wanted, Dim) and found:
+                _, other, at = min(found, key=lambda each: each[0])
+                return self._dim(self._value(other, None), other, at)
+        raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
+
+    def _dim(self, source: str, value: Value, axis: int) -> str:
+        """The size of an axis of a tensor that has a name already."""
+        if (source, axis) not in self._sizes:
+            number = self._constant(Literal(axis, "index"))
+            name = self._sizes[source, axis] = self._fresh("dim")
+            self._lines.append(f"  {name} = tensor.dim {source}, {number} : {value.type_text}")
+        return self._sizes[source, axis]
+
+    def _named_size(self, size: str) -> str | None:
+        """A size by its name: an axis of an argument, else of what was computed, else a part of another."""
+        if size.isdecimal():
+            return self._constant(Literal(int(size), "index"))
+        for value, name in self._names.items():  # arguments come first
+            if value.kind == "tensor" and value.shape is not None and size in value.shape:
+                return self._dim(name, value, value.shape.index(size))
+        part = self._function.parts.get(size)
+        if part is None or part.end < 0 or part.whole is None:
+            return None
+        whole = self._named_size(str(part.whole))
+        if whole is None:
+            return None
+        if (size, 0) not in self._sizes:
+            end = self._index_op("minsi", whole, part.end) if part.end < 2**31 else whole
+            length = (
+                self._index_op("subi", end, part.start - part.step + 1)
+                if part.start != part.step - 1
+                else end
             )
-        return self._sizes[key]
+            self._sizes[size, 0] = (
+                self._index_op("divsi", length, part.step) if part.step > 1 else length
+            )
+        return self._sizes[size, 0]
+
+    def _index_op(self, name: str, operand: str, number: int) -> str:
+        constant, made = self._constant(Literal(number, "index")), self._fresh("size")
+        self._lines.append(f"  {made} = arith.{name} {operand}, {constant} : index")
+        return made
 
     def _opaque(self, op: Opaque) -> None:
         operands = [self._value(value, None) for value in op.operands]
-        results = ", ".join(self._name(value) for value in op.results)
-        given, made = (
-            ", ".join(v.type_text for v in op.operands),
-            ", ".join(v.type_text for v in op.results),
+        results = ", ".join(
+            self._name(value) for value in op.results if op.name != "tensor.extract_slice"
         )
+        given = ", ".join(v.type_text for v in op.operands)
+        made = ", ".join(v.type_text for v in op.results)
         if op.name == "tensor.concat":
             self._lines.append(
                 f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : ({given}) -> {made}"
             )
+        elif op.name == "tensor.extract_slice":
+            self._extract_slice(op)
         elif op.name == "tensor.dim":
             number = self._constant(Literal(int(op.attribute), "index"))
             self._lines.append(f"  {results} = tensor.dim {operands[0]}, {number} : {given}")
@@ -254,6 +294,18 @@ class _Printer:
             self._lines.append(
                 f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})'
             )
+
+    def _extract_slice(self, op: Opaque) -> None:
+        source, value = op.operands[0], op.results[0]
+        read = self._value(source, None)
+        sizes = [
+            str(size) if is_known(size) else self._size(value, axis, None)
+            for axis, size in enumerate(value.shape or ())
+        ]
+        begins = str(op.attribute).split(",")
+        places = f"[{', '.join(begins)}] [{', '.join(sizes)}] [{', '.join('1' for _ in begins)}]"
+        types = f"{source.type_text} to {value.type_text}"
+        self._lines.append(f"  {self._name(value)} = tensor.extract_slice {read}{places} : {types}")
 
     def _generic(self, op: Generic) -> None:
         ins = [self._value(value, op) for value in op.ins]
@@ -515,6 +567,8 @@ class _Parser(Scanner):
             )
         if self.peek("memref") or self.peek("vector"):
             raise self.error(f"{self.shown()} is not supported: operands are tensors", start)
+        if self.accept("!"):  # the type of another dialect, carried through
+            return Value(name, "!" + self.take(_OPERATION, "a type"), kind="scalar")
         return Value(name, self._dtype(), kind="scalar")
 
     def _dtype(self) -> str:
@@ -581,6 +635,8 @@ class _Parser(Scanner):
             made = self._fill(results)
         elif name == "tensor.concat":
             made = self._concat(results)
+        elif name == "tensor.extract_slice":
+            made = self._part(results)
         elif name == "linalg.generic":
             made = self._generic(results, start)
         else:
@@ -759,6 +815,31 @@ class _Parser(Scanner):
                 made = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
                 self._ops.append(Opaque("tensor.dim", (value,), (made,), axis))
                 yield made
+
+    def _part(self, results: Sequence[str]) -> list[Value]:
+        source = self._use()
+        places: list[list[str]] = []
+        for _ in range(3):
+            places.append(
+                list(
+                    self._bracketed(
+                        lambda: self.match(_INTEGER) or self.take(_SSA, "a number or a value")
+                    )
+                )
+            )
+        self.expect(":")
+        self._check_type(source)
+        self.expect("to")
+        start = self.skip()
+        made = self._type(results[0][1:] if results else "part")
+        if any(not number.lstrip("-").isdecimal() for number in places[0]) or set(places[2]) - {
+            "1"
+        }:
+            raise self.error(
+                "tensor.extract_slice is supported with constant offsets and strides of 1", start
+            )
+        self._ops.append(Opaque("tensor.extract_slice", (source,), (made,), ",".join(places[0])))
+        return [made]
 
     def _concat(self, results: Sequence[str]) -> list[Value]:
         self.expect("dim")

@@ -192,7 +192,9 @@ class OnnxOp:
         )
         value.shape = tuple(
             [
-                other if other is not None and (each is None or (is_known(other) and not is_known(each))) else each or self.names.size()
+                other
+                if other is not None and (each is None or (is_known(other) and not is_known(each)))
+                else each or self.names.size()
                 for each, other in zip(shape, stated, strict=True)
             ]
         )

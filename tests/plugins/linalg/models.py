@@ -33,7 +33,9 @@ def run_runtime(model: onnx.ModelProto, feeds: Arrays) -> list[np.ndarray[Any, A
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {name: np.asarray(array) for name, array in feeds.items()})
 
 
@@ -44,7 +46,9 @@ def run_lowered(model: onnx.ModelProto, feeds: Arrays, *, fuse: bool) -> list[np
     inputs = {}
     for tensor, value in found.values.items():
         if tensor.producer is None:
-            inputs[value] = np.asarray(feeds[tensor.name]) if tensor.name in feeds else tensor.numpy()
+            inputs[value] = (
+                np.asarray(feeds[tensor.name]) if tensor.name in feeds else tensor.numpy()
+            )
     for tensor in found.values:
         if tensor.is_constant and found.values[tensor] not in inputs:
             inputs[found.values[tensor]] = tensor.numpy()
@@ -53,10 +57,17 @@ def run_lowered(model: onnx.ModelProto, feeds: Arrays, *, fuse: bool) -> list[np
     return interpret(ops, inputs, found.outputs, found.names.parts)
 
 
-def run_derived(model: onnx.ModelProto, feeds: Arrays, *, fused: bool) -> list[np.ndarray[Any, Any]]:
+def run_derived(
+    model: onnx.ModelProto, feeds: Arrays, *, fused: bool
+) -> list[np.ndarray[Any, Any]]:
     """The same from the body and the ranks of its inputs alone; initializers are constants of the body."""
     graph = model.graph
-    function = onnx.FunctionProto(name="f", domain="test", input=[v.name for v in graph.input], output=[v.name for v in graph.output])
+    function = onnx.FunctionProto(
+        name="f",
+        domain="test",
+        input=[v.name for v in graph.input],
+        output=[v.name for v in graph.output],
+    )
     for tensor in graph.initializer:
         function.node.append(onnx.helper.make_node("Constant", [], [tensor.name], value=tensor))
     function.node.extend(graph.node)
@@ -66,7 +77,9 @@ def run_derived(model: onnx.ModelProto, feeds: Arrays, *, fused: bool) -> list[n
         array = feeds[value.name]
         dims = value.type.tensor_type.shape.dim
         ones = tuple(axis for axis, dim in enumerate(dims) if dim.dim_value == 1)
-        signature.append(Signature(Model(model).graph.inputs[len(signature)].dtype, array.ndim, ones))
+        signature.append(
+            Signature(Model(model).graph.inputs[len(signature)].dtype, array.ndim, ones)
+        )
     group = derive(Body.of_function(function), signature)
     for op in group.unfused:
         if isinstance(op, Generic):

@@ -44,7 +44,14 @@ def test_attributes(call: str) -> None:
 
 
 BINARY = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Pow"]
-SHAPES = [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((4, 1, 3), (2, 1)), ((1,), (3,))]
+SHAPES = [
+    ((2, 3), (2, 3)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((), (2, 3)),
+    ((4, 1, 3), (2, 1)),
+    ((1,), (3,)),
+]
 
 
 @pytest.mark.parametrize("op", BINARY)
@@ -60,7 +67,9 @@ def _positive(shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(RNG.uniform(0.5, 2, size=shape), np.float32)
 
 
-@pytest.mark.parametrize(("a", "b"), [((2, 3), (2, 3)), ((1, 3), (2, 3)), ((2, 3), (2, 1)), ((2, 1), (1, 3))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 3), (2, 3)), ((1, 3), (2, 3)), ((2, 3), (2, 1)), ((2, 1), (1, 3))]
+)
 def test_broadcast_that_is_decided_at_run_time(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     text = graph("t = Add(a, b)\ny = Mul(t, a)", "float[m,n] a, float[p,q] b", "float[r,s] y")
     check(text, {"a": _positive(a), "b": _positive(b)})
@@ -69,8 +78,13 @@ def test_broadcast_that_is_decided_at_run_time(a: tuple[int, ...], b: tuple[int,
 @pytest.mark.parametrize("op", ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"])
 @pytest.mark.parametrize("dtype", ["float", "int64", "int32"])
 def test_comparisons(op: str, dtype: str) -> None:
-    numbers = np.array([[1, 2, 3], [3, 2, 1]], {"float": np.float32, "int64": np.int64, "int32": np.int32}[dtype])
-    check(graph(f"y = {op}(a, b)", f"{dtype}[2,3] a, {dtype}[3] b", "bool[2,3] y"), {"a": numbers, "b": numbers[0]})
+    numbers = np.array(
+        [[1, 2, 3], [3, 2, 1]], {"float": np.float32, "int64": np.int64, "int32": np.int32}[dtype]
+    )
+    check(
+        graph(f"y = {op}(a, b)", f"{dtype}[2,3] a, {dtype}[3] b", "bool[2,3] y"),
+        {"a": numbers, "b": numbers[0]},
+    )
 
 
 @pytest.mark.parametrize("op", ["And", "Or", "Xor", "Equal"])
@@ -94,16 +108,26 @@ y = Add(j, k)"""
                                                 ("bool", 7), ("int64", 9), ("float16", 1), ("double", 1)])  # fmt: skip
 def test_cast(source: str, target: int) -> None:
     names = {1: "float", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "double"}
-    dtype = {"float": np.float32, "float16": np.float16, "double": np.float64, "bool": np.bool_}.get(source, source)
+    dtype = {
+        "float": np.float32,
+        "float16": np.float16,
+        "double": np.float64,
+        "bool": np.bool_,
+    }.get(source, source)
     numbers = np.array([-2, 0, 1, 3], dtype)
-    check(graph(f"y = Cast<to={target}>(x)", f"{source}[4] x", f"{names[target]}[4] y"), {"x": numbers})
+    check(
+        graph(f"y = Cast<to={target}>(x)", f"{source}[4] x", f"{names[target]}[4] y"),
+        {"x": numbers},
+    )
 
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min"])
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_integers(op: str, dtype: str) -> None:
     a, b = np.array([7, -7, 5], dtype), np.array([2, 2, -3], dtype)
-    check(graph(f"y = {op}(a, b)", f"{dtype}[3] a, {dtype}[3] b", f"{dtype}[3] y"), {"a": a, "b": b})
+    check(
+        graph(f"y = {op}(a, b)", f"{dtype}[3] a, {dtype}[3] b", f"{dtype}[3] y"), {"a": a, "b": b}
+    )
 
 
 def test_clip_with_scalars_and_mod() -> None:
@@ -124,9 +148,20 @@ def test_special_values() -> None:
 
 def test_prelu_and_batch_normalization() -> None:
     x = RNG.normal(size=(2, 3, 2, 2)).astype(np.float32)
-    feeds = {"x": x, "p": POSITIVE[0].reshape(3, 1, 1), "s": POSITIVE[0], "b": X[0], "m": X[1], "v": POSITIVE[1]}
+    feeds = {
+        "x": x,
+        "p": POSITIVE[0].reshape(3, 1, 1),
+        "s": POSITIVE[0],
+        "b": X[0],
+        "m": X[1],
+        "v": POSITIVE[1],
+    }
     inputs = "float[2,3,2,2] x, float[3,1,1] p, float[3] s, float[3] b, float[3] m, float[3] v"
-    check(graph("a = PRelu(x, p)\ny = BatchNormalization(a, s, b, m, v)", inputs, "float[2,3,2,2] y"), feeds, atol=1e-5)
+    check(
+        graph("a = PRelu(x, p)\ny = BatchNormalization(a, s, b, m, v)", inputs, "float[2,3,2,2] y"),
+        feeds,
+        atol=1e-5,
+    )
 
 
 def test_pow_with_an_integer() -> None:

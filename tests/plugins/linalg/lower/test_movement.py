@@ -35,11 +35,16 @@ y = Squeeze(e, b)"""
 
 def test_squeeze_of_every_axis_of_size_one_depends_on_sizes() -> None:
     _, found = lowered(parse(graph("y = Squeeze(x)", "float[1,3,1] x", "float[3] y")))
-    assert list(found.reasons.values()) == ["not-lowered: Squeeze of every axis of size 1, where sizes are unknown"]
+    assert list(found.reasons.values()) == [
+        "not-lowered: Squeeze of every axis of size 1, where sizes are unknown"
+    ]
 
 
 def test_axes_as_attributes() -> None:
-    check(graph("u = Unsqueeze<axes=[1]>(x)\ny = Squeeze<axes=[1]>(u)", INPUT, "float[2,3,4] y", 11), {"x": X})
+    check(
+        graph("u = Unsqueeze<axes=[1]>(x)\ny = Squeeze<axes=[1]>(u)", INPUT, "float[2,3,4] y", 11),
+        {"x": X},
+    )
 
 
 @pytest.mark.parametrize("sizes", ["1,3,1", "a,3,b"])
@@ -58,7 +63,14 @@ def test_expand(sizes: str) -> None:
 def test_slice(starts: str, ends: str, axes: str, steps: str, shape: str) -> None:
     names = [f"{name} = Constant<value = int64[1] {{{value}}}>()" for name, value in
              (("s", starts), ("e", ends), ("a", axes), ("t", steps))]  # fmt: skip
-    check(graph("\n".join([*names, "p = Slice(x, s, e, a, t)", "y = Exp(p)"]), INPUT, f"float[{shape}] y"), {"x": X / 24})
+    check(
+        graph(
+            "\n".join([*names, "p = Slice(x, s, e, a, t)", "y = Exp(p)"]),
+            INPUT,
+            f"float[{shape}] y",
+        ),
+        {"x": X / 24},
+    )
 
 
 def test_rotary_halves() -> None:
@@ -88,16 +100,30 @@ y = Concat<axis=2>(e, a)"""
 @pytest.mark.parametrize(
     ("body", "inputs", "reason"),
     [
-        ("y = Expand(x, s)", "float[2,3] x, int64[2] s", "not-lowered: Expand to a shape that is computed"),
+        (
+            "y = Expand(x, s)",
+            "float[2,3] x, int64[2] s",
+            "not-lowered: Expand to a shape that is computed",
+        ),
         ("y = Reshape(x, s)", "float[2,3] x, int64[2] s", "not-lowered: Reshape"),
-        ("y = Slice(x, s, s)", "float[2,3] x, int64[2] s", "not-lowered: Slice with starts that are computed"),
+        (
+            "y = Slice(x, s, s)",
+            "float[2,3] x, int64[2] s",
+            "not-lowered: Slice with starts that are computed",
+        ),
         ("y = Add(x, x)", "uint8[2] x", "dtype: x is uint8"),
         ("y = Abs(x)", "bfloat16[2] x, float z", ""),
     ],
 )
 def test_what_is_not_lowered_has_a_reason(body: str, inputs: str, reason: str) -> None:
     dtype = inputs.partition("[")[0]
-    loaded, found = lowered(parse(graph(body, inputs, f"{dtype} y").replace(f"{dtype} y", f"{dtype}[a,b] y" if reason else f"{dtype}[2] y")))
+    loaded, found = lowered(
+        parse(
+            graph(body, inputs, f"{dtype} y").replace(
+                f"{dtype} y", f"{dtype}[a,b] y" if reason else f"{dtype}[2] y"
+            )
+        )
+    )
     assert list(found.reasons.values()) == ([reason] if reason else [])
     assert loaded.graph
 

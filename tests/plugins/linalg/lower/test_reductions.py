@@ -27,11 +27,28 @@ def test_dropped_axes(op: str, axes: str, shape: str) -> None:
 
 
 def test_every_axis_and_attributes() -> None:
-    check(graph("r = ReduceSum<keepdims=0>(x)\ny = Exp(r)", "float[2,3,4] x", "float y"), {"x": X / 24})
+    check(
+        graph("r = ReduceSum<keepdims=0>(x)\ny = Exp(r)", "float[2,3,4] x", "float y"),
+        {"x": X / 24},
+    )
     check(graph("y = ReduceMean<axes=[1,2]>(x)", "float[2,3,4] x", "float[2,1,1] y", 13), {"x": X})
 
 
 def test_not_a_number_is_kept() -> None:
     odd = np.array([[1, np.nan, 3], [np.inf, -np.inf, 0]], np.float32)
-    check(graph("a = Constant<value = int64[1] {1}>()\ny = ReduceMax(x, a)", "float[2,3] x", "float[2,1] y"), {"x": odd[1:].repeat(2, 0)})
-    check(graph("a = Constant<value = int64[1] {1}>()\ny = ReduceSum(x, a)", "float[2,3] x", "float[2,1] y"), {"x": odd})
+    check(
+        graph(
+            "a = Constant<value = int64[1] {1}>()\ny = ReduceMax(x, a)",
+            "float[2,3] x",
+            "float[2,1] y",
+        ),
+        {"x": odd[1:].repeat(2, 0)},
+    )
+    check(
+        graph(
+            "a = Constant<value = int64[1] {1}>()\ny = ReduceSum(x, a)",
+            "float[2,3] x",
+            "float[2,1] y",
+        ),
+        {"x": odd},
+    )

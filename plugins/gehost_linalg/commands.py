@@ -1,0 +1,324 @@
+"""``gehost linalg``: the groups of a model, with loops, maps and payload; or the fused form of an MLIR text."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
+from gehost_linalg.affine import MlirError
+from gehost_linalg.control import ControlError
+from gehost_linalg.driver import fuse_all
+from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
+from gehost_linalg.group import Group, Lowered, is_boundary
+from gehost_linalg.mlir import Function, parse, print_function
+from gehost_linalg.passes import NAME, Plan, companions_named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1}
+
+
+@click.command("linalg")
+@click.argument("model", type=click.Path())
+@click.option("--node", metavar="NAME", help="Only the group with this node.")
+@click.option(
+    "--before/--after",
+    default=False,
+    help="The operations as they are lowered, or after fusion (default).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "mlir", "dot"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "--control", default="one-use", show_default=True, help="Which legal fusions are done."
+)
+@click.option(
+    "--multi-use",
+    default="refuse",
+    show_default=True,
+    help="Other readers of a producer: refuse, duplicate, share.",
+)
+@click.option(
+    "--companions",
+    default="",
+    metavar="LIST",
+    help="Companion patterns to add, or -NAME to leave out.",
+)
+@click.option(
+    "--vendors", multiple=True, type=click.Path(), metavar="DIR", help="As in gehost compile."
+)
+def command(
+    model: str,
+    node: str | None,
+    form: str,
+    control: str,
+    multi_use: str,
+    companions: str,
+    vendors: tuple[str, ...],
+    *,
+    before: bool,
+) -> None:
+    """Show how the element-wise operators of MODEL are fused, or fuse the text FILE.mlir."""
+    settings = {"control": control, "multi_use": multi_use, "companions": companions}
+    if model.endswith(".mlir"):
+        click.echo(fused_text(model, settings, before=before), nl=False)
+        return
+    plans = plans_of(model, settings, vendors)
+    shown = [Shown(plan, group) for plan in plans for group in plan.groups]
+    if node is not None:
+        shown = [each for each in shown if any(node in {n.name, n.label} for n in each.group.nodes)]
+        if not shown:
+            raise UsageError(_no_group(node, plans))
+    if form == "table":
+        click.echo(_table(shown, plans, node))
+    elif form == "mlir":
+        texts = [each.text(before=before) for each in shown]
+        click.echo("\n".join(texts), nl=False)
+    else:
+        click.echo(_dot(shown, before=before), nl=False)
+
+
+# -- MLIR files -------------------------------------------------------------------------------------------------------------
+
+
+def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
+    """The text of a file, fused unless ``before``.
+
+    Raises:
+        UsageError: it cannot be read, it is malformed, or a name is unknown.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    try:
+        functions = parse(text)
+        for function in functions if not before else ():
+            function.ops = fuse_all(
+                function.ops,
+                settings["control"],
+                settings["multi_use"],
+                outputs=function.outputs,
+                companions=companions_named(settings["companions"]),
+            )
+        return "\n".join(map(print_function, functions))
+    except MlirError as error:
+        place, _, rest = str(error).partition("\n")
+        click.echo(rest, err=True)
+        raise UsageError(f"{path}: {place}") from error
+    except (ControlError, GenericError) as error:
+        raise UsageError(str(error)) from error
+
+
+# -- models -----------------------------------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Forms the groups of each graph where the pass would run, and leaves the graph as it is."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self.plans: list[Plan] = []
+
+    @hookimpl
+    def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
+        if spec.name == NAME:
+            for each in (graph, *graph.subgraphs()):
+                self.plans.append(Plan(each, self.settings, {}))
+
+
+def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
+    """The groups of a model's graphs, as ``gehost compile --enable FuseElementwisePass`` forms them."""
+    try:
+        watch = _Watch({**settings, "rows": True, "leave_alone": True})
+        options = HostOptions(
+            vendors=tuple(vendors),
+            enable=(NAME,),
+            settings={f"{NAME}.{name}": value for name, value in settings.items()},
+            rewrite_limit=None,
+        )
+        host = Host(options, [("linalg-groups", watch)])
+        with tempfile.TemporaryDirectory() as folder:
+            host.compile(model, os.path.join(folder, "model.onnx"))
+    except ControlError as error:
+        raise UsageError(str(error)) from error
+    return watch.plans
+
+
+class Shown:
+    """One group as text."""
+
+    def __init__(self, plan: Plan, group: Group) -> None:
+        self.plan = plan
+        self.group = group
+        lowered = plan.lowered
+        self.unfused = [
+            op
+            for op in lowered.ops
+            if op.origins and all(node in group.nodes for node in op.origins)
+        ]
+        self.inputs = _inputs(self.unfused)
+        self.outputs = _outputs(self.unfused, lowered)
+
+    @property
+    def name(self) -> str:
+        ops = [node.op for node in self.group.nodes]
+        return "_".join(dict.fromkeys(op.rpartition("::")[2] for op in ops))
+
+    def ops(self, *, before: bool) -> list[Op]:
+        """The operations of the group alone, as they are lowered or fused."""
+        return self.unfused if before else fuse_all(self.unfused, outputs=self.outputs)
+
+    def text(self, *, before: bool) -> str:
+        """The group as MLIR text; a comment instead where a size cannot be stated."""
+        ops = self.ops(before=before)
+        notes = {op: [_note(op)] for op in ops}
+        function = Function(
+            self.name, self.inputs, ops, self.outputs, notes, self.plan.lowered.names.parts
+        )
+        try:
+            return print_function(function)
+        except GenericError as error:
+            return f"// {self.name}: {error}\n"
+
+    def saved(self) -> str:
+        """The bytes of values that stay inside the group."""
+        inside = [value for op in self.unfused for value in op.results if value not in self.outputs]
+        known = sum(_bytes(value) or 0 for value in inside)
+        unknown = sum(_bytes(value) is None for value in inside)
+        return f"{known:,}" + (f" + {unknown} of unknown size" if unknown else "")
+
+
+def _note(op: Op) -> str:
+    nodes: Iterable[Node] = op.origins
+    return ", ".join(f"{node.op} {node.label}" for node in nodes)
+
+
+def _inputs(ops: Sequence[Op]) -> list[Value]:
+    made = {value for op in ops for value in op.results}
+    read = dict.fromkeys(value for op in ops for value in op.operands)
+    return [
+        value
+        for value in read
+        if value not in made and value.kind in {"tensor", "scalar"} and value.constant is None
+    ]
+
+
+def _outputs(ops: Sequence[Op], lowered: Lowered) -> list[Value]:
+    inside = set(ops)
+    outside = {value for op in lowered.ops if op not in inside for value in op.operands} | set(
+        lowered.outputs
+    )
+    return [value for op in ops for value in op.results if value in outside]
+
+
+def _bytes(value: Value) -> int | None:
+    size = _BYTES.get(value.dtype)
+    if size is None or value.shape is None or not all(map(is_known, value.shape)):
+        return None
+    for each in value.shape:
+        size *= int(each or 0)
+    return size
+
+
+def _shape(sizes: Iterable[Size]) -> str:
+    return f"[{', '.join('?' if size is None or str(size).startswith('?') else str(size) for size in sizes)}]"
+
+
+def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> str:
+    lines: list[str] = []
+    for each in shown:
+        lines.append(
+            f"{each.name}: {len(each.group.nodes)} nodes, {each.saved()} bytes of intermediates saved"
+        )
+        for op in each.ops(before=False):
+            lines += _lines(op)
+        lines += [f"  bounded: {reason}" for reason in dict.fromkeys(_bounds(each))]
+        lines.append("")
+    counts: dict[str, int] = {}
+    for plan in plans:
+        for _, reason in plan.refusals:
+            key = reason.partition(":")[0]
+            counts[key] = counts.get(key, 0) + 1
+    total = sum(len(plan.lowered.counts) for plan in plans)
+    lowered = sum(not is_boundary(op) for plan in plans for op in plan.lowered.ops)
+    lines.append(
+        f"{total} nodes, {lowered} Generics, {len(shown)} groups"
+        + (" with this node" if node else "")
+    )
+    lines += [f"  {key}: {count}" for key, count in sorted(counts.items())]
+    return "\n".join(lines)
+
+
+def _lines(op: Op) -> list[str]:
+    """An operation: its loops, the map of each operand, its payload."""
+    if isinstance(op, Opaque):
+        return [f"  {op.name} {_note(op)}"]
+    loops = [
+        f"d{loop} {kind} {_shape([size])[1:-1]}"
+        for loop, (kind, size) in enumerate(zip(op.iterators, op.extents(), strict=True))
+    ]
+    lines = [f"  {_note(op)}", f"    loops: {', '.join(loops) or 'none'}"]
+    for position, value in enumerate(op.operands):
+        role = "in" if position < len(op.ins) else "out"
+        maybe = " (stride decided at run time)" if op.axes_maybe[position] else ""
+        lines.append(
+            f"    {role} {value.name} {value.type_text}: {op.maps[position].body()}{maybe}"
+        )
+    lines.append(
+        f"    payload: {', '.join(each.name.partition('.')[2] for each in op.payload.ops) or 'copy'}"
+    )
+    return lines
+
+
+def _bounds(shown: Shown) -> Iterable[str]:
+    for node, reason in shown.plan.refusals:
+        if node in shown.group.nodes:
+            yield f"{node.op} {node.label}: {reason}"
+    for op in shown.plan.lowered.ops:
+        if is_boundary(op) and any(value in shown.outputs for value in op.operands):
+            yield f"{op.label}: {shown.plan.lowered.reasons.get(op.origins[0], '')}"
+
+
+def _dot(shown: Sequence[Shown], *, before: bool) -> str:
+    lines = ["digraph linalg {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
+    for number, each in enumerate(shown):
+        lines.append(f"  subgraph cluster_{number} {{ label={json.dumps(each.name)};")
+        ops = each.ops(before=before)
+        names = {op: f"g{number}_{place}" for place, op in enumerate(ops)}
+        made = {value: op for op in ops for value in op.results}
+        for op in ops:
+            maps = (
+                "\\n".join(map_.body() for map_ in op.maps) if isinstance(op, Generic) else op.name
+            )
+            lines.append(f"    {names[op]} [label={json.dumps(_note(op) + chr(10) + maps)}];")
+        for op in ops:
+            lines += [
+                f"    {names[made[value]]} -> {names[op]};"
+                for value in op.operands
+                if value in made
+            ]
+        lines.append("  }")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _no_group(node: str, plans: Sequence[Plan]) -> str:
+    for plan in plans:
+        for each, reason in plan.refusals:
+            if node in {each.name, each.label}:
+                return f'node "{node}" is in no group: {reason}'
+        if any(node in {each.name, each.label} for each in plan.lowered.counts):
+            return f'node "{node}" is in no group'
+    return f'no node is called "{node}" where the pass runs'
