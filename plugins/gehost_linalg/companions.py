@@ -241,7 +241,17 @@ def split_concat(op: Generic, around: Surroundings) -> Change | None:
     if axis is None or not op.out_map(0).is_permutation:
         return None
     parts = [_part(op, found, place, axis, size) for place, size in enumerate(segments.pop())]
-    joined = Opaque("tensor.concat", tuple([part.results[0] for part in parts]), op.results, axis)
+    origins = dict.fromkeys(
+        [*[node for each in found.values() for node in each.origins], *op.origins]
+    )
+    joined = Opaque(
+        "tensor.concat",
+        tuple([part.results[0] for part in parts]),
+        op.results,
+        axis,
+        op.label,
+        tuple(origins),
+    )
     return Change((*parts, joined), {})
 
 

@@ -16,14 +16,7 @@ from gehost_linalg.fusability import (
 from gehost_linalg.fuse import fuse_checked
 from gehost_linalg.generic import Generic, Op, Value
 
-DEFAULT_COMPANIONS = (
-    "fold-fill",
-    "fold-splat",
-    "outs-dependency",
-    "dedup",
-    "unused-cycle",
-    "fold-transpose",
-)
+DEFAULT_COMPANIONS = tuple(COMPANIONS)
 
 
 class Block:
@@ -223,21 +216,27 @@ class Driver:
 
     def _visit(self, op: Op) -> None:
         current: Op | None = op
-        while current is not None and isinstance(current, Generic):
-            if current.results and all(map(self.block.is_dead, current.results)):
+        while current is not None:
+            is_generic = isinstance(current, Generic)
+            if all(map(self.block.is_dead, current.results)) and (
+                is_generic or current.name.startswith("tensor.")
+            ):
                 self._remove(current)
                 return
+            if not isinstance(current, Generic):
+                self._note_boundary(current)
+                return
             current = self._fuse_first(current) or self._changed(current)
-        if current is not None and not isinstance(current, Generic):
-            read = [self.block.operand(current, index) for index in range(len(current.operands))]
-            refusals = [
-                (operand, consumer_is_generic(operand))
-                for operand in read
-                if isinstance(operand.producer, Generic)
-            ]
-            self.block.refusals[current] = [
-                (operand, refusal) for operand, refusal in refusals if refusal is not None
-            ]
+
+    def _note_boundary(self, op: Op) -> None:
+        """Note the Generics that are not fused into an operation that is none."""
+        read = [self.block.operand(op, index) for index in range(len(op.operands))]
+        refusals = [
+            (each, consumer_is_generic(each)) for each in read if isinstance(each.producer, Generic)
+        ]
+        self.block.refusals[op] = [
+            (each, refusal) for each, refusal in refusals if refusal is not None
+        ]
 
     def _changed(self, op: Generic) -> Op | None:
         """What the first companion that applies puts in the place of ``op``; None where none applies."""
@@ -273,12 +272,12 @@ class Driver:
         """These have a reader less: their producer may be dead, or have one use now."""
         for value in values:
             maker = self.block.made_by.get(value)
-            if isinstance(maker, Generic):
+            if maker is not None:
                 self._queued[maker] = None
                 for result in maker.results:
                     self._queue_readers(result)
 
-    def _remove(self, op: Generic) -> None:
+    def _remove(self, op: Op) -> None:
         values = list(dict.fromkeys(op.operands))
         self.block.remove(op)
         self._released(values)

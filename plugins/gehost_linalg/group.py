@@ -31,6 +31,9 @@ MOST_STEPS = 1000
 INLINE_BYTES = 4096
 """Constants with one value throughout are part of a body up to this size; larger ones are inputs."""
 
+GROUP_COMPANIONS = tuple([name for name in DEFAULT_COMPANIONS if name != "split-concat"])
+"""A node is replaced as a whole: a row group holds the parts of a Concat instead."""
+
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Trilu", "OneHot"), (1,)),
     "Slice": (1, 2, 3, 4),
@@ -746,7 +749,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         )
     outputs = [values[number] for number in body.outputs]
     block = Block(ops, outputs)
-    Driver(block, one_use, "refuse", DEFAULT_COMPANIONS).run()
+    Driver(block, one_use, "refuse", GROUP_COMPANIONS).run()
     fused = block.ops
     content = [body.key(), *map(str, signature), *[_maps(op) for op in fused]]
     digest = hashlib.sha256("\n".join(content).encode()).hexdigest()[:12]

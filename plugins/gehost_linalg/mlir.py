@@ -120,6 +120,8 @@ class _Printer:
         self._lines: list[str] = []
         self._constants: dict[tuple[Any, ...], str] = {}
         self._sizes: dict[tuple[str, int], str] = {}
+        self._roots: dict[tuple[Value, int], tuple[Value, int]] = {}
+        """For an axis of a result, the axis of an argument that has its size."""
 
     def text(self) -> str:
         function = self._function
@@ -166,7 +168,8 @@ class _Printer:
         if key not in self._constants:
             name = self._constants[key] = self._fresh("cst" if literal.dtype in FLOATS else "c")
             content = shown if shape is None else f"dense<{shown}>"
-            self._lines.append(f"  {name} = arith.constant {content} : {type_text}")
+            typed = "" if content in {"true", "false"} else f" : {type_text}"
+            self._lines.append(f"  {name} = arith.constant {content}{typed}")
         return self._constants[key]
 
     def _value(self, value: Value, op: Generic | None) -> str:
@@ -235,7 +238,10 @@ class _Printer:
         raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
 
     def _dim(self, source: str, value: Value, axis: int) -> str:
-        """The size of an axis of a tensor that has a name already."""
+        """The size of an axis of a tensor that has a name already; asked of what it was computed from, if that has it."""
+        if (value, axis) in self._roots:
+            value, axis = self._roots[value, axis]
+            source = self._value(value, None)
         if (source, axis) not in self._sizes:
             number = self._constant(Literal(axis, "index"))
             name = self._sizes[source, axis] = self._fresh("dim")
@@ -285,6 +291,8 @@ class _Printer:
             )
         elif op.name == "tensor.extract_slice":
             self._extract_slice(op)
+        elif op.name == "tensor.cast":
+            self._lines.append(f"  {results} = tensor.cast {operands[0]} : {given} to {made}")
         elif op.name == "tensor.dim":
             number = self._constant(Literal(int(op.attribute), "index"))
             self._lines.append(f"  {results} = tensor.dim {operands[0]}, {number} : {given}")
@@ -331,6 +339,23 @@ class _Printer:
         types = ", ".join(value.type_text for value in op.results)
         made = f" -> ({types})" if len(results) > 1 else f" -> {types}" if results else ""
         self._lines.append(f"  }}{made}")
+        self._note_roots(op)
+
+    def _note_roots(self, op: Generic) -> None:
+        """Reading a size of a result would be another use of it."""
+        for place, result in enumerate(op.results):
+            for axis, wanted in enumerate(op.out_map(place).results):
+                found = [
+                    (maybe, place, other, at)
+                    for place, (_, other, at, each, maybe) in enumerate(op.axes())
+                    if each == wanted
+                    and isinstance(each, Dim)
+                    and other.kind == "tensor"
+                    and other.constant is None
+                ]
+                if found:
+                    _, _, other, at = min(found)
+                    self._roots[result, axis] = self._roots.get((other, at), (other, at))
 
     def _outside(self, ref: Ref) -> str | None:
         if isinstance(ref, Literal):
@@ -421,25 +446,14 @@ def literal_text(literal: Literal) -> str:
     if dtype not in FLOATS:
         return str(int(value))
     if np.isfinite(value):
-        shown = repr(float(value))
-        return (
-            shown.replace("e", "e+")
-            if "e" in shown and "e-" not in shown
-            else shown
-            if "." in shown
-            else _dotted(shown)
-        )
+        mantissa, e, exponent = repr(float(value)).partition("e")
+        return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"
     wide = np.asarray(value, np.float32 if dtype == "bf16" else _WIDTHS[dtype])
     bits = int.from_bytes(wide.tobytes(), "little")
     if dtype == "bf16":
         bits >>= 16
     digits = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16}[dtype]
     return f"0x{bits:0{digits}X}"
-
-
-def _dotted(shown: str) -> str:
-    mantissa, e, exponent = shown.partition("e")
-    return f"{mantissa}.0{e}{exponent}"
 
 
 def _dense(array: np.ndarray[Any, Any], dtype: str) -> str:
@@ -637,6 +651,8 @@ class _Parser(Scanner):
             made = self._concat(results)
         elif name == "tensor.extract_slice":
             made = self._part(results)
+        elif name == "tensor.cast":
+            made = self._cast(results)
         elif name == "linalg.generic":
             made = self._generic(results, start)
         else:
@@ -815,6 +831,16 @@ class _Parser(Scanner):
                 made = Value(f"{value.name}_dim{axis}", "index", kind="scalar")
                 self._ops.append(Opaque("tensor.dim", (value,), (made,), axis))
                 yield made
+
+    def _cast(self, results: Sequence[str]) -> list[Value]:
+        """The same tensor with more or fewer sizes in its type."""
+        source = self._use()
+        self.expect(":")
+        self._check_type(source)
+        self.expect("to")
+        made = self._type(results[0][1:] if results else "cast")
+        self._ops.append(Opaque("tensor.cast", (source,), (made,)))
+        return [made]
 
     def _part(self, results: Sequence[str]) -> list[Value]:
         source = self._use()

@@ -30,9 +30,9 @@ from gehost import (
 from gehost import Value as Tensor
 from gehost_linalg.companions import COMPANIONS
 from gehost_linalg.control import Control, ControlError, control_named, multi_use_named, unknown
-from gehost_linalg.driver import DEFAULT_COMPANIONS
 from gehost_linalg.group import (
     DOMAIN,
+    GROUP_COMPANIONS,
     PARAMETERS,
     Body,
     Group,
@@ -117,7 +117,7 @@ def companions_named(text: str) -> tuple[str, ...]:
             raise ControlError(unknown("companion", name.removeprefix("-"), list(COMPANIONS)))
     added = [name for name in given if not name.startswith("-")]
     dropped = {name[1:] for name in given if name.startswith("-")}
-    return tuple([name for name in (*DEFAULT_COMPANIONS, *added) if name not in dropped])
+    return tuple([name for name in (*GROUP_COMPANIONS, *added) if name not in dropped])
 
 
 class FuseElementwisePass(FusionBasePass):
