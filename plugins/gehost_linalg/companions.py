@@ -206,6 +206,25 @@ def fold_transpose(op: Generic, around: Surroundings) -> Change | None:
     return Change((), {result: folded})
 
 
+def erase_copy(op: Generic, around: Surroundings) -> Change | None:
+    """Read the in instead of an operation that copies it element by element."""
+    del around
+    if (
+        op.reduces
+        or op.payload.ops
+        or not all(map_.is_identity for map_ in op.maps)
+        or any(op.axes_maybe)
+    ):
+        return None
+    replaced: dict[Value, Value] = {}
+    for result, ref in zip(op.results, op.payload.yields, strict=True):
+        source = op.operands[ref.index] if isinstance(ref, Arg) else None
+        if source is None or source.kind != "tensor" or source.type_text != result.type_text:
+            return None
+        replaced[result] = source
+    return Change((), replaced)
+
+
 def split_concat(op: Generic, around: Surroundings) -> Change | None:
     """``ew(concat(a0, a1), concat(b0, b1))`` becomes ``concat(ew(a0, b0), ew(a1, b1))``.
 
@@ -282,6 +301,7 @@ COMPANIONS: Mapping[str, Companion] = {
     "dedup": dedup,
     "unused-cycle": unused_cycle,
     "fold-transpose": fold_transpose,
+    "erase-copy": erase_copy,
     "split-concat": split_concat,
 }
 """By name, in the order in which they are tried."""

@@ -12,6 +12,7 @@ from gehost_linalg.fusability import (
     Refusal,
     are_elementwise_ops_fusable,
     consumer_is_generic,
+    results_are_complete,
 )
 from gehost_linalg.fuse import fuse_checked
 from gehost_linalg.generic import Generic, Op, Value
@@ -329,6 +330,9 @@ class Driver:
                 "control", f"the producer has {operand.uses} uses, and multi-use is refuse"
             )
         if self.multi_use == "share":
+            incomplete = results_are_complete(operand) if operand.shared else None
+            if incomplete is not None:
+                return incomplete
             path = self.block.path_back(producer, consumer)
             if path is not None:
                 return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from gehost_linalg.affine import AffineMap, Dim, dims_of
+from gehost_linalg.affine import AffineMap, Const, Dim, dims_of
 from gehost_linalg.generic import PARALLEL, Generic, Op, Value
 
 
@@ -180,7 +180,7 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
 
     Args:
         operand: what is to be fused.
-        coverage: ``preserved`` counts the producer's outs that are kept; ``upstream`` does not, as MLIR.
+        coverage: ``preserved`` counts the producer's outs that are read, by the payload or by others; ``upstream`` does what MLIR does.
     """
     producer, consumer = operand.generics()
     if not consumer.reduces:
@@ -191,7 +191,10 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
             covered |= map_.loops
     positions = list(range(len(producer.ins)))
     if coverage == "preserved":
-        positions += [len(producer.ins) + result for result in preserved_producer_results(operand)]
+        kept = [
+            r for r in range(len(producer.outs)) if producer.reads_out(r) or r in operand.shared
+        ]
+        positions += [len(producer.ins) + result for result in kept]
     for position in positions:
         covered |= fused_map(operand, position).loops
     missing = set(range(consumer.loops)) - covered
@@ -219,6 +222,58 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
         if dims_of(expr) & loops:
             return Refusal("maybe-broadcast", f"the producer uses the index {expr}")
     return None
+
+
+def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
+    """A producer that reads its out must run once for each of its points, or it adds to the out again.
+
+    Not a rule of MLIR's.
+    """
+    producer, consumer = operand.generics()
+    if not any(map(producer.reads_out, range(len(producer.outs)))):
+        return None
+    missing = not_permuted(consumer, operand.index)
+    return None if missing is None else Refusal("out-updated-again", missing)
+
+
+def results_are_complete(operand: OpOperand) -> Refusal | None:
+    """Results that others read must be computed for all points of the producer, so the consumer must read all.
+
+    Not a rule of MLIR's; only for ``share``.
+    """
+    _, consumer = operand.generics()
+    map_ = consumer.maps[operand.index]
+    shape = operand.value.shape or (None,) * len(map_.results)
+    bare = [each for each in map_.results if isinstance(each, Dim)]
+    for axis, each in enumerate(map_.results):
+        is_single = isinstance(each, Const) and shape[axis] == 1
+        if not is_single and (
+            not isinstance(each, Dim)
+            or bare.count(each) > 1
+            or axis in consumer.axes_maybe[operand.index]
+        ):
+            return Refusal("result-incomplete", f"read by {map_.body()}")
+    return None
+
+
+def not_permuted(consumer: Generic, index: int) -> str | None:
+    """Why an operand is not read once at each point, None if it is. Loops and axes of size 1 do not count."""
+    map_ = consumer.maps[index]
+    shape = consumer.operands[index].shape or (None,) * len(map_.results)
+    rest = [
+        each
+        for axis, each in enumerate(map_.results)
+        if not (isinstance(each, Const) and shape[axis] == 1)
+    ]
+    loops = {loop for loop, size in enumerate(consumer.extents()) if size != 1}
+    bare = [each.index for each in rest if isinstance(each, Dim)]
+    if (
+        len(bare) == len(rest) == len(set(bare))
+        and loops <= set(bare)
+        and not consumer.axes_maybe[index]
+    ):
+        return None
+    return f"read by {map_.body()}"
 
 
 def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
@@ -251,14 +306,12 @@ def _unsure(operand: OpOperand) -> set[int]:
     return {each.index for axis in axes if isinstance(each := read[axis], Dim)}
 
 
-CONDITIONS = (
+BASIC = (
     producer_is_generic,
     consumer_is_generic,
     operand_is_ranked,
     producer_is_parallel,
     operand_is_in,
-    ranks_match,
-    result_map_is_permutation,
 )
 
 
@@ -267,8 +320,15 @@ def are_elementwise_ops_fusable(operand: OpOperand, coverage: str = "preserved")
 
     Bounds (condition 11) are checked by ``fuse_elementwise_ops``, cycles (condition 12) by the driver.
     """
-    for condition in CONDITIONS:
+    for condition in BASIC:
         refusal = condition(operand)
         if refusal is not None:
             return refusal
-    return reductions_are_covered(operand, coverage) or broadcast_is_simple(operand)
+    producer, _ = operand.generics()
+    ranks, permutation = ranks_match(operand), result_map_is_permutation(operand)
+    if permutation is not None and len(producer.results) > 1:
+        return permutation  # names the map that is at fault
+    if ranks is not None or permutation is not None:
+        return ranks or permutation
+    refusal = reductions_are_covered(operand, coverage) or broadcast_is_simple(operand)
+    return refusal or (outs_are_updated_once(operand) if coverage == "preserved" else None)

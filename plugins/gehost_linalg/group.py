@@ -31,8 +31,10 @@ MOST_STEPS = 1000
 INLINE_BYTES = 4096
 """Constants with one value throughout are part of a body up to this size; larger ones are inputs."""
 
-GROUP_COMPANIONS = tuple([name for name in DEFAULT_COMPANIONS if name != "split-concat"])
-"""A node is replaced as a whole: a row group holds the parts of a Concat instead."""
+GROUP_COMPANIONS = tuple(
+    [each for each in DEFAULT_COMPANIONS if each not in {"split-concat", "erase-copy"}]
+)
+"""A node is replaced as a whole: it must not be split, nor vanish."""
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Trilu", "OneHot"), (1,)),

@@ -1,0 +1,141 @@
+"""Fusing to a fixed point: control functions, other readers of a producer, cycles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gehost_linalg.control import ControlError
+from gehost_linalg.driver import Block, fuse_all
+from gehost_linalg.generic import Generic, Opaque
+from gehost_linalg.interpret import interpret
+
+from tests.plugins.linalg.conftest import Case, maps, payload
+from tests.plugins.linalg.dags import random_function
+
+I2 = "d0, d1"
+
+
+def test_three_muls_with_four_operands_fuse_the_first_alone() -> None:
+    first, second, third = Case("three_muls").fused("max-operands=4")
+    assert [value.name for value in third.ins] == ["a0", "a1", "1", "2"]
+    assert payload(first) == payload(second) == ["mulf"]
+    assert payload(third) == ["mulf", "addf", "addf"]
+
+
+def test_the_operations_of_the_producer_fused_last_come_first() -> None:
+    op = Case("three_muls").one()
+    assert [value.name for value in op.ins] == ["a0", "a1", "b0", "b1", "c0", "c1"]
+    assert payload(op) == ["mulf", "mulf", "mulf", "addf", "addf"]
+    products = [[ref.index for ref in each.operands] for each in op.payload.ops[:3]]
+    assert products == [[4, 5], [2, 3], [0, 1]]
+
+
+def test_an_unread_result_goes() -> None:
+    op = Case("unread_result").one()
+    assert (maps(op), payload(op), len(op.results)) == ([I2, I2], ["tanh", "sqrt"], 1)
+
+
+def test_results_that_are_read_elsewhere_are_results_of_the_fused_operation() -> None:
+    case = Case("results_read_elsewhere")
+    assert len(case.fused()) == 2
+    op = case.one("always", "share")
+    assert (maps(op), len(op.results)) == ([I2] * 4, 3)
+    function = case.fused_function("always", "share")
+    assert [value in op.results for value in function.outputs] == [False, False, True]
+
+
+class TestDiamond:
+    """P → X → C and P → C, where X is no Generic."""
+
+    def test_one_use_fuses_nothing(self) -> None:
+        assert [payload(op) for op in Case("diamond").fused()] == [["exp"], ["addf"]]
+        assert "control: the producer has 2 uses" in Case("diamond").refusals()
+
+    def test_duplicate_leaves_the_producer_and_gives_the_consumer_a_copy(self) -> None:
+        assert [payload(op) for op in Case("diamond").fused("always", "duplicate")] == [
+            ["exp"],
+            ["exp", "addf"],
+        ]
+
+    def test_share_is_refused_with_the_path(self) -> None:
+        assert [payload(op) for op in Case("diamond").fused("always", "share")] == [
+            ["exp"],
+            ["addf"],
+        ]
+        assert "cycle: through test.opaque" in Case("diamond").refusals("always", "share")
+
+    def test_refuse_is_the_default_of_every_control_function(self) -> None:
+        assert len(Case("diamond").fused("always")) == 2
+        assert "control: the producer has 2 uses, and multi-use is refuse" in Case(
+            "diamond"
+        ).refusals("always")
+
+
+def test_share_moves_other_readers_behind_the_fused_operation() -> None:
+    """P, X(P), C(P): X reads what the fused operation makes, so that it must come after it."""
+    case = Case("diamond")
+    producer, other, consumer = case.function.ops
+    assert isinstance(consumer, Generic)
+    assert isinstance(other, Opaque)
+    from dataclasses import replace
+
+    alone = replace(consumer, ins=(consumer.ins[0], case.function.arguments[0]))
+    ops = fuse_all(
+        [producer, other, alone], "always", "share", outputs=[*alone.results, *other.results]
+    )
+    assert [type(op).__name__ for op in ops] == ["Generic", "Opaque"]
+    assert ops[1].operands[0] in ops[0].results
+
+
+@pytest.mark.parametrize(("control", "multi_use"), [("one-use", "refuse"), ("always", "duplicate"), ("always", "share"), ("cost", "duplicate"),
+                                                    ("no-recompute", "share"), ("max-live=4", "duplicate")])  # fmt: skip
+def test_fused_and_unfused_give_the_same_numbers(control: str, multi_use: str) -> None:
+    for seed in range(12):
+        function = random_function(seed)
+        random = np.random.default_rng(seed)
+        inputs = {
+            value: random.uniform(-1, 1, size=value.shape).astype(np.float32)
+            for value in function.arguments
+        }
+        wanted = interpret(function.ops, inputs, function.outputs)
+        block = Block(function.ops, function.outputs)
+        from gehost_linalg.control import control_named, multi_use_named
+        from gehost_linalg.driver import Driver
+
+        Driver(block, control_named(control), multi_use_named(multi_use)).run()
+        for given, other in zip(interpret(block.ops, inputs, block.outputs), wanted, strict=True):
+            np.testing.assert_array_equal(given, other)
+
+
+def test_the_order_of_operations_is_checked() -> None:
+    case = Case("add_mul")
+    with pytest.raises(ValueError, match="read before it is made"):
+        fuse_all(case.function.ops[::-1])
+
+
+def test_unknown_names_list_the_nearest() -> None:
+    with pytest.raises(ControlError, match="no control is called 'one-used'; nearest: one-use"):
+        fuse_all([], "one-used")
+    with pytest.raises(ControlError, match="no multi-use is called 'shared'; nearest: share"):
+        fuse_all([], "always", "shared")
+    with pytest.raises(ValueError, match="no companion is called 'dedupe'; nearest: dedup"):
+        fuse_all([], companions=("dedupe",))
+
+
+def test_a_long_chain_is_fused_in_one_walk() -> None:
+    """A chain of 400 operations, far deeper than Python's stack allows for recursion at each."""
+    case = Case("add_mul")
+    first = case.function.ops[1]
+    assert isinstance(first, Generic)
+    from dataclasses import replace
+
+    from gehost_linalg.generic import Value
+
+    ops, value = [case.function.ops[0]], case.function.ops[0].results[0]
+    for number in range(400):
+        made = Value(f"c{number}", "f32", (4, 4))
+        ops.append(replace(first, ins=(value, case.function.arguments[2]), results=(made,)))
+        value = made
+    (op,) = fuse_all(ops, outputs=[value])
+    assert len(op.payload.ops) == 401
+    assert len(op.ins) == 3
