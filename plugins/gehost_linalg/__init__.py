@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         producer_map_in_fused_coordinates,
     )
     from gehost_linalg.fuse import Fused, fuse_elementwise_ops
-    from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value, generic
-    from gehost_linalg.interpret import interpret
+    from gehost_linalg.generic import Generic, GenericError, Payload, ScalarOp, Value
     from gehost_linalg.passes import control_function
 
 _HOMES = {
@@ -44,8 +43,7 @@ _HOMES = {
         "producer_map_in_fused_coordinates",
     ),
     "fuse": ("Fused", "fuse_elementwise_ops"),
-    "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value", "generic"),
-    "interpret": ("interpret",),
+    "generic": ("Generic", "GenericError", "Payload", "ScalarOp", "Value"),
     "passes": ("control_function",),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -68,8 +66,6 @@ __all__ = [
     "control_function",
     "fuse_all",
     "fuse_elementwise_ops",
-    "generic",
-    "interpret",
     "preserved_producer_results",
     "producer_map_in_fused_coordinates",
 ]

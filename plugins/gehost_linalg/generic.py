@@ -233,6 +233,34 @@ class Generic:
     origins: tuple[Any, ...] = ()
     label: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        ins: Iterable[Value],
+        outs: Iterable[Value],
+        maps: Iterable[AffineMap | str],
+        iterators: Iterable[str],
+        payload: Payload,
+        results: Iterable[Value] = (),
+        label: str = "",
+    ) -> Generic:
+        """A verified Generic; maps may be texts, and results are named after the outs unless given.
+
+        Raises:
+            GenericError: it means nothing.
+            MlirError: a map's text is malformed.
+        """
+        provided = tuple(outs)
+        named = [
+            Value(f"{label or out.name}_{i}", out.dtype, out.shape)
+            for i, out in enumerate(provided)
+        ]
+        parsed = [AffineMap.parse(each) if isinstance(each, str) else each for each in maps]
+        made = tuple(results) or tuple(named)
+        op = cls(tuple(ins), provided, tuple(parsed), tuple(iterators), payload, made, label=label)
+        verify(op)
+        return op
+
     @cached_property
     def operands(self) -> tuple[Value, ...]:
         return self.ins + self.outs
@@ -416,28 +444,3 @@ def dtype_of(op: Generic, ref: Ref) -> str:
     if isinstance(ref, Arg):
         return op.operands[ref.index].dtype
     return op.payload.ops[ref.index].dtype if isinstance(ref, Res) else ref.dtype
-
-
-def generic(
-    ins: Iterable[Value],
-    outs: Iterable[Value],
-    maps: Iterable[AffineMap | str],
-    iterators: Iterable[str],
-    payload: Payload,
-    results: Iterable[Value] = (),
-    label: str = "",
-) -> Generic:
-    """A verified Generic; maps may be texts, and results are named after the outs unless given.
-
-    Raises:
-        GenericError: it means nothing.
-        MlirError: a map's text is malformed.
-    """
-    provided = tuple(outs)
-    made = tuple(results) or tuple(
-        [Value(f"{label or out.name}_{i}", out.dtype, out.shape) for i, out in enumerate(provided)]
-    )
-    parsed = tuple([AffineMap.parse(each) if isinstance(each, str) else each for each in maps])
-    op = Generic(tuple(ins), provided, parsed, tuple(iterators), payload, made, label=label)
-    verify(op)
-    return op

@@ -410,6 +410,7 @@ class Grouping:
         listed = [group for group in found if not any(is_boundary(op) for op in group.ops)]
         for group in listed:
             group.ops.sort(key=self._at.__getitem__)
+            group.nodes = dict.fromkeys(node for op in group.ops for node in op.origins)
         return sorted(listed, key=lambda group: self._at[group.ops[-1]])
 
     def group_of(self, op: Op) -> Group:

@@ -323,21 +323,23 @@ class _Printer:
                 self._outside(ref)
         for ref in op.payload.yields:
             self._outside(ref)
-        results = [self._name(value) for value in op.results]
+        results = [self._name(op.results[0])] if len(op.results) == 1 else []
+        if len(op.results) > 1:
+            results = [self._fresh(op.results[0].name.partition("#")[0])]
+            self._names.update(
+                {value: f"{results[0]}#{place}" for place, value in enumerate(op.results)}
+            )
         maps = ", ".join(map(str, op.maps))
         kinds = ", ".join(f'"{kind}"' for kind in op.iterators)
         attributes = f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
-        many = f":{len(results)}" if len(results) > 1 else ""
+        many = f":{len(op.results)}" if len(op.results) > 1 else ""
         equals = f"{results[0]}{many} = " if results else ""
-        if len(results) > 1:
-            for index, value in enumerate(op.results):
-                self._names[value] = f"{results[0]}#{index}"
         self._lines.append(
             f"  {equals}linalg.generic {attributes}{_typed('ins', ins, op.ins)}{_typed('outs', outs, op.outs)} {{"
         )
         self._lines += [f"  {line}" for line in self._payload(op)]
         types = ", ".join(value.type_text for value in op.results)
-        made = f" -> ({types})" if len(results) > 1 else f" -> {types}" if results else ""
+        made = f" -> ({types})" if len(op.results) > 1 else f" -> {types}" if results else ""
         self._lines.append(f"  }}{made}")
         self._note_roots(op)
 

@@ -1,0 +1,107 @@
+"""``gehost linalg``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from gehost import UsageError
+from gehost.testing import parse
+from gehost_linalg.commands import command
+from gehost_linalg.mlir import parse as parse_mlir
+
+from tests.plugins.linalg.conftest import CASES
+from tests.plugins.linalg.models import graph
+
+MODEL = graph("s = Add(x, r)\ny = Softmax<axis=-1>(s)\nm = MatMul(y, w)\nt = Tanh(m)\nz = Exp(t)",
+              "float[2,4] x, float[2,4] r, float[4,4] w", "float[2,4] z")  # fmt: skip
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    named = parse(MODEL)
+    for node in named.graph.node:
+        node.name = f"n_{node.op_type}"
+    onnx.save(named, tmp_path / "m.onnx")
+    (tmp_path / "vendors").mkdir()
+    return str(tmp_path / "m.onnx")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments, catch_exceptions=True)
+
+
+def shown(model: str, *options: str) -> str:
+    result = run(model, "--vendors", str(Path(model).parent / "vendors"), *options)
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+def test_the_table_has_groups_loops_maps_payload_and_bounds(model: str) -> None:
+    text = shown(model)
+    assert "Add_Softmax: 2 nodes, 80 bytes of intermediates saved" in text
+    assert "loops: d0 parallel 2, d1 reduction 4" in text
+    assert "in x tensor<2x4xf32>: (d0, d1) -> (d0, d1)" in text
+    assert "payload: addf" in text
+    assert "bounded: MatMul n_MatMul: not-lowered: MatMul" in text
+    assert "5 nodes" in text
+    assert "2 groups" in text
+
+
+def test_one_group_as_mlir_before_and_after(model: str) -> None:
+    before = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--before"))
+    after = parse_mlir(shown(model, "--node", "n_Tanh", "--format", "mlir", "--after"))
+    assert [len(function.ops) for function in (*before, *after)] == [2, 1]
+
+
+def test_dot(model: str) -> None:
+    text = shown(model, "--format", "dot")
+    assert text.startswith("digraph linalg {")
+    assert text.count("subgraph cluster_") == 2
+
+
+def test_an_mlir_text_is_fused() -> None:
+    result = run(str(CASES / "diamond.mlir"), "--control", "always", "--multi-use", "duplicate")
+    assert result.exit_code == 0
+    assert result.output.count("math.exp") == 2
+    assert run(str(CASES / "diamond.mlir"), "--before").output.count("math.exp") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--control", "one-used"), "no control is called 'one-used'; nearest: one-use"),
+        (("--multi-use", "share-all"), "no multi-use is called 'share-all'; nearest: share"),
+        (("--companions", "fold"), "no companion is called 'fold'; nearest: fold-fill"),
+    ],
+)
+def test_unknown_names_are_usage_errors(
+    model: str, arguments: tuple[str, ...], message: str
+) -> None:
+    for path in (model, str(CASES / "add_mul.mlir")):
+        result = run(path, *arguments)
+        assert isinstance(result.exception, UsageError)
+        assert message in str(result.exception)
+
+
+def test_a_malformed_text_names_file_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "bad.mlir"
+    path.write_text("func.func @f(%a: tensor<4xf32> {\n}")
+    result = run(str(path))
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == f"{path}: line 1, column 32: expected ',', found '{{'"
+    assert result.output.splitlines()[-1].endswith("^")
+    missing = run(str(tmp_path / "none.mlir"))
+    assert isinstance(missing.exception, UsageError)
+
+
+def test_a_node_that_is_in_no_group_has_a_reason(model: str) -> None:
+    for name, message in (
+        ("n_MatMul", 'node "n_MatMul" is in no group: not-lowered: MatMul'),
+        ("x", 'no node is called "x"'),
+    ):
+        result = run(model, "--vendors", str(Path(model).parent / "vendors"), "--node", name)
+        assert isinstance(result.exception, UsageError)
+        assert message in str(result.exception)

@@ -1,0 +1,254 @@
+"""Companion patterns, each alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gehost_linalg.companions import COMPANIONS
+from gehost_linalg.driver import fuse_all
+from gehost_linalg.generic import Generic, Opaque
+from gehost_linalg.interpret import interpret
+from gehost_linalg.mlir import Function, parse
+
+from tests.plugins.linalg.conftest import maps, payload
+
+I1, I2 = "affine_map<(d0) -> (d0)>", "affine_map<(d0, d1) -> (d0, d1)>"
+
+
+def tidied(text: str, *companions: str) -> tuple[Function, list[Generic | Opaque]]:
+    """What some companions alone make of a text; the numbers stay what they were."""
+    function = parse(text)[0]
+    ops = fuse_all(
+        function.ops, lambda _: "not now", outputs=function.outputs, companions=companions
+    )
+    inputs = {
+        value: np.arange(1, 1 + int(np.prod(value.shape or ())), dtype=np.float32).reshape(
+            value.shape or ()
+        )
+        for value in function.arguments
+    }
+    for given, wanted in zip(
+        interpret(ops, inputs, function.outputs) if _kept(function, ops) else (),
+        interpret(function.ops, inputs, function.outputs),
+        strict=False,
+    ):
+        np.testing.assert_array_equal(given, wanted)
+    return function, ops
+
+
+def _kept(function: Function, ops: list[Generic | Opaque]) -> bool:
+    return {value for op in ops for value in op.results} >= set(function.outputs)
+
+
+def one(
+    name: str,
+    signature: str,
+    ins: str,
+    maps_: str,
+    outs: str,
+    body: str,
+    result: str,
+    head: str = "",
+) -> str:
+    return f"""func.func @f({signature}) -> {result} {{
+  {head}
+  %r = linalg.generic {{indexing_maps = [{maps_}], iterator_types = ["{name}"]}} {ins} outs({outs}) {{
+  {body}
+  }} -> {result}
+  return %r : {result}
+}}"""
+
+
+V = "tensor<4xf32>"
+
+
+def test_fold_fill_reads_the_scalar_and_the_fill_still_gives_the_size() -> None:
+    head = f"%e = tensor.empty() : {V}\n  %k = arith.constant 2.5 : f32\n  %f = linalg.fill ins(%k : f32) outs(%e : {V}) -> {V}"
+    body = "^bb0(%x: f32, %y: f32, %o: f32):\n    %s = arith.mulf %x, %y : f32\n    linalg.yield %s : f32"
+    text = one(
+        "parallel",
+        f"%a: {V}",
+        f"ins(%a, %f : {V}, {V})",
+        f"{I1}, {I1}, {I1}",
+        f"%e : {V}",
+        body,
+        V,
+        head,
+    )
+    _, (op,) = tidied(text, "fold-fill")
+    assert isinstance(op, Generic)
+    assert (len(op.ins), op.payload.reads) == (2, {0})
+    _, (op,) = tidied(text, "fold-fill", "dedup")
+    assert isinstance(op, Generic)
+    assert len(op.ins) == 1
+
+
+def test_fold_fill_of_a_scalar_argument() -> None:
+    head = f"%e = tensor.empty() : {V}\n  %f = linalg.fill ins(%k : f32) outs(%e : {V}) -> {V}"
+    body = "^bb0(%x: f32, %y: f32, %o: f32):\n    %s = arith.mulf %x, %y : f32\n    linalg.yield %s : f32"
+    text = one(
+        "parallel",
+        f"%a: {V}, %k: f32",
+        f"ins(%a, %f : {V}, {V})",
+        f"{I1}, {I1}, {I1}",
+        f"%e : {V}",
+        body,
+        V,
+        head,
+    )
+    function, (op,) = tidied(text, "fold-fill", "dedup")
+    assert isinstance(op, Generic)
+    assert function.arguments[1] in op.payload.ops[0].operands
+
+
+def test_fold_splat_stays_where_it_alone_gives_a_size() -> None:
+    head = f"%k = arith.constant dense<42.0> : {V}"
+    body = "^bb0(%x: f32, %o: f32):\n    %s = arith.addf %o, %x : f32\n    linalg.yield %s : f32"
+    text = one(
+        "reduction",
+        "%acc: tensor<f32>",
+        f"ins(%k : {V})",
+        f"{I1}, affine_map<(d0) -> ()>",
+        "%acc : tensor<f32>",
+        body,
+        "tensor<f32>",
+        head,
+    )
+    _, (op,) = tidied(text, "fold-splat")
+    assert isinstance(op, Generic)
+    assert maps(op) == ["d0", ""]
+
+
+def test_an_out_that_is_only_a_shape_is_no_dependency() -> None:
+    body = "^bb0(%x: f32, %o: f32):\n    %s = math.exp %x : f32\n    linalg.yield %s : f32"
+    text = one(
+        "parallel", f"%a: {V}, %b: {V}", f"ins(%a : {V})", f"{I1}, {I1}", f"%b : {V}", body, V
+    )
+    _, (op,) = tidied(text, "outs-dependency")
+    assert isinstance(op, Generic)
+    assert op.outs[0].kind == "empty"
+
+
+def test_dedup_merges_equal_operands_and_drops_what_is_not_read() -> None:
+    body = """^bb0(%x: f32, %y: f32, %z: f32, %o: f32):
+    %s = arith.mulf %x, %y : f32
+    linalg.yield %s : f32"""
+    text = one(
+        "parallel",
+        f"%a: {V}, %b: {V}",
+        f"ins(%a, %a, %b : {V}, {V}, {V})",
+        f"{I1}, {I1}, {I1}, {I1}",
+        f"%b : {V}",
+        body,
+        V,
+    )
+    _, (op,) = tidied(text, "dedup")
+    assert isinstance(op, Generic)
+    assert [value.name for value in op.ins] == ["a"]
+    assert len(set(op.payload.ops[0].operands)) == 1
+
+
+def test_dedup_merges_equal_results() -> None:
+    text = f"""func.func @f(%a: {V}) -> ({V}, {V}) {{
+  %e = tensor.empty() : {V}
+  %r:2 = linalg.generic {{indexing_maps = [{I1}, {I1}, {I1}], iterator_types = ["parallel"]}} ins(%a : {V}) outs(%e, %e : {V}, {V}) {{
+  ^bb0(%x: f32, %o: f32, %p: f32):
+    %s = math.exp %x : f32
+    linalg.yield %s, %s : f32, f32
+  }} -> ({V}, {V})
+  return %r#0, %r#1 : {V}, {V}
+}}"""
+    _, (op,) = tidied(text, "dedup")
+    assert len(op.results) == 1
+
+
+def test_an_unused_cycle_goes_with_dedup() -> None:
+    text = f"""func.func @f(%a: {V}, %o: {V}) -> {V} {{
+  %e = tensor.empty() : {V}
+  %r:2 = linalg.generic {{indexing_maps = [{I1}, {I1}, {I1}], iterator_types = ["parallel"]}} ins(%a : {V}) outs(%e, %o : {V}, {V}) {{
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %s = math.exp %x : f32
+    %t = arith.addf %z, %s : f32
+    linalg.yield %s, %t : f32, f32
+  }} -> ({V}, {V})
+  return %r#0 : {V}
+}}"""
+    _, (op,) = tidied(text, "unused-cycle")
+    assert isinstance(op, Generic)
+    assert (len(op.results), payload(op)) == (2, ["exp"])
+    _, (op,) = tidied(text, "unused-cycle", "dedup")
+    assert len(op.results) == 1
+    _, (op,) = tidied(text, "dedup")
+    assert len(op.results) == 2
+
+
+def test_a_transposed_constant_is_folded() -> None:
+    text = """func.func @f(%b: tensor<3x2xf32>) -> tensor<3x2xf32> {
+  %k = arith.constant dense<[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]> : tensor<2x3xf32>
+  %e = tensor.empty() : tensor<3x2xf32>
+  %t = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d1, d0)>, affine_map<(d0, d1) -> (d0, d1)>],
+    iterator_types = ["parallel", "parallel"]} ins(%k : tensor<2x3xf32>) outs(%e : tensor<3x2xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    linalg.yield %x : f32
+  } -> tensor<3x2xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>,
+    affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}
+    ins(%t, %b : tensor<3x2xf32>, tensor<3x2xf32>) outs(%e : tensor<3x2xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.addf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<3x2xf32>
+  return %r : tensor<3x2xf32>
+}"""
+    _, (op,) = tidied(text, "fold-transpose")
+    assert isinstance(op, Generic)
+    assert op.ins[0].constant is not None
+    assert op.ins[0].constant.tolist() == [[1, 4], [2, 5], [3, 6]]
+
+
+CONCAT = f"""func.func @f(%a: {V}, %b: tensor<2xf32>, %c: {V}, %d: tensor<2xf32>) -> tensor<6xf32> {{
+  %p = tensor.concat dim(0) %a, %b : ({V}, tensor<2xf32>) -> tensor<6xf32>
+  %q = tensor.concat dim(0) %c, %d : ({V}, tensor<2xf32>) -> tensor<6xf32>
+  %e = tensor.empty() : tensor<6xf32>
+  %r = linalg.generic {{indexing_maps = [{I1}, {I1}, {I1}], iterator_types = ["parallel"]}}
+    ins(%p, %q : tensor<6xf32>, tensor<6xf32>) outs(%e : tensor<6xf32>) {{
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.mulf %x, %y : f32
+    linalg.yield %s : f32
+  }} -> tensor<6xf32>
+  return %r : tensor<6xf32>
+}}"""
+
+
+def test_concats_of_equal_parts_are_split() -> None:
+    _, ops = tidied(CONCAT, "split-concat")
+    assert [op.name if isinstance(op, Opaque) else payload(op) for op in ops] == [
+        ["mulf"],
+        ["mulf"],
+        "tensor.concat",
+    ]
+
+
+def test_concats_of_other_parts_are_not() -> None:
+    other = CONCAT.replace(f"%c: {V}, %d: tensor<2xf32>", f"%c: tensor<2xf32>, %d: {V}").replace(
+        f"%c, %d : ({V}, tensor<2xf32>)", f"%c, %d : (tensor<2xf32>, {V})"
+    )
+    _, ops = tidied(other, "split-concat")
+    assert [type(op).__name__ for op in ops] == ["Opaque", "Opaque", "Generic"]
+
+
+def test_a_copy_is_erased() -> None:
+    body = "^bb0(%x: f32, %o: f32):\n    linalg.yield %x : f32"
+    text = one(
+        "parallel", f"%a: {V}, %b: {V}", f"ins(%a : {V})", f"{I1}, {I1}", f"%b : {V}", body, V
+    )
+    function = parse(text)[0]
+    assert fuse_all(function.ops, outputs=function.outputs, companions=("erase-copy",)) == []
+
+
+@pytest.mark.parametrize("name", COMPANIONS)
+def test_each_can_be_left_out(name: str) -> None:
+    rest = [each for each in COMPANIONS if each != name]
+    function, ops = tidied(CONCAT, *rest)
+    assert ops
+    assert function.outputs

@@ -1,0 +1,326 @@
+"""``FuseElementwisePass`` end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from gehost import Host, HostOptions, UsageError
+from gehost.host.report import Report
+from gehost.testing import parse
+from gehost_linalg.passes import NAME
+
+from tests.plugins.linalg.models import graph, run_runtime
+
+X = np.random.default_rng(5).normal(size=(2, 3, 4)).astype(np.float32)
+
+
+@pytest.fixture
+def fuse(tmp_path: Path) -> Any:
+    """Run the pass on a model's text; returns the model, the pass's record and the report."""
+    folder = tmp_path / "vendors"
+    folder.mkdir()
+
+    def run(text: str | onnx.ModelProto, **options: Any) -> tuple[onnx.ModelProto, Any, Report]:
+        settings = {f"{NAME}.{name}": value for name, value in options.pop("settings", {}).items()}
+        model = parse(text) if isinstance(text, str) else text
+        host = Host(
+            HostOptions(
+                vendors=options.pop("vendors", [folder]),
+                enable=(NAME,),
+                settings=settings,
+                **options,
+            )
+        )
+        made, report = host.run(model)
+        onnx.checker.check_model(made)
+        return made, next(done for done in report.passes if done.name == NAME), report
+
+    return run
+
+
+def fused_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for node in model.graph.node if node.domain == "gehost.linalg"]
+
+
+RESIDUAL = graph("s = Add(x, r)\ny = LayerNormalization<axis=-1>(s, g, b)\nz = Relu(s)",
+                 "float[n,3,4] x, float[n,3,4] r, float[4] g, float[4] b", "float[n,3,4] y, float[n,3,4] z")  # fmt: skip
+
+
+def test_a_group_is_one_node_with_the_nodes_as_its_body(fuse: Any) -> None:
+    made, record, _ = fuse(RESIDUAL)
+    (node,) = fused_nodes(made)
+    (function,) = made.functions
+    assert [each.op_type for each in made.graph.node] == [node.op_type]
+    assert (function.domain, function.name) == ("gehost.linalg", node.op_type)
+    assert sorted(each.op_type for each in function.node) == ["Add", "LayerNormalization", "Relu"]
+    assert node.op_type.rpartition("_")[0] == "Add_LayerNormalization_Relu"
+    assert not node.attribute
+    assert (record.replaced, record.matched) == (1, 1)
+    feeds = {"x": X, "r": X[::-1].copy(), "g": X[0, 0], "b": X[1, 1]}
+    for given, wanted in zip(
+        run_runtime(made, feeds), run_runtime(parse(RESIDUAL), feeds), strict=True
+    ):
+        np.testing.assert_array_equal(given, wanted)
+
+
+def test_the_pass_is_off_by_default(tmp_path: Path) -> None:
+    made, _ = Host(HostOptions(vendors=[tmp_path])).run(parse(RESIDUAL))
+    assert not fused_nodes(made)
+
+
+def layers(count: int) -> onnx.ModelProto:
+    """Equal layers with weights of their own, which are not all equal."""
+    lines = []
+    for number in range(count):
+        source = "x" if number == 0 else f"y{number - 1}"
+        lines += [f"s{number} = Mul({source}, w{number})", f"t{number} = Tanh(s{number})"]
+        lines += [f"a{number} = Add(t{number}, two)", f"y{number} = MatMul(a{number}, m)"]
+    model = onnx.parser.parse_model(
+        graph("\n".join(lines), "float[n,4] x", f"float[n,4] y{count - 1}")
+    )
+    random = np.random.default_rng(0)
+    arrays = {f"w{number}": random.normal(size=4).astype(np.float32) for number in range(count)}
+    arrays |= {
+        "m": random.normal(size=(4, 4)).astype(np.float32),
+        "two": np.full((1,), 2, np.float32),
+    }
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()
+    )
+    return model
+
+
+def test_equal_layers_share_a_kernel_and_only_splats_are_part_of_it(fuse: Any) -> None:
+    original = layers(3)
+    made, _, _ = fuse(original)
+    nodes = fused_nodes(made)
+    assert len(nodes) == 3
+    assert len({node.op_type for node in nodes}) == len(made.functions) == 1
+    assert [list(node.input)[1] for node in nodes] == ["w0", "w1", "w2"]
+    constants = [each for each in made.functions[0].node if each.op_type == "Constant"]
+    assert [onnx.numpy_helper.to_array(each.attribute[0].t).tolist() for each in constants] == [
+        [2.0]
+    ]
+    assert "two" not in {each.name for each in made.graph.initializer}
+    feeds = {"x": X[0]}
+    np.testing.assert_array_equal(run_runtime(made, feeds)[0], run_runtime(original, feeds)[0])
+
+
+def test_a_second_run_changes_nothing(fuse: Any) -> None:
+    made, _, _ = fuse(layers(2))
+    again, record, _ = fuse(made)
+    assert record.replaced == 0
+    assert len(fused_nodes(again)) == 2
+
+
+def test_static_ones_and_dtypes_have_kernels_of_their_own(fuse: Any) -> None:
+    def kernel(inputs: str, output: str) -> str:
+        made, _, _ = fuse(graph("s = Add(a, b)\ny = Exp(s)", inputs, output))
+        return fused_nodes(made)[0].op_type
+
+    base = kernel("float[2,3] a, float[2,3] b", "float[2,3] y")
+    assert kernel("float[4,5] a, float[4,5] b", "float[4,5] y") == base  # never sizes
+    assert kernel("float[n,m] a, float[n,m] b", "float[n,m] y") == base
+    assert kernel("float[2,3] a, float[2,1] b", "float[2,3] y") != base
+    assert kernel("double[2,3] a, double[2,3] b", "double[2,3] y") != base
+    assert kernel("float[2,3] a, float[3] b", "float[2,3] y") != base
+
+
+def test_a_value_that_others_read_is_an_output_of_the_node(fuse: Any) -> None:
+    made, _, _ = fuse(
+        graph(
+            "s = Add(x, x)\ne = Exp(s)\nm = MatMul(s, w)\ny = Mul(e, s)",
+            "float[4,4] x, float[4,4] w",
+            "float[4,4] y, float[4,4] m",
+        )
+    )
+    (node,) = fused_nodes(made)
+    assert len(node.output) == 2
+
+
+def test_a_path_that_leaves_the_nodes_and_returns_keeps_them_apart(fuse: Any) -> None:
+    """Exp → MatMul → Mul and Exp → Mul: one node for Exp and Mul would wait for itself."""
+    text = graph(
+        "e = Exp(x)\nt = Tanh(e)\nm = MatMul(t, w)\ns = Sqrt(m)\ny = Mul(t, s)",
+        "float[4,4] x, float[4,4] w",
+        "float[4,4] y",
+    )
+    made, record, _ = fuse(text)
+    assert len(fused_nodes(made)) == 2
+    assert record.rejected["cycle"] == 1
+    feeds = {"x": X[0].repeat(2, 0)[:4], "w": np.abs(X[1]).repeat(2, 0)[:4]}
+    feeds = {name: array[:4, :4] for name, array in feeds.items()}
+    np.testing.assert_array_equal(run_runtime(made, feeds)[0], run_runtime(parse(text), feeds)[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "output", "key"),
+    [
+        (
+            "c = Conv(x, w)\nr = Relu(c)\ny = Clip(r)",
+            "float[1,3,8,8] x, float[3,3,1,1] w",
+            "float[1,3,8,8] y",
+            "conv-epilogue",
+        ),
+        (
+            "m = MatMul(a, b)\nk = Constant<value = float {0.125}>()\ny = Mul(m, k)",
+            "float[2,2] a, float[2,2] b",
+            "float[2,2] y",
+            "matmul-scale",
+        ),
+        (
+            "t = Transpose<perm=[1,0]>(b)\ny = MatMul(a, t)",
+            "float[2,2] a, float[2,2] b",
+            "float[2,2] y",
+            "matmul-transpose",
+        ),
+        ("y = Softmax(x)", "float[2,2] x", "float[2,2] y", "single-operator"),
+        ("y = Reshape(x, s)", "float[2,2] x, int64[1] s", "float[4] y", "not-lowered"),
+    ],
+)
+def test_what_the_runtime_does_better_is_left_alone(
+    fuse: Any, body: str, inputs: str, output: str, key: str
+) -> None:
+    made, record, _ = fuse(graph(body, inputs, output))
+    assert not fused_nodes(made)
+    assert record.rejected[key] >= 1
+
+
+def test_conv_batch_normalization_relu_is_left_alone_unless_asked_for(fuse: Any) -> None:
+    text = graph(
+        "c = Conv(x, w)\nn = BatchNormalization(c, s, s, s, s)\ny = Relu(n)",
+        "float[1,3,8,8] x, float[3,3,1,1] w, float[3] s",
+        "float[1,3,8,8] y",
+    )
+    made, record, _ = fuse(text)
+    assert not fused_nodes(made)
+    assert record.rejected["conv-epilogue"] == 2
+    made, _, _ = fuse(text, settings={"leave_alone": "false"})
+    assert len(fused_nodes(made)) == 1
+
+
+SHARED = graph("e = Exp(x)\na = Tanh(e)\nb = Sqrt(e)\nm = MatMul(a, w)\nn = MatMul(b, w)",
+               "float[4,4] x, float[4,4] w", "float[4,4] m, float[4,4] n")  # fmt: skip
+
+
+def test_duplicate_copies_a_shared_producer_into_each_group(fuse: Any) -> None:
+    settings = {"control": "always", "multi_use": "duplicate", "rows": "false"}
+    made, _, _ = fuse(SHARED, settings=settings)
+    assert sorted(len(function.node) for function in made.functions) == [2, 2]
+    assert "Exp" not in {node.op_type for node in made.graph.node}
+    feeds = {"x": X[0].repeat(2, 0)[:4], "w": X[1].repeat(2, 0)[:4]}
+    for given, wanted in zip(
+        run_runtime(made, feeds), run_runtime(parse(SHARED), feeds), strict=True
+    ):
+        np.testing.assert_array_equal(given, wanted)
+
+
+def test_share_makes_one_group(fuse: Any) -> None:
+    made, _, _ = fuse(SHARED, settings={"control": "always", "multi_use": "share", "rows": "false"})
+    assert len(fused_nodes(made)) == 1
+    assert not [node for node in made.graph.node if node.op_type in {"Exp", "Tanh"}]
+
+
+def test_works_without_clean_up_and_removes_what_it_left_unread(fuse: Any) -> None:
+    body = "k = Constant<value = float {2.0}>()\ns = Mul(x, k)\ny = Exp(s)"
+    made, _, _ = fuse(graph(body, "float[n] x", "float[n] y"), cleanup=False)
+    assert [node.domain for node in made.graph.node] == ["gehost.linalg"]
+
+
+def test_equal_groups_are_merged(fuse: Any) -> None:
+    body = "a = Exp(x)\nb = Tanh(a)\nc = Exp(x)\nd = Tanh(c)\ny = MatMul(b, w)\nz = MatMul(d, v)"
+    made, _, _ = fuse(
+        graph(body, "float[4,4] x, float[4,4] w, float[4,4] v", "float[4,4] y, float[4,4] z"),
+        cleanup=False,
+    )
+    assert len(fused_nodes(made)) == 1
+
+
+def test_bodies_of_control_flow_are_fused_too(fuse: Any) -> None:
+    body = """y = If(c) <
+  then_branch = t () => (float[4] u) { e = Exp(x)
+    u = Tanh(e) },
+  else_branch = f () => (float[4] v) { v = Neg(x) }
+>"""
+    text = graph(body, "bool c, float[4] x", "float[4] y")
+    made, _, _ = fuse(text)
+    inner = [node.domain for attribute in made.graph.node[0].attribute for node in attribute.g.node]
+    assert sorted(inner) == ["", "gehost.linalg"]
+    for condition in (True, False):
+        feeds = {"c": np.array(condition), "x": X[0, 0]}
+        np.testing.assert_array_equal(
+            run_runtime(made, feeds)[0], run_runtime(parse(text), feeds)[0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("control", "one-used", "no control is called 'one-used'; nearest: one-use"),
+        ("control", "max-operands=none", "needs a positive number"),
+        ("multi_use", "shared", "no multi-use is called 'shared'; nearest: share"),
+        ("companions", "dedupe", "no companion is called 'dedupe'; nearest: dedup"),
+    ],
+)
+def test_settings_that_mean_nothing_are_usage_errors(
+    fuse: Any, setting: str, value: str, message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        fuse(RESIDUAL, settings={setting: value})
+    assert message in str(caught.value)
+
+
+def test_a_vendor_file_adds_a_control_function(fuse: Any, tmp_path: Path) -> None:
+    file = tmp_path / "others" / "acme" / "custom_fusion_passes" / "control.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("""from gehost_linalg import control_function
+
+@control_function("never-after-exp")
+def never_after_exp(operand):
+    return operand.producer.payload.ops[0].name != "math.exp" or "after exp"
+""")
+    text = graph("e = Exp(x)\nt = Tanh(e)\ny = Sqrt(t)", "float[n] x", "float[n] y")
+    settings = {"control": "never-after-exp", "rows": "false"}
+    made, record, _ = fuse(text, vendors=[tmp_path / "others"], settings=settings)
+    assert sorted(node.op_type for node in made.functions[0].node) == ["Sqrt", "Tanh"]
+    assert record.rejected["control"] == 1
+
+
+EDGES = [
+    ("a = Exp(x)\ny = Tanh(a)", "float x", "float y"),
+    ("a = Exp(x)\ny = Tanh(a)", "float[0,3] x", "float[0,3] y"),
+    ("a = Exp(x)\ny = Tanh(a)", "float[2147483648] x", "float[2147483648] y"),
+    ("a = ReduceMax(x)\ny = Tanh(a)", "float[0,3] x", "float[1,1] y"),
+]
+
+
+@pytest.mark.parametrize(("body", "inputs", "output"), EDGES)
+def test_edges_are_fused_or_left_alone(fuse: Any, body: str, inputs: str, output: str) -> None:
+    fuse(graph(body, inputs, output))
+
+
+def test_unknown_ranks_are_left_alone_with_a_reason(fuse: Any) -> None:
+    body = "r = Reshape(x, s)\na = Exp(r)\nb = Tanh(a)\ny = Reshape(b, t)"
+    made, record, _ = fuse(graph(body, "float[n] x, int64[k] s, int64[1] t", "float[m] y"))
+    assert not fused_nodes(made)
+    assert record.rejected["operand-unranked"] >= 1
+
+
+def test_forty_axes(fuse: Any) -> None:
+    sizes = ",".join(["1"] * 39 + ["4"])
+    made, _, _ = fuse(graph("a = Exp(x)\ny = Tanh(a)", f"float[{sizes}] x", f"float[{sizes}] y"))
+    assert len(fused_nodes(made)) == 1
+
+
+def test_a_group_has_at_most_256_nodes(fuse: Any) -> None:
+    lines = [f"v{n + 1} = {'Tanh' if n % 2 else 'Exp'}(v{n})" for n in range(600)]
+    made, record, _ = fuse(graph("\n".join(lines), "float[n] v0", "float[n] v600"))
+    assert max(len(function.node) for function in made.functions) <= 256
+    sizes = {function.name: len(function.node) for function in made.functions}
+    assert sum(sizes[node.op_type] for node in fused_nodes(made)) >= 590
+    assert record.rejected["too-large"] >= 2
