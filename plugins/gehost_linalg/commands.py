@@ -14,7 +14,7 @@ import click
 from gehost import Graph, Host, HostOptions, Node, PassSpec, UsageError, hookimpl
 from gehost_linalg.affine import MlirError
 from gehost_linalg.control import ControlError
-from gehost_linalg.driver import fuse_all
+from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, fuse_block
 from gehost_linalg.generic import Generic, GenericError, Op, Opaque, Size, Value, is_known
 from gehost_linalg.group import Group, Lowered, is_boundary
 from gehost_linalg.mlir import Function, parse, print_function
@@ -106,13 +106,14 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
     try:
         functions = parse(text)
         for function in functions if not before else ():
-            function.ops = fuse_all(
+            block = fuse_block(
                 function.ops,
                 settings["control"],
                 settings["multi_use"],
                 outputs=function.outputs,
-                companions=companions_named(settings["companions"]),
+                companions=_companions(settings["companions"]),
             )
+            function.ops, function.outputs = block.ops, block.outputs
         return "\n".join(map(print_function, functions))
     except MlirError as error:
         place, _, rest = str(error).partition("\n")
@@ -120,6 +121,10 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
         raise UsageError(f"{path}: {place}") from error
     except (ControlError, GenericError) as error:
         raise UsageError(str(error)) from error
+
+
+def _companions(text: str) -> tuple[str, ...]:
+    return companions_named(text, DEFAULT_COMPANIONS)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------------
@@ -177,16 +182,20 @@ class Shown:
         ops = [node.op for node in self.group.nodes]
         return "_".join(dict.fromkeys(op.rpartition("::")[2] for op in ops))
 
-    def ops(self, *, before: bool) -> list[Op]:
+    def block(self, *, before: bool) -> Block:
         """The operations of the group alone, as they are lowered or fused."""
-        return self.unfused if before else fuse_all(self.unfused, outputs=self.outputs)
+        return (
+            Block(self.unfused, self.outputs)
+            if before
+            else fuse_block(self.unfused, outputs=self.outputs)
+        )
 
     def text(self, *, before: bool) -> str:
         """The group as MLIR text; a comment instead where a size cannot be stated."""
-        ops = self.ops(before=before)
-        notes = {op: [_note(op)] for op in ops}
+        block = self.block(before=before)
+        notes = {op: [_note(op)] for op in block.ops}
         function = Function(
-            self.name, self.inputs, ops, self.outputs, notes, self.plan.lowered.names.parts
+            self.name, self.inputs, block.ops, block.outputs, notes, self.plan.lowered.names.parts
         )
         try:
             return print_function(function)
@@ -243,7 +252,7 @@ def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> s
         lines.append(
             f"{each.name}: {len(each.group.nodes)} nodes, {each.saved()} bytes of intermediates saved"
         )
-        for op in each.ops(before=False):
+        for op in each.block(before=False).ops:
             lines += _lines(op)
         lines += [f"  bounded: {reason}" for reason in dict.fromkeys(_bounds(each))]
         lines.append("")
@@ -296,7 +305,7 @@ def _dot(shown: Sequence[Shown], *, before: bool) -> str:
     lines = ["digraph linalg {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
     for number, each in enumerate(shown):
         lines.append(f"  subgraph cluster_{number} {{ label={json.dumps(each.name)};")
-        ops = each.ops(before=before)
+        ops = each.block(before=before).ops
         names = {op: f"g{number}_{place}" for place, op in enumerate(ops)}
         made = {value: op for op in ops for value in op.results}
         for op in ops:

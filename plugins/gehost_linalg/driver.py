@@ -359,6 +359,23 @@ class Driver:
                 self._queue_readers(result)
 
 
+def fuse_block(
+    generics: Iterable[Op],
+    control: str | Control = "one-use",
+    multi_use: str = "refuse",
+    *,
+    outputs: Iterable[Value] | None = None,
+    companions: Collection[str] = DEFAULT_COMPANIONS,
+    coverage: str = "preserved",
+    controls: Mapping[str, Control] | None = None,
+) -> Block:
+    """As ``fuse_all``; the block's ``outputs`` are the values that stand for the given ones."""
+    block = Block(generics, outputs)
+    chosen = control_named(control, controls) if isinstance(control, str) else control
+    Driver(block, chosen, multi_use_named(multi_use), companions, coverage).run()
+    return block
+
+
 def fuse_all(
     generics: Iterable[Op],
     control: str | Control = "one-use",
@@ -384,7 +401,13 @@ def fuse_all(
         ControlError: no control function or multi-use has that name.
         ValueError: the order is wrong, a value is made twice, or a companion is unknown.
     """
-    block = Block(generics, outputs)
-    chosen = control_named(control, controls) if isinstance(control, str) else control
-    Driver(block, chosen, multi_use_named(multi_use), companions, coverage).run()
+    block = fuse_block(
+        generics,
+        control,
+        multi_use,
+        outputs=outputs,
+        companions=companions,
+        coverage=coverage,
+        controls=controls,
+    )
     return block.ops

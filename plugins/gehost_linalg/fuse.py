@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gehost_linalg.affine import AffineMap, Const, Dim, Expr, substitute
@@ -13,7 +14,19 @@ from gehost_linalg.fusability import (
     fused_map,
     preserved_producer_results,
 )
-from gehost_linalg.generic import INDEX, Arg, Generic, Literal, Payload, Ref, Res, ScalarOp, Value
+from gehost_linalg.generic import (
+    INDEX,
+    Arg,
+    Generic,
+    Literal,
+    Payload,
+    Ref,
+    Res,
+    ScalarOp,
+    Value,
+    arg,
+    res,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,25 +125,24 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
     """The producer's operations, then the consumer's, which read the yielded value instead of the operand."""
     producer, consumer = operand.generics()
     k, count = operand.index, len(producer.ins)
-    args: dict[int, Ref] = {index: Arg(k + index) for index in range(count)}
-    args.update({count + result: Arg(ins + place) for place, result in enumerate(kept)})
+    args: list[Ref] = [arg(k + index) for index in range(count)]
+    args += [
+        arg(ins + kept.index(result)) if result in kept else arg(0)
+        for result in range(len(producer.outs))
+    ]
     ops: list[ScalarOp] = []
     values = _indices(operand, ops)
     for place, op in enumerate(producer.payload.ops):
         if op.name != INDEX:
-            values[place] = Res(len(ops))
+            values[place] = res(len(ops))
             ops.append(_moved(op, args, values))
     yields = _put(producer.payload.yields, args, values)
-    own: dict[int, Ref] = {index: Arg(index) for index in range(k)}
-    own[k] = yields[operand.result]
-    own.update({index: Arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))})
-    own.update(
-        {len(consumer.ins) + out: Arg(ins + len(kept) + out) for out in range(len(consumer.outs))}
-    )
+    own: list[Ref] = [arg(index) for index in range(k)]
+    own.append(yields[operand.result])
+    own += [arg(index - 1 + count) for index in range(k + 1, len(consumer.ins))]
+    own += [arg(ins + len(kept) + out) for out in range(len(consumer.outs))]
     offset = len(ops)
-    after: dict[int, Ref] = {
-        place: Res(offset + place) for place in range(len(consumer.payload.ops))
-    }
+    after = {place: res(offset + place) for place in range(len(consumer.payload.ops))}
     ops.extend([_moved(op, own, after) for op in consumer.payload.ops])
     made = Payload(
         tuple(ops),
@@ -158,17 +170,17 @@ def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
         if isinstance(expr, Const):
             known[expr] = Literal(expr.value, "index")
         elif expr not in known:
-            known[expr] = Res(len(ops))
+            known[expr] = res(len(ops))
             ops.append(ScalarOp(INDEX, (), "index", expr))
         made[place] = known[expr]
     return made
 
 
-def _moved(op: ScalarOp, args: dict[int, Ref], made: dict[int, Ref]) -> ScalarOp:
+def _moved(op: ScalarOp, args: Sequence[Ref], made: Mapping[int, Ref]) -> ScalarOp:
     return ScalarOp(op.name, _put(op.operands, args, made), op.dtype, op.attribute)
 
 
-def _put(refs: tuple[Ref, ...], args: dict[int, Ref], made: dict[int, Ref]) -> tuple[Ref, ...]:
+def _put(refs: tuple[Ref, ...], args: Sequence[Ref], made: Mapping[int, Ref]) -> tuple[Ref, ...]:
     return tuple(
         [
             args[each.index]

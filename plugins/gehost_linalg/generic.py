@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -127,12 +127,23 @@ class Literal:
         return hash(self.key)
 
 
+@lru_cache(maxsize=4096)
+def arg(index: int) -> Arg:
+    """The same object for each argument of a number, which are many."""
+    return Arg(index)
+
+
+@lru_cache(maxsize=4096)
+def res(index: int) -> Res:
+    """The same object for each result of a number."""
+    return Res(index)
+
+
 Ref: TypeAlias = Arg | Res | Literal | Value
 """An operand of a scalar operation; a ``Value`` is a scalar from outside of the Generic."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarOp:
+class ScalarOp(NamedTuple):
     """An operation of ``arith`` or ``math`` by MLIR's name, or ``linalg.index``.
 
     ``attribute`` is the predicate of a comparison, or the expression over the loops whose value an index is.
@@ -178,7 +189,7 @@ class Payload:
             )
 
         return Payload(
-            tuple([replace(op, operands=put(op.operands)) for op in self.ops]), put(self.yields)
+            tuple([op._replace(operands=put(op.operands)) for op in self.ops]), put(self.yields)
         )
 
     def live(self) -> Payload:
@@ -203,7 +214,7 @@ class Payload:
 
         kept = [self.ops[old] for old in places]
         return Payload(
-            tuple([replace(op, operands=put(op.operands)) for op in kept]), put(self.yields)
+            tuple([op._replace(operands=put(op.operands)) for op in kept]), put(self.yields)
         )
 
 
@@ -261,16 +272,16 @@ class Generic:
         verify(op)
         return op
 
-    @cached_property
+    @property
     def operands(self) -> tuple[Value, ...]:
         return self.ins + self.outs
 
-    @cached_property
+    @property
     def axes_maybe(self) -> tuple[frozenset[int], ...]:
         """``maybe`` with an entry for every operand."""
         return self.maybe or (frozenset(),) * len(self.maps)
 
-    @cached_property
+    @property
     def reduces(self) -> bool:
         """Whether a loop is not parallel."""
         return any(each != PARALLEL for each in self.iterators)

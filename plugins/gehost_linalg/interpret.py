@@ -20,6 +20,7 @@ from gehost_linalg.generic import (
     Ref,
     Res,
     ScalarOp,
+    Size,
     Value,
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,7 +107,19 @@ class Plan:
         return found
 
 
-def companions_named(text: str) -> tuple[str, ...]:
+@contextmanager
+def gc_disabled() -> Generator[None]:
+    """Python's collector is off: what is built here lives as long as the plan, and is walked again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tuple[str, ...]:
     """The companions of a comma-separated list; ``-name`` takes one from the default.
 
     Raises:
@@ -117,7 +131,7 @@ def companions_named(text: str) -> tuple[str, ...]:
             raise ControlError(unknown("companion", name.removeprefix("-"), list(COMPANIONS)))
     added = [name for name in given if not name.startswith("-")]
     dropped = {name[1:] for name in given if name.startswith("-")}
-    return tuple([name for name in (*GROUP_COMPANIONS, *added) if name not in dropped])
+    return tuple([name for name in (*default, *added) if name not in dropped])
 
 
 class FuseElementwisePass(FusionBasePass):
@@ -134,7 +148,8 @@ class FuseElementwisePass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Replace each group of one graph."""
-        plan = Plan(graph, context.options, self._controls)
+        with gc_disabled():
+            plan = Plan(graph, context.options, self._controls)
         for node, reason in plan.refusals:
             context.refuse(node, reason)
         made: list[Node] = []

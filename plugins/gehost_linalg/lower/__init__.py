@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -222,19 +222,15 @@ class OnnxOp:
         """Add a Generic with one result."""
         kind = "empty" if init is None else "fill"
         provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
-        maps = [AffineMap(loops, each) for _, each in ins] + [AffineMap(loops, out_map)]
-        axes = (
-            tuple([(maybe or {}).get(index, frozenset()) for index in range(len(maps))])
-            if maybe
-            else ()
-        )
+        maps = tuple([_map(loops, tuple(each)) for _, each in ins]) + (_map(loops, tuple(out_map)),)
+        axes = tuple([maybe.get(index, frozenset()) for index in range(len(maps))]) if maybe else ()
         kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(loops)])
         values = tuple([value for value, _ in ins])
         self.made.append(
             Generic(
                 values,
                 (provided,),
-                tuple(maps),
+                maps,
                 kinds,
                 payload,
                 (out,),
@@ -247,18 +243,25 @@ class OnnxOp:
 
     def same_loops(self, ins: Sequence[Value], out: Value, payload: Payload) -> Value:
         """Add a Generic over the broadcast shape of its ins, one loop for each axis."""
-        shape, maps, maybe = broadcast([value.shape or () for value in ins])
-        if out.shape is not None and len(out.shape) == len(shape):
-            shape, maybe = _refined(shape, maybe, [value.shape or () for value in ins], out.shape)
+        shapes = tuple([value.shape or () for value in ins])
+        shape, maps, maybe = broadcast(shapes)
+        if maybe and out.shape is not None and len(out.shape) == len(shape):
+            shape, maybe = _refined(shape, maybe, shapes, out.shape)
         self.settle(out, shape)
-        identity: list[Expr] = [Dim(loop) for loop in range(len(shape))]
         listed = list(zip(ins, maps, strict=True))
+        identity = AffineMap.identity(len(shape)).results
         return self.generic(listed, out, identity, len(shape), payload, maybe=maybe)
 
 
+@lru_cache(maxsize=1 << 12)
+def _map(loops: int, results: tuple[Expr, ...]) -> AffineMap:
+    return AffineMap(loops, results)
+
+
+@lru_cache(maxsize=1 << 12)
 def broadcast(
-    shapes: Sequence[Sequence[Size]],
-) -> tuple[list[Size], list[list[Expr]], dict[int, frozenset[int]]]:
+    shapes: tuple[tuple[Size, ...], ...],
+) -> tuple[tuple[Size, ...], tuple[tuple[Expr, ...], ...], dict[int, frozenset[int]]]:
     """The loops of an n-ary operator.
 
     Returns:
@@ -269,42 +272,46 @@ def broadcast(
     maps: list[list[Expr]] = [[] for _ in shapes]
     maybe: dict[int, set[int]] = {}
     for loop in range(rank):
-        at = {
-            place: shape[loop - rank + len(shape)]
+        at = [
+            (place, shape[loop - rank])
             for place, shape in enumerate(shapes)
             if loop >= rank - len(shape)
-        }
-        more = {place: size for place, size in at.items() if size != 1}
-        known = next((size for size in more.values() if isinstance(size, int)), None)
-        agreed = known is None and len(set(more.values())) == 1 and None not in more.values()
-        sure: Size = (
+        ]
+        more = [size for _, size in at if size != 1]
+        known = next(filter(is_known, more), None)
+        agreed = len(set(more)) == 1 and more[0] is not None
+        sure = (
             1
             if not more
             else known
             if known is not None
-            else next(iter(more.values()))
-            if agreed
+            else more[0]
+            if agreed or len(more) == 1
             else None
         )
-        sizes.append(sure if sure is not None or len(more) > 1 else next(iter(more.values())))
-        for place, size in at.items():
+        sizes.append(sure)
+        for place, size in at:
             axis = len(maps[place])
             maps[place].append(Const(0) if size == 1 and more else Dim(loop))
-            if size != 1 and size != sure and len(more) > 1:
+            if len(more) > 1 and size not in {1, sure}:
                 maybe.setdefault(place, set()).add(axis)
-    return sizes, maps, {place: frozenset(axes) for place, axes in maybe.items()}
+    return (
+        tuple(sizes),
+        tuple(map(tuple, maps)),
+        {place: frozenset(axes) for place, axes in maybe.items()},
+    )
 
 
 def _refined(
-    sizes: list[Size],
-    maybe: dict[int, frozenset[int]],
+    sizes: Sequence[Size],
+    maybe: Mapping[int, frozenset[int]],
     shapes: Sequence[Sequence[Size]],
     stated: Sequence[Size],
-) -> tuple[list[Size], dict[int, frozenset[int]]]:
+) -> tuple[tuple[Size, ...], dict[int, frozenset[int]]]:
     """Axes that have the name or the number that the model states for the result do not broadcast."""
-    merged = [
-        size if size is not None else other for size, other in zip(sizes, stated, strict=True)
-    ]
+    merged = tuple(
+        [size if size is not None else other for size, other in zip(sizes, stated, strict=True)]
+    )
     rank = len(sizes)
     left: dict[int, frozenset[int]] = {}
     for place, axes in maybe.items():

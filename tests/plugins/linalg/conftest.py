@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gehost_linalg.driver import Block, Driver, fuse_all
+from gehost_linalg.driver import Block, Driver, fuse_all, fuse_block
 from gehost_linalg.control import control_named, multi_use_named
 from gehost_linalg.generic import Generic, verify
 from gehost_linalg.mlir import Function, parse
@@ -45,8 +45,8 @@ class Case:
 
     def fused_function(self, *options: str) -> Function:
         function = self.function
-        ops = fuse_all(function.ops, *options, outputs=function.outputs)
-        return Function(function.name, function.arguments, ops, function.outputs)
+        block = fuse_block(function.ops, *options, outputs=function.outputs)
+        return Function(function.name, function.arguments, block.ops, block.outputs)
 
 
 @pytest.fixture

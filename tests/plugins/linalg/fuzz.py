@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from gehost_linalg.driver import fuse_all
+from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, verify
 from gehost_linalg.mlir import Function, parse, print_function
 from tests.plugins.linalg.dags import random_function
@@ -15,11 +15,11 @@ from tests.plugins.linalg.oracle import Iree, signatures
 
 
 def ours(function: Function, coverage: str = "preserved") -> Function:
-    ops = fuse_all(function.ops, outputs=function.outputs, coverage=coverage)
-    for op in ops:
+    block = fuse_block(function.ops, outputs=function.outputs, coverage=coverage)
+    for op in block.ops:
         if isinstance(op, Generic):
             verify(op)
-    return Function(function.name, function.arguments, ops, function.outputs)
+    return Function(function.name, function.arguments, block.ops, block.outputs)
 
 
 def compare_with_mlir(seeds: range, iree: Iree, show: int) -> Counter[str]:

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from gehost import Model
 from gehost.testing import parse
-from gehost_linalg.driver import fuse_all
+from gehost_linalg.driver import Block, fuse_block
 from gehost_linalg.generic import Generic, Opaque, verify
 from gehost_linalg.group import Body, Lowered, Signature, derive
 from gehost_linalg.interpret import interpret
@@ -52,9 +52,11 @@ def run_lowered(model: onnx.ModelProto, feeds: Arrays, *, fuse: bool) -> list[np
     for tensor in found.values:
         if tensor.is_constant and found.values[tensor] not in inputs:
             inputs[found.values[tensor]] = tensor.numpy()
-    ops = fuse_all(found.ops, "always", "duplicate", outputs=found.outputs) if fuse else found.ops
+    block = Block(found.ops, found.outputs)
+    if fuse:
+        block = fuse_block(found.ops, "always", "duplicate", outputs=found.outputs)
     del loaded
-    return interpret(ops, inputs, found.outputs, found.names.parts)
+    return interpret(block.ops, inputs, block.outputs, found.names.parts)
 
 
 def run_derived(

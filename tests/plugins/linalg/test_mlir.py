@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gehost_linalg import MlirError
-from gehost_linalg.driver import fuse_all
+from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, GenericError, Literal, Value
 from gehost_linalg.mlir import Function, literal_text, parse, print_function, print_generic
 
@@ -28,8 +28,8 @@ def test_every_case_is_printed_as_it_is_read(name: str) -> None:
 def test_random_functions_and_their_fusions_are_printed_and_read() -> None:
     for seed in range(40):
         function = random_function(seed)
-        ops = fuse_all(function.ops, outputs=function.outputs)
-        for each in (function, Function("g", function.arguments, ops, function.outputs)):
+        block = fuse_block(function.ops, outputs=function.outputs)
+        for each in (function, Function("g", function.arguments, block.ops, block.outputs)):
             assert signatures(parse(print_function(each))[0]) == signatures(each)
 
 
