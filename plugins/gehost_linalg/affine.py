@@ -188,7 +188,8 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
     ):
         return _times(lhs.lhs, Const(lhs.rhs.value // value))
     if op == "floordiv" and isinstance(lhs, Binary) and lhs.op == "+":
-        if _divisor(lhs.lhs) % value == 0 or _divisor(lhs.rhs) % value == 0:
+        divisors = _divisor(lhs.lhs), _divisor(lhs.rhs)
+        if any(each % value == 0 for each in divisors):
             return _add(binary(op, lhs.lhs, rhs), binary(op, lhs.rhs, rhs))
     return Binary(op, lhs, rhs)
 
@@ -239,7 +240,9 @@ def _times(lhs: Expr, rhs: Expr) -> Expr:
     if isinstance(lhs, Const):
         lhs, rhs = rhs, lhs
     if not isinstance(rhs, Const):
-        raise ValueError(f"({lhs}) * ({rhs}) is not affine: one side must be a constant")
+        raise ValueError(  # noqa: TRY004 - the expression is at fault, not a type
+            f"({lhs}) * ({rhs}) is not affine: one side must be a constant"
+        )
     if isinstance(lhs, Const):
         return Const(lhs.value * rhs.value)
     if rhs.value == 1:

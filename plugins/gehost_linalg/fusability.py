@@ -294,7 +294,9 @@ def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
 def _unsure(operand: OpOperand) -> set[int]:
     """The consumer's loops that get a size from the producer's result, which no in of the producer has."""
     producer, consumer = operand.generics()
-    known: set[int] = set().union(*[map_.loops for map_ in producer.maps[: len(producer.ins)]])
+    known = set[int]()
+    for map_ in producer.maps[: len(producer.ins)]:
+        known |= map_.loops
     inverse = producer.out_map(operand.result).inverse()
     assert inverse is not None
     read = consumer.maps[operand.index].results

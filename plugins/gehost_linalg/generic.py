@@ -157,6 +157,8 @@ class ScalarOp(NamedTuple):
 
 INDEX = "linalg.index"
 
+_NONE = frozenset[int]()
+
 
 @dataclass(frozen=True)
 class Payload:
@@ -279,7 +281,7 @@ class Generic:
     @property
     def axes_maybe(self) -> tuple[frozenset[int], ...]:
         """``maybe`` with an entry for every operand."""
-        return self.maybe or (frozenset(),) * len(self.maps)
+        return self.maybe or (_NONE,) * len(self.maps)
 
     @property
     def reduces(self) -> bool:

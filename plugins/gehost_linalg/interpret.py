@@ -183,9 +183,9 @@ def _cast(name: str, value: Any, dtype: str) -> Any:
     if name == "arith.trunci" and dtype == "i1":
         return target(int(value) & 1)
     if name in {"arith.uitofp", "arith.extui"}:
-        bits = 1 if isinstance(value, np.bool_) else value.dtype.itemsize * 8
+        bits = 1 if value.dtype == np.bool_ else value.dtype.itemsize * 8
         return target(int(value) % 2**bits)
-    if name in {"arith.sitofp", "arith.extsi"} and isinstance(value, np.bool_):
+    if name in {"arith.sitofp", "arith.extsi"} and value.dtype == np.bool_:
         return target(-int(value))
     if name == "arith.fptosi":
         with np.errstate(invalid="ignore"):

@@ -500,7 +500,7 @@ class _Parser(Scanner):
             alias = self.match(_ALIAS)
             if alias is not None:
                 self.expect("=")
-                self._maps[alias] = self._map()
+                self._maps[alias] = self.map()
             elif self.accept("module"):
                 self.match(_SYMBOL)
                 self.expect("{")
@@ -515,7 +515,7 @@ class _Parser(Scanner):
             raise self.error("expected '}'")
         return found
 
-    def _map(self) -> AffineMap:
+    def map(self) -> AffineMap:
         start = self.skip()
         alias = self.match(_ALIAS)
         if alias is None:
@@ -642,7 +642,7 @@ class _Parser(Scanner):
         if quoted is not None:
             made = self._in_generic_form(name, results)
         elif name == "arith.constant":
-            made = [self._arith_constant(results[0] if results else "")]
+            made = [self.arith_constant(results[0] if results else "")]
         elif name == "tensor.empty":
             made = [self._empty(results[0] if results else "")]
         elif name == "tensor.dim":
@@ -721,7 +721,7 @@ class _Parser(Scanner):
             raise self.error(f"{shown} is no {dtype}", start)
         return bool(int(shown, 0)) if dtype == "i1" else int(shown, 0)
 
-    def _arith_constant(self, ssa: str) -> Value:
+    def arith_constant(self, ssa: str) -> Value:
         """Its type stands behind it, and decides how its numbers are read."""
         start = self.skip()
         dense = self.accept("dense")
@@ -924,7 +924,7 @@ class _Parser(Scanner):
             name = self.take(_OPERATION, "an attribute")
             if name == "indexing_maps":
                 self.expect("=")
-                maps = list(self._bracketed(self._map))
+                maps = list(self._bracketed(self.map))
             elif name == "iterator_types":
                 self.expect("=")
                 iterators = list(self._bracketed(self._iterator))
@@ -1029,7 +1029,7 @@ class _PayloadParser:
         at = parser.skip()
         name = parser.take(_OPERATION, "an operation")
         if name == "arith.constant":
-            literal = parser._arith_constant(ssa).splat  # noqa: SLF001 - the same reader
+            literal = parser.arith_constant(ssa).splat
             if literal is None:
                 raise parser.error("a constant of the payload must be a scalar", at)
             self._set(ssa, literal, literal.dtype, start)
@@ -1052,7 +1052,7 @@ class _PayloadParser:
     def _apply(self) -> ScalarOp:
         """An expression over indices, which becomes the index of that expression."""
         parser = self._parser
-        map_ = parser._map()  # noqa: SLF001
+        map_ = parser.map()
         exprs: list[Expr] = []
         parser.expect("(")
         self._indices(")", exprs)

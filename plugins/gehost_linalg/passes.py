@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,7 +66,7 @@ class Plan:
     def __init__(
         self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]
     ) -> None:
-        leave_alone = left_to_runtime() if settings["leave_alone"] else lambda _: None
+        leave_alone = left_to_runtime() if settings["leave_alone"] else take_all
         self.lowered = Lowered(graph, leave_alone)
         control = control_named(settings["control"], controls)
         multi_use = multi_use_named(settings["multi_use"])
@@ -105,6 +106,11 @@ class Plan:
                 )
                 found.append((node, str(reason or refusal)))
         return found
+
+
+def take_all(node: Node) -> str | None:
+    """Leave no node alone."""
+    del node
 
 
 @contextmanager
@@ -286,7 +292,7 @@ def options(controls: Mapping[str, Control]) -> tuple[PassOption, ...]:
     return (
         _Checked(
             "control", "one-use", "which legal fusions are done: one-use, always, cost, max-operands=N, …",
-            lambda text: control_named(text, controls),
+            partial(control_named, more=controls),
         ),
         _Checked("multi_use", "refuse", "other readers of a producer: refuse, duplicate or share", multi_use_named),
         _Checked("companions", "", "companion patterns to add, or -name to leave out", companions_named),

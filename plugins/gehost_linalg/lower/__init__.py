@@ -167,9 +167,8 @@ class OnnxOp:
         """
         if attribute in self.attributes:
             given = self.attributes[attribute]
-            return (
-                [int(each) for each in given] if isinstance(given, list | tuple) else [int(given)]
-            )
+            listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+            return [int(each) for each in listed]
         if index >= len(self.inputs) or self.inputs[index] is None:
             return None
         if index not in self.constants:
@@ -222,7 +221,7 @@ class OnnxOp:
         """Add a Generic with one result."""
         kind = "empty" if init is None else "fill"
         provided = Value(f"{out.name}_init", out.dtype, out.shape, kind=kind, fill=init)
-        maps = tuple([_map(loops, tuple(each)) for _, each in ins]) + (_map(loops, tuple(out_map)),)
+        maps = tuple([_map(loops, tuple(each)) for each in (*[each for _, each in ins], out_map)])
         axes = tuple([maybe.get(index, frozenset()) for index in range(len(maps))]) if maybe else ()
         kinds = tuple([REDUCTION if loop in reduced else PARALLEL for loop in range(loops)])
         values = tuple([value for value, _ in ins])

@@ -114,11 +114,10 @@ def _attribute(op: OnnxOp, name: str, default: float) -> float:
     return float(op.attributes.get(name, default))
 
 
-def _select_negative(op: OnnxOp, s: Scalars, dtype: str, below: Ref, above: Ref = Arg(0)) -> Ref:
-    """``below`` where x < 0."""
-    del op
+def _select_negative(s: Scalars, dtype: str, below: Ref) -> Ref:
+    """``below`` where x < 0, else x."""
     negative = s.add("arith.cmpf", Arg(0), number(0, dtype), dtype="i1", attribute="olt")
-    return s.add("arith.select", negative, below, above, dtype=dtype)
+    return s.add("arith.select", negative, below, Arg(0), dtype=dtype)
 
 
 def _exponential_minus_one(s: Scalars, x: Ref, dtype: str) -> Ref:
@@ -131,12 +130,12 @@ def _activation(op: OnnxOp) -> None:
     dtype = out.dtype = _float(op, x)
     if op.op == "LeakyRelu":
         made = _select_negative(
-            op, s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype)
+            s, dtype, mul(s, Arg(0), number(_attribute(op, "alpha", 0.01), dtype), dtype)
         )
     elif op.op == "Elu":
         grown = _exponential_minus_one(s, Arg(0), dtype)
         made = _select_negative(
-            op, s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype)
+            s, dtype, mul(s, grown, number(_attribute(op, "alpha", 1.0), dtype), dtype)
         )
     elif op.op == "Selu":
         alpha, gamma = (
@@ -144,7 +143,7 @@ def _activation(op: OnnxOp) -> None:
             _attribute(op, "gamma", 1.05070102214813232421875),
         )
         grown = mul(s, _exponential_minus_one(s, Arg(0), dtype), number(alpha, dtype), dtype)
-        made = mul(s, _select_negative(op, s, dtype, grown), number(gamma, dtype), dtype)
+        made = mul(s, _select_negative(s, dtype, grown), number(gamma, dtype), dtype)
     elif op.op == "ThresholdedRelu":
         above = s.add(
             "arith.cmpf",
@@ -280,7 +279,7 @@ def _prelu(op: OnnxOp) -> None:
     x, slope, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     op.same_loops(
-        [x, slope], out, s.payload(_select_negative(op, s, dtype, mul(s, Arg(0), Arg(1), dtype)))
+        [x, slope], out, s.payload(_select_negative(s, dtype, mul(s, Arg(0), Arg(1), dtype)))
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from gehost import Graph, Host, HostOptions
 from gehost_linalg import passes
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
+
 from gehost import Host, HostOptions
 from gehost_linalg.commands import Shown, plans_of
 from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.group import is_boundary
 from gehost_linalg.mlir import Function, parse
 from gehost_linalg.passes import NAME
-
 from tests.plugins.linalg.oracle import Iree
 
 MODELS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "models"

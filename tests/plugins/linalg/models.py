@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+
 from gehost import Model
 from gehost.testing import parse
 from gehost_linalg.driver import Block, fuse_block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gehost_linalg import AffineMap, MlirError
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from gehost_linalg.control import ControlError, asked, control_named
 from gehost_linalg.driver import Block, fuse_all
 from gehost_linalg.fusability import OpOperand
-
 from tests.plugins.linalg.conftest import Case, payload
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from gehost_linalg.control import ControlError
 from gehost_linalg.driver import Block, fuse_all
 from gehost_linalg.generic import Generic, Opaque
 from gehost_linalg.interpret import interpret
-
 from tests.plugins.linalg.conftest import Case, maps, payload
 from tests.plugins.linalg.dags import random_function
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from gehost_linalg import Generic, GenericError, Payload, ScalarOp, Value
 from gehost_linalg.affine import Dim
 from gehost_linalg.generic import Arg, Literal, Res

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 import pytest
+
 from gehost import DataType, Host, HostOptions, TensorType
 from gehost.testing import parse
 from gehost_linalg.fusability import Refusal
 from gehost_linalg.group import Body, Rows, Signature, derive, joined
 from gehost_linalg.passes import NAME
-
 from tests.plugins.linalg.models import graph
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from gehost_linalg import MlirError
 from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, GenericError, Literal, Value
 from gehost_linalg.mlir import Function, literal_text, parse, print_function, print_generic
-
 from tests.plugins.linalg.conftest import CASES, Case
 from tests.plugins.linalg.dags import random_function
 from tests.plugins.linalg.oracle import signatures

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+
 from gehost import Host, HostOptions, UsageError
 from gehost.host.report import Report
 from gehost.testing import parse
 from gehost_linalg.passes import NAME
-
 from tests.plugins.linalg.models import graph, run_runtime
 
 X = np.random.default_rng(5).normal(size=(2, 3, 4)).astype(np.float32)

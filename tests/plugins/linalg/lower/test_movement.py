@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gehost.testing import parse
 
+from gehost.testing import parse
 from tests.plugins.linalg.models import check, graph, lowered
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
