@@ -195,7 +195,7 @@ class Shown:
         block = self.block(before=before)
         notes = {op: [_note(op)] for op in block.ops}
         function = Function(
-            self.name, self.inputs, block.ops, block.outputs, notes, self.plan.lowered.names.parts
+            self.name, self.inputs, block.ops, block.outputs, notes, self.plan.lowered.names.rules
         )
         try:
             return print_function(function)

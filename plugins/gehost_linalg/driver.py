@@ -333,6 +333,12 @@ class Driver:
             incomplete = results_are_complete(operand) if operand.shared else None
             if incomplete is not None:
                 return incomplete
+            if any(
+                value in producer.results
+                for index, value in enumerate(consumer.operands)
+                if index != operand.index
+            ):
+                return Refusal("cycle", f"another operand of {consumer.name} reads the producer")
             path = self.block.path_back(producer, consumer)
             if path is not None:
                 return Refusal("cycle", f"through {', '.join(op.label or op.name for op in path)}")

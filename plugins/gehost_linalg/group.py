@@ -17,7 +17,7 @@ from gehost_linalg.control import Control, MultiUse, one_use
 from gehost_linalg.driver import DEFAULT_COMPANIONS, Block, Driver
 from gehost_linalg.fusability import OpOperand, Refusal
 from gehost_linalg.generic import PARALLEL, Op, Opaque, Size, Value, is_known
-from gehost_linalg.interpret import Part
+from gehost_linalg.interpret import Broadcast, Part
 from gehost_linalg.lower import MLIR_DTYPES, Names, NotLowered, OnnxOp, lower, lowerings
 
 DOMAIN = "gehost.linalg"
@@ -694,7 +694,7 @@ class DerivedGroup:
         outputs: in the order of its outputs.
         unfused: the operations as they are lowered.
         ops: the operations after fusion.
-        parts: sizes that are parts of others.
+        rules: sizes that are computed from others, by name.
     """
 
     name: str
@@ -702,7 +702,7 @@ class DerivedGroup:
     outputs: list[Value]
     unfused: list[Op]
     ops: list[Op]
-    parts: Mapping[str, Part]
+    rules: Mapping[str, Part | Broadcast]
 
 
 def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
@@ -762,7 +762,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         outputs,
         ops,
         fused,
-        names.parts,
+        names.rules,
     )
 
 

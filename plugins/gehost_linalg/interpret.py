@@ -49,6 +49,33 @@ class Part(NamedTuple):
     step: int
 
 
+class Broadcast(NamedTuple):
+    """The size of an axis that several operands broadcast to: that of those whose size is not 1."""
+
+    sizes: tuple[Size, ...]
+
+
+def size_of(
+    size: Size, sizes: Mapping[str, int], rules: Mapping[str, Part | Broadcast]
+) -> int | None:
+    """The number that a size stands for, by its name or by how it is computed from others."""
+    known = named_size(size, sizes)
+    rule = rules.get(size) if isinstance(size, str) else None
+    if known is not None or rule is None:
+        return known
+    if isinstance(rule, Part):
+        whole = size_of(rule.whole, sizes, rules)
+        return (
+            None
+            if whole is None
+            else len(range(*slice(rule.start, rule.end, rule.step).indices(whole)))
+        )
+    found = [size_of(each, sizes, rules) for each in rule.sizes]
+    if None in found:
+        return None
+    return next((each for each in found if each != 1), 1)
+
+
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The numpy dtype of an element type."""
     return np.dtype(_NUMPY[dtype])
@@ -342,7 +369,7 @@ def interpret(
     ops: Iterable[Op],
     inputs: Mapping[Value, Any],
     outputs: Iterable[Value],
-    parts: Mapping[str, Part] | None = None,
+    rules: Mapping[str, Part | Broadcast] | None = None,
 ) -> list[Array]:
     """Run operations in order.
 
@@ -350,13 +377,14 @@ def interpret(
         ops: Generics, ``tensor.dim``, ``tensor.concat`` and ``tensor.extract_slice``.
         inputs: an array (a numpy scalar for a scalar) for each value that nothing makes.
         outputs: the values to return.
-        parts: the sizes that are parts of others, by name.
+        rules: the sizes that are computed from others, by name.
 
     Raises:
         ValueError: sizes do not agree, or an operation cannot be interpreted.
     """
     known: dict[Value, Any] = dict(inputs)
     sizes: dict[str, int] = {}
+    rules = rules or {}
 
     def note(value: Value, array: Any) -> None:
         known[value] = array
@@ -367,10 +395,10 @@ def interpret(
                 if isinstance(name, str)
             }
         )
-        for name, part in (parts or {}).items():
-            whole = named_size(part.whole, sizes)
-            if whole is not None and name not in sizes:
-                sizes[name] = len(range(*slice(part.start, part.end, part.step).indices(whole)))
+        for name in rules:
+            found = size_of(name, sizes, rules)
+            if found is not None:
+                sizes.setdefault(name, found)
 
     def array_of(value: Value) -> Any:
         if value in known:

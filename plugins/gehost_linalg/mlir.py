@@ -39,7 +39,7 @@ from gehost_linalg.generic import (
     is_known,
     verify,
 )
-from gehost_linalg.interpret import Part, numpy_dtype
+from gehost_linalg.interpret import Broadcast, Part, numpy_dtype
 
 CASTS = frozenset(
     f"arith.{name}"
@@ -84,8 +84,8 @@ class Function:
     outputs: list[Value]
     notes: dict[Op, list[str]] = field(default_factory=dict[Op, list[str]])
     """Comments above operations."""
-    parts: Mapping[str, Part] = field(default_factory=dict[str, Part])
-    """Sizes that are parts of others, by name."""
+    rules: Mapping[str, Part | Broadcast] = field(default_factory=dict[str, Part | Broadcast])
+    """Sizes that are computed from others, by name."""
 
 
 # -- printing -----------------------------------------------------------------------------------------------------------
@@ -255,7 +255,9 @@ class _Printer:
         for value, name in self._names.items():  # arguments come first
             if value.kind == "tensor" and value.shape is not None and size in value.shape:
                 return self._dim(name, value, value.shape.index(size))
-        part = self._function.parts.get(size)
+        part = self._function.rules.get(size)
+        if isinstance(part, Broadcast):  # the text is that of equal sizes
+            return next(filter(None, [self._named_size(str(each)) for each in part.sizes]), None)
         if part is None or part.end < 0 or part.whole is None:
             return None
         whole = self._named_size(str(part.whole))

@@ -93,7 +93,7 @@ class Plan:
             node = op.origins[-1]
             rows = {operand.index: refusal for operand, refusal in grouping.refusals.get(op, ())}
             for operand, refusal in block.refusals.get(op, ()):
-                producer = operand.producer
+                producer = block.made_by.get(operand.value)  # it may have been fused since
                 if producer is None or (
                     not is_boundary(producer)
                     and grouping.group_of(producer) is grouping.group_of(op)

@@ -28,7 +28,7 @@ from gehost_linalg.generic import (
     Value,
     is_known,
 )
-from gehost_linalg.interpret import Part
+from gehost_linalg.interpret import Broadcast, Part
 
 MLIR_DTYPES: Mapping[DataType, str] = {
     DataType.FLOAT: "f32",
@@ -80,8 +80,8 @@ class Names:
     def __init__(self) -> None:
         self._count = 0
         self._extents: dict[Size, Value] = {}
-        self.parts: dict[str, Part] = {}
-        """Sizes of slices, by name."""
+        self.rules: dict[str, Part | Broadcast] = {}
+        """Sizes that are computed from others, by name."""
 
     def extent(self, size: Size) -> Literal | Value:
         """The size of an axis as a scalar: a constant if it is known."""
@@ -94,7 +94,13 @@ class Names:
     def part(self, whole: Size, start: int, end: int, step: int) -> str:
         """A name for the size of a slice."""
         name = self.size()
-        self.parts[name] = Part(whole, start, end, step)
+        self.rules[name] = Part(whole, start, end, step)
+        return name
+
+    def broadcast(self, sizes: Sequence[Size]) -> str:
+        """A name for the size that several sizes broadcast to."""
+        name = self.size()
+        self.rules[name] = Broadcast(tuple(sizes))
         return name
 
     def size(self) -> str:
@@ -246,10 +252,21 @@ class OnnxOp:
         shape, maps, maybe = broadcast(shapes)
         if maybe and out.shape is not None and len(out.shape) == len(shape):
             shape, maybe = _refined(shape, maybe, shapes, out.shape)
+        if None in shape:
+            shape = tuple(
+                [
+                    self._size_at(shapes, loop - len(shape)) if each is None else each
+                    for loop, each in enumerate(shape)
+                ]
+            )
         self.settle(out, shape)
         listed = list(zip(ins, maps, strict=True))
         identity = AffineMap.identity(len(shape)).results
         return self.generic(listed, out, identity, len(shape), payload, maybe=maybe)
+
+    def _size_at(self, shapes: Sequence[Sequence[Size]], axis: int) -> str:
+        at = dict.fromkeys([shape[axis] for shape in shapes if len(shape) >= -axis])
+        return self.names.broadcast([size for size in at if size != 1])
 
 
 @lru_cache(maxsize=1 << 12)

@@ -24,7 +24,9 @@ def cost(ops: list[Op], width: int) -> tuple[int, int, int]:
     for op in ops:
         if not isinstance(op, Generic):
             continue
-        points = prod(width * size // 4 if isinstance(size, int) else width for size in op.extents())
+        points = prod(
+            width * size // 4 if isinstance(size, int) else width for size in op.extents()
+        )
         work += points * sum(each.name != INDEX for each in op.payload.ops)
         dear += points * sum(each.name in TRANSCENDENTAL for each in op.payload.ops)
         moved += sum(4 * prod(width for _ in value.shape or ()) for value in (*op.ins, *op.results))
@@ -32,14 +34,18 @@ def cost(ops: list[Op], width: int) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    print("| case | control | Generics | operations | exp, tanh, … | bytes |\n|---|---|---|---|---|---|")
+    print(
+        "| case | control | Generics | operations | exp, tanh, … | bytes |\n|---|---|---|---|---|---|"
+    )
     for name, multi_use, control in ROWS:
         function = parse((CASES / f"{name}.mlir").read_text(encoding="utf-8"))[0]
         block = fuse_block(function.ops, control, multi_use, outputs=function.outputs)
         before, after = cost(function.ops, 64), cost(block.ops, 64)
         counts = [sum(isinstance(op, Generic) for op in ops) for ops in (function.ops, block.ops)]
         cells = [f"{a:,} → {b:,}" for a, b in zip(before, after, strict=True)]
-        print(f"| `{name}` | `{control}`, {multi_use} | {counts[0]} → {counts[1]} | {' | '.join(cells)} |")
+        print(
+            f"| `{name}` | `{control}`, {multi_use} | {counts[0]} → {counts[1]} | {' | '.join(cells)} |"
+        )
 
 
 if __name__ == "__main__":

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import Counter
 
+import numpy as np
+import onnx
+
+from gehost import DataType, GehostError, Host, HostOptions
 from gehost_linalg.driver import fuse_block
 from gehost_linalg.generic import Generic, verify
+from gehost_linalg.group import Body, Signature, derive
+from gehost_linalg.interpret import interpret
 from gehost_linalg.mlir import Function, parse, print_function
+from gehost_linalg.passes import NAME
 from tests.plugins.linalg.dags import random_function
+from tests.plugins.linalg.models import run_runtime
+from tests.plugins.linalg.onnx_graphs import random_graph
 from tests.plugins.linalg.oracle import Iree, signatures
 
 
@@ -45,6 +55,98 @@ def compare_with_mlir(seeds: range, iree: Iree, show: int) -> Counter[str]:
     return counts
 
 
+SETTINGS = (
+    {}, {"control": "always", "multi_use": "duplicate"}, {"control": "always", "multi_use": "share"}, {"rows": "false"},
+    {"control": "cost", "multi_use": "duplicate", "rows": "false"}, {"leave_alone": "false"},
+)  # fmt: skip
+
+
+def compare_with_runtime(seeds: range) -> Counter[str]:
+    """Random ONNX graphs: compiled against original in ONNX Runtime, and each kernel's loops against its body."""
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        model, feeds = random_graph(seed)
+        settings = {
+            f"{NAME}.{name}": value for name, value in SETTINGS[seed % len(SETTINGS)].items()
+        }
+        wanted = run_runtime(model, feeds)
+        with tempfile.TemporaryDirectory() as folder:
+            options = HostOptions(
+                vendors=(folder,), enable=(NAME,), settings=settings, cleanup=seed % 5 != 0
+            )
+            try:
+                made, _ = Host(options).run(model)
+            except GehostError as error:
+                counts["errors, which differ"] += 1
+                print(f"seed {seed}: {error.__cause__!r:.200}")
+                continue
+        onnx.checker.check_model(made)
+        counts["graphs"] += 1
+        kernels = [node for node in made.graph.node if node.domain == "gehost.linalg"]
+        counts["groups"] += len(kernels)
+        for given, other in zip(run_runtime(made, feeds), wanted, strict=True):
+            if not np.allclose(given, other, rtol=1e-4, atol=1e-5, equal_nan=True):
+                counts["bodies differ"] += 1
+                print(f"seed {seed}: bodies differ")
+        values = _values(made, feeds)
+        functions = {function.name: function for function in made.functions}
+        for node in kernels:
+            function = functions[node.op_type]
+            signature = [_signature(made, name, values) for name in node.input]
+            group = derive(Body.of_function(function), signature)
+            counts["names differ"] += group.name != node.op_type
+            inputs = {
+                value: values[name] for value, name in zip(group.inputs, node.input, strict=True)
+            }
+            for ops in (group.unfused, group.ops):
+                try:
+                    results = interpret(ops, inputs, group.outputs, group.rules)
+                except ValueError as error:
+                    counts["loops differ"] += 1
+                    print(f"seed {seed}: {node.op_type}: {error}")
+                    continue
+                for given, name in zip(results, node.output, strict=True):
+                    counts["values"] += 1
+                    if not np.allclose(given, values[name], rtol=1e-3, atol=1e-5, equal_nan=True):
+                        counts["loops differ"] += 1
+                        print(f"seed {seed}: {node.op_type}: loops differ")
+    return counts
+
+
+def _values(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor of the graph."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    names = dict.fromkeys(name for node in model.graph.node for name in node.output if name)
+    known = {value.name for value in model.graph.output}
+    watched.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in names if name not in known
+    )
+    found = run_runtime(watched, feeds)
+    constants = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }
+    return {
+        **constants,
+        **feeds,
+        **dict(zip([value.name for value in watched.graph.output], found, strict=True)),
+    }
+
+
+def _signature(model: onnx.ModelProto, name: str, values: dict[str, np.ndarray]) -> Signature:
+    """As ``compile`` saw it: the axes that the model states to be 1."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    known = [*inferred.graph.input, *inferred.graph.value_info]
+    stated = next((value.type.tensor_type.shape.dim for value in known if value.name == name), None)
+    shape = values[name].shape
+    ones = tuple(
+        axis
+        for axis, size in enumerate(shape)
+        if size == 1 and (stated is None or stated[axis].dim_value == 1)
+    )
+    return Signature(DataType.FLOAT, len(shape), ones)
+
+
 def _show(seed: int, text: str, fused: Function, theirs: Function) -> None:
     print(f"seed {seed}:\n{text}")
     mine, wanted = signatures(fused), signatures(theirs)
@@ -57,17 +159,32 @@ def _show(seed: int, text: str, fused: Function, theirs: Function) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dags", type=int, default=20_000)
+    parser.add_argument("--graphs", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--show", type=int, default=3)
     options = parser.parse_args()
-    begin = time.perf_counter()
-    counts = compare_with_mlir(
-        range(options.first, options.first + options.dags), Iree(), options.show
-    )
-    for key, count in counts.items():
-        print(f"{key}: {count}")
-    print(f"{time.perf_counter() - begin:.1f} s")
-    return 1 if counts["different"] else 0
+    failed = False
+    for name, run in (
+        (
+            "DAGs against MLIR",
+            lambda: compare_with_mlir(_seeds(options.first, options.dags), Iree(), options.show),
+        ),
+        (
+            "graphs against ONNX Runtime",
+            lambda: compare_with_runtime(_seeds(options.first, options.graphs)),
+        ),
+    ):
+        begin = time.perf_counter()
+        counts = run() if (options.dags if "MLIR" in name else options.graphs) else Counter()
+        print(
+            f"{name}: {', '.join(f'{key} {count}' for key, count in counts.items())} ({time.perf_counter() - begin:.0f} s)"
+        )
+        failed |= any(counts[key] for key in counts if "differ" in key and key != "names differ")
+    return 1 if failed else 0
+
+
+def _seeds(first: int, count: int) -> range:
+    return range(first, first + count)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def run_lowered(model: onnx.ModelProto, feeds: Arrays, *, fuse: bool) -> list[np
     if fuse:
         block = fuse_block(found.ops, "always", "duplicate", outputs=found.outputs)
     del loaded
-    return interpret(block.ops, inputs, block.outputs, found.names.parts)
+    return interpret(block.ops, inputs, block.outputs, found.names.rules)
 
 
 def run_derived(
@@ -89,7 +89,7 @@ def run_derived(
             verify(op)
         assert isinstance(op, Generic | Opaque)
     inputs = dict(zip(group.inputs, [np.asarray(feeds[v.name]) for v in graph.input], strict=True))
-    return interpret(group.ops if fused else group.unfused, inputs, group.outputs, group.parts)
+    return interpret(group.ops if fused else group.unfused, inputs, group.outputs, group.rules)
 
 
 def check(text: str, feeds: Arrays, *, rtol: float = 2e-5, atol: float = 1e-6) -> None:
