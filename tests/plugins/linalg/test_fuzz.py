@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.plugins.linalg.fuzz import compare_with_mlir, compare_with_runtime
 def test_random_graphs_give_the_same_numbers_in_bodies_and_loops() -> None:
     counts = compare_with_runtime(range(18))
     assert counts["groups"] >= 10
-    assert not Counter({key: count for key, count in counts.items() if "differ" in key})
+    assert not [key for key, count in counts.items() if count and "differ" in key]
 
 
 @pytest.mark.skipif(
