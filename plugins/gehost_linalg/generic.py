@@ -326,10 +326,6 @@ class Generic:
                 fixed.add(dim)
         return found
 
-    def inner(self, size: int) -> bool:
-        """Whether nothing but the last loop reduces, and there are ``size`` loops."""
-        return self.loops == size and all(each == PARALLEL for each in self.iterators[:-1])
-
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
