@@ -8,9 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench-venv
 WHEEL := build/wheel
+JAX := build/jax-venv
+IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -42,6 +44,30 @@ fuzz: $(VENV)/installed
 
 fuzz-files: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)
+
+# XLA's reader and numbers: JAX in its own environment.
+hlo-texts: $(JAX)/installed
+	$(JAX)/bin/python tests/plugins/hlo/make_texts.py corpus build/hlo
+
+fuzz-hlo: $(VENV)/installed
+	$(BIN)/python tests/plugins/hlo/damage.py --import build/hlo/*.hlo
+
+# MLIR's own fusion: IREE's compiler in its own environment.
+linalg-fuzz: $(IREE)/installed
+	$(IREE)/bin/python -m tests.plugins.linalg.fuzz --dags 20000 --graphs 2000
+
+linalg-corpus: $(IREE)/installed
+	$(IREE)/bin/python -m tests.plugins.linalg.corpus --controls
+
+$(JAX)/installed: pyproject.toml
+	$(PYTHON) -m venv $(JAX)
+	$(JAX)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[verify,hlo-tests]'
+	@touch $@
+
+$(IREE)/installed: pyproject.toml
+	$(PYTHON) -m venv $(IREE)
+	$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[linalg-tests]'
+	@touch $@
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'gehost needs Python 3.11 or newer')"
