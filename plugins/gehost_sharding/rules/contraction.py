@@ -1,0 +1,82 @@
+"""Rules of contractions: MatMul, Gemm, Einsum."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gehost_sharding.rules.elementwise import align
+from gehost_sharding.rules.rule import REDUCE, Factors, Instance, Layout, LocalNode, Rule, replicate
+
+
+def matmul(instance: Instance) -> Rule:
+    """(b, m, k), (b, k, n) -> (b, m, n): k is *reduce*."""
+    a, b = instance.shape(0), instance.shape(1)
+    result = instance.results[0]
+    factors = Factors()
+    k_size = a[len(a) - 1]
+    m = [factors.add(a[-2])] if len(a) > 1 else []
+    n = [factors.add(b[-1])] if len(b) > 1 else []
+    k = factors.add(k_size, REDUCE)
+    batch_shape = result[: len(result) - len(m) - len(n)]
+    batch = tuple(factors.add(size) for size in batch_shape)
+    of_a = (*align(batch, batch_shape, a[:-2]), *m, k)
+    of_b = (*align(batch, batch_shape, b[:-2]), k, *n)
+    return factors.rule([of_a, of_b], [(*batch, *m, *n)], 2 * math.prod(result) * k_size)
+
+
+def gemm(instance: Instance) -> Rule:
+    """(m, k), (k, n), (m, n) -> (m, n) with transA and transB; only one summand of k adds C."""
+    a, c = instance.shape(0), instance.operand(2)
+    factors = Factors()
+    (m_size, n_size), k_size = instance.results[0], a[0 if instance.attribute("transA", 0) else 1]
+    m, n, k = factors.add(m_size), factors.add(n_size), factors.add(k_size, REDUCE)
+    of_a = (k, m) if instance.attribute("transA", 0) else (m, k)
+    of_b = (n, k) if instance.attribute("transB", 0) else (k, n)
+    operands: list[Layout | None] = [of_a, of_b]
+    if c is not None:
+        operands.append(align((m, n), instance.results[0], c))
+    return factors.rule(operands, [(m, n)], 2 * m_size * n_size * k_size)
+
+
+def add_bias_once(local: LocalNode) -> None:
+    """Drop operand 2 on every rank but the one that holds the first summand."""
+    if local.is_first_summand or len(local.node.input) < 3 or not local.node.input[2]:
+        return
+    if local.instance.op != "Gemm" or local.instance.opset >= 11:
+        del local.node.input[2:]
+    else:  # C is not optional there; a scalar broadcasts
+        zero = np.zeros((), local.instance.dtypes[0])
+        local.node.input[2] = local.add_constant(zero, local.node.input[2])
+
+
+def einsum(instance: Instance) -> Rule:
+    """Letters are factors; those that the result lacks are *reduce*. No ellipsis, no diagonal."""
+    equation = instance.attribute("equation", b"")
+    text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if not arrow:
+        letters = sorted({letter for letter in left if letter.isalpha()})
+        right = "".join(letter for letter in letters if left.count(letter) == 1)
+    if "..." in text or any(len({*term}) != len(term) for term in (*terms, right)):
+        return replicate(instance)
+    sizes: dict[str, int] = {}
+    for term, operand in zip(terms, instance.operands, strict=True):
+        for letter, size in zip(term, operand or (), strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))
+    factors = Factors()
+    dims = {
+        letter: factors.add(size, "pass" if letter in right else REDUCE)
+        for letter, size in sizes.items()
+    }
+    operands = [
+        tuple(
+            dims[letter] if size > 1 else ()
+            for letter, size in zip(term, operand or (), strict=True)
+        )
+        for term, operand in zip(terms, instance.operands, strict=True)
+    ]
+    flops = 2 * math.prod(sizes.values())
+    return factors.rule(operands, [tuple(dims[letter] for letter in right)], flops)

@@ -1,0 +1,134 @@
+"""Strategies of an operator: one factor or none for each mesh axis."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.rules.rule import NEED, PASS, REDUCE, Layout, Rule
+from gehost_sharding.sharding import REPLICATED, Sharding, is_partial
+
+NO_FACTOR = -1
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """What one choice of factors demands of the operands and gives the results."""
+
+    factors: tuple[int, ...]
+    """Per mesh axis the factor that it splits, or ``NO_FACTOR``."""
+    operands: tuple[Sharding | None, ...]
+    """None for an operand that is left out."""
+    results: tuple[Sharding, ...]
+
+    @property
+    def is_partial(self) -> bool:
+        return any(is_partial(sharding) for sharding in self.results)
+
+
+@dataclass(frozen=True, eq=False)
+class Strategies:
+    """All legal strategies of one operator on a mesh, the one that splits nothing first."""
+
+    rule: Rule
+    found: tuple[Strategy, ...]
+    operands: tuple[tuple[Sharding, ...] | None, ...] = field(init=False)
+    """For each operand the sharding that each strategy demands."""
+    results: tuple[tuple[Sharding, ...], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        operands = tuple(
+            None
+            if layout is None
+            else tuple(_present(strategy.operands[slot]) for strategy in self.found)
+            for slot, layout in enumerate(self.rule.operands)
+        )
+        results = tuple(
+            tuple(strategy.results[index] for strategy in self.found)
+            for index in range(len(self.rule.results))
+        )
+        object.__setattr__(self, "operands", operands)
+        object.__setattr__(self, "results", results)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+def _present(sharding: Sharding | None) -> Sharding:
+    assert sharding is not None, "the operand is left out"
+    return sharding
+
+
+def splittable_factors(rule: Rule) -> tuple[int, ...]:
+    """Factors that may be split: not *need*, and the major-most of every dimension they are in.
+
+    A *pass* factor must be in every result, a *reduce* factor in none: a result without it would
+    differ between devices that are said to hold the same.
+    """
+    layouts = [layout for layout in (*rule.operands, *rule.results) if layout is not None]
+    minor = {factor for layout in layouts for dim in layout for factor in dim[1:]}
+    found: list[int] = []
+    for index, factor in enumerate(rule.factors):
+        in_results = [_dim_of(layout, index) != REPLICATED for layout in rule.results]
+        fits = all(in_results) if factor.kind == PASS else not any(in_results)
+        if factor.kind != NEED and index not in minor and fits:
+            found.append(index)
+    return tuple(found)
+
+
+def strategies_of(
+    rule: Rule, mesh: Mesh, same_operands: Sequence[tuple[int, int]] = ()
+) -> Strategies:
+    """Enumerate the legal strategies of a rule.
+
+    Args:
+        rule: factors and layouts of the operator.
+        mesh: the devices.
+        same_operands: pairs of operands that are one tensor, and so need one sharding.
+    """
+    choices: list[tuple[int, ...]] = []
+    splittable = splittable_factors(rule)
+    for axis, size in enumerate(mesh.sizes):
+        legal = [f for f in splittable if size != 1 and mesh.divides([axis], rule.factors[f].size)]
+        choices.append((NO_FACTOR, *legal))
+    found: list[Strategy] = []
+    for factors in itertools.product(*choices):
+        if _divides(rule, mesh, factors):
+            operands = tuple(
+                None if layout is None else _sharding(rule, layout, factors, is_result=False)
+                for layout in rule.operands
+            )
+            results = tuple(
+                _sharding(rule, layout, factors, is_result=True) for layout in rule.results
+            )
+            if all(operands[a] == operands[b] for a, b in same_operands):
+                found.append(Strategy(factors, operands, results))
+    return Strategies(rule, tuple(found))
+
+
+def _divides(rule: Rule, mesh: Mesh, factors: tuple[int, ...]) -> bool:
+    """Return True if the axes on each factor together divide it."""
+    for factor in {*factors} - {NO_FACTOR}:
+        axes = [axis for axis, split in enumerate(factors) if split == factor]
+        if len(axes) > 1 and not mesh.divides(axes, rule.factors[factor].size):
+            return False
+    return True
+
+
+def _sharding(rule: Rule, layout: Layout, factors: tuple[int, ...], *, is_result: bool) -> Sharding:
+    placed: list[int] = []
+    for factor in factors:
+        dim = REPLICATED if factor == NO_FACTOR else _dim_of(layout, factor)
+        if is_result and factor != NO_FACTOR and rule.factors[factor].kind == REDUCE:
+            dim = rule.factors[factor].combine
+        placed.append(dim)
+    return tuple(placed)
+
+
+def _dim_of(layout: Layout, factor: int) -> int:
+    for dim, factors in enumerate(layout):
+        if factor in factors:
+            return dim
+    return REPLICATED

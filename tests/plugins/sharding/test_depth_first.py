@@ -1,0 +1,68 @@
+"""The depth-first search: order-dependent, not sound alone, right inside an enumeration."""
+
+from __future__ import annotations
+
+import random
+
+import networkx as nx
+import pytest
+
+from gehost.testing import parse
+from gehost_sharding.depth_first import DepthFirstSearch, enumerate_solutions
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.model_graph import ModelGraph
+from gehost_sharding.propagation import Propagation, strategy_graph
+from gehost_sharding.rules.table import RuleTable
+
+from .conftest import FUSED
+
+
+@pytest.fixture(scope="module")
+def model() -> ModelGraph:
+    return ModelGraph(parse(FUSED))
+
+
+@pytest.fixture(scope="module")
+def graph(model: ModelGraph) -> nx.MultiGraph:
+    mesh = Mesh.symbolic()
+    return strategy_graph(model, mesh, Propagation(model, mesh, RuleTable()).strategies)
+
+
+def test_an_edge_never_holds_two_strategies_of_one_operator(graph: nx.MultiGraph) -> None:
+    for _, _, strategies in graph.edges(data="strategies"):
+        operators = [operator for operator, _ in strategies]
+        assert len(operators) == len({*operators})
+
+
+def test_alone_it_is_not_sound(graph: nx.MultiGraph) -> None:
+    """From p14 split along 0 it allows every dimension of p9, through a shared scalar."""
+    found = DepthFirstSearch(graph).search(("p14", 0), {})
+    assert found is not None
+    assert found["p9"] == {-1, 0, 1, 2}
+    assert found["p13"] == {0}
+
+
+def test_what_it_finds_depends_on_the_order_of_the_edges(graph: nx.MultiGraph) -> None:
+    results: set[object] = set()
+    for seed in range(30):
+        edges = list(graph.edges(keys=True))
+        random.Random(seed).shuffle(edges)
+        found = DepthFirstSearch(graph, edges).search(("p14", 0), {})
+        assert found is not None
+        results.add(frozenset((name, found[name]) for name in found if name.startswith("p")))
+    assert len(results) > 1
+
+
+def test_inside_an_enumeration_it_finds_the_solutions_of_arc_consistency(
+    model: ModelGraph, graph: nx.MultiGraph
+) -> None:
+    dims = {name: [dim for tensor, dim in graph.nodes if tensor == name] for name in model.inputs}
+    search = DepthFirstSearch(graph)
+    found = list(enumerate_solutions(search, model.inputs, dims))
+    expected = [
+        {name: sharding[0] for name, sharding in solution.inputs.items()}
+        for solution in Propagation(model, Mesh.symbolic(), RuleTable()).solutions()
+    ]
+    key = lambda solution: sorted(solution.items())  # noqa: E731
+    assert sorted(found, key=key) == sorted(expected, key=key)
+    assert search.searches == 60

@@ -1,0 +1,161 @@
+"""Propagation: solutions, pins, conflicts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gehost import UsageError
+from gehost.testing import parse
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.model_graph import ModelGraph
+from gehost_sharding.propagation import ConflictError, Pin, Propagation, check_mesh
+from gehost_sharding.rules.table import RuleTable
+from gehost_sharding.sharding import Sharding, shardings_of
+
+from .conftest import FUSED, graph_of
+
+CUBES = {"p0", "p1", "p7", "p8", "p9"}
+MATRICES = {"p4", "p5", "p13", "p14"}
+
+
+def solutions(graph: ModelGraph, mesh: Mesh, *pins: str) -> list[dict[str, Sharding]]:
+    propagation = Propagation(graph, mesh, RuleTable())
+    parsed = [Pin.parse(pin, graph, mesh) for pin in pins]
+    return [dict(found.inputs) for found in propagation.solutions(parsed)]
+
+
+@pytest.fixture(scope="module")
+def fused() -> ModelGraph:
+    return ModelGraph(parse(FUSED))
+
+
+def fused_solution(dim: int) -> dict[str, Sharding]:
+    """0 and 1 split the matrices too; 2 is made by the broadcast; scalars are replicated."""
+    return {
+        f"p{number}": (
+            dim if f"p{number}" in CUBES or (f"p{number}" in MATRICES and dim < 2) else -1,
+        )
+        for number in range(15)
+    }
+
+
+def test_the_46_instruction_function_has_four_solutions(fused: ModelGraph) -> None:
+    found = solutions(fused, Mesh.symbolic())
+    assert len(found) == 4
+    assert all(fused_solution(dim) in found for dim in (-1, 0, 1, 2))
+
+
+def test_an_axis_of_2_divides_only_the_last_dimension(fused: ModelGraph) -> None:
+    found = solutions(fused, Mesh.parse("x=2"))
+    assert len(found) == 2
+    assert all(fused_solution(dim) in found for dim in (-1, 2))
+
+
+@pytest.mark.parametrize(("pin", "dim"), [("p14=1:x", 1), ("p0=2:x", 2), ("p4=0", 0)])
+def test_a_pin_decides_the_rest(fused: ModelGraph, pin: str, dim: int) -> None:
+    assert solutions(fused, Mesh.symbolic(), pin) == [fused_solution(dim)]
+
+
+def test_contradicting_pins_are_both_named_with_the_operators_between(fused: ModelGraph) -> None:
+    with pytest.raises(ConflictError) as error:
+        solutions(fused, Mesh.symbolic(), "p14=1:x", "p0=0:x")
+    message = str(error.value)
+    assert "p14=1:x" in message
+    assert "p0=0:x" in message
+    assert 'Div "divide_3442"' in message
+    assert "contradict each other" in message
+
+
+def test_two_pins_of_one_tensor_and_axis_contradict_each_other(fused: ModelGraph) -> None:
+    with pytest.raises(ConflictError, match="p0=1:x.*p0=0:x|p0=0:x.*p0=1:x"):
+        solutions(fused, Mesh.symbolic(), "p0=0:x", "p0=1:x")
+
+
+SMALL = """(float[4,8] x, float[8,4] w, float[4] b) => (float[4,4] z) {
+    a = MatMul (x, w)
+    c = Add (a, b)
+    z = Softmax <axis = 1> (c)
+}"""
+
+
+def brute_force(graph: ModelGraph, mesh: Mesh) -> set[tuple[Sharding, ...]]:
+    """Every assignment of all tensors, tested operator by operator."""
+    strategies = Propagation(graph, mesh, RuleTable()).strategies
+    names = [name for name in graph.tensors if name in graph.readers or name in graph.producer]
+    domains = [shardings_of(mesh, graph.tensors[name].shape) for name in names]
+    found: set[tuple[Sharding, ...]] = set()
+    for choice in itertools.product(*domains):
+        placed = dict(zip(names, choice, strict=True))
+        if all(
+            any(
+                all(
+                    row.operands[slot] == placed[name]
+                    for slot, name in enumerate(operator.node.input)
+                )
+                and row.results[0] == placed[operator.node.output[0]]
+                for row in strategies[operator].found
+            )
+            for operator in graph.operators
+        ):
+            found.add(tuple(placed[name] for name in graph.inputs))
+    return found
+
+
+@pytest.mark.parametrize("mesh", ["x=2", "x=2,y=2", "x=4"])
+def test_the_solutions_are_those_of_brute_force(mesh: str) -> None:
+    graph = graph_of(SMALL)
+    found = solutions(graph, Mesh.parse(mesh))
+    as_set = {tuple(each[name] for name in graph.inputs) for each in found}
+    assert len(as_set) == len(found)
+    assert as_set == brute_force(graph, Mesh.parse(mesh))
+
+
+def test_partial_results_are_kept_on_demand() -> None:
+    graph = graph_of("(float[4,8] x, float[8,4] w) => (float[4,4] z) { z = MatMul (x, w) }")
+    mesh = Mesh.parse("x=2")
+    assert len(solutions(graph, mesh)) == 3
+    propagation = Propagation(graph, mesh, RuleTable(), keep_partial=True)
+    assert {(1,), (0,)} <= {found.inputs["x"] for found in propagation.solutions()}
+
+
+def test_weights_are_cut_as_the_inputs_need() -> None:
+    """A solution is a sharding of the inputs; initializers follow."""
+    import numpy as np
+
+    weights = {"w": np.ones((8, 4), np.float32), "b": np.ones(4, np.float32)}
+    graph = graph_of(SMALL, weights)
+    found = solutions(graph, Mesh.parse("x=2"))
+    assert found == [{"x": (-1,)}, {"x": (0,)}]
+
+
+def test_the_estimate_is_there_before_the_first_solution(fused: ModelGraph) -> None:
+    propagation = Propagation(fused, Mesh.symbolic(), RuleTable())
+    pin = Pin.parse("p0=2", fused, Mesh.symbolic())
+    propagation.solutions([pin])
+    estimate = propagation.estimate
+    assert estimate is not None
+    assert (estimate.operators, estimate.most_strategies) == (30, 4)
+    assert estimate.rows_after == 30 < estimate.rows_before
+    assert estimate.log10_after == 0
+
+
+@pytest.mark.parametrize(
+    ("pin", "reason"),
+    [
+        ("x", "wanted TENSOR=AXIS:MESHAXIS"),
+        ("wx=0:x", 'no tensor "wx"; the nearest: w|no tensor "wx"; the nearest: x'),
+        ("x=2:x", "x has 2 dimensions .*wanted 0 to 1"),
+        ("x=0:y", 'no mesh axis "y"; the mesh has x'),
+        ("x=0:x", "does not divide dimension 0 of x, which has size 4"),
+    ],
+)
+def test_bad_pins_are_refused(pin: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        Pin.parse(pin, graph_of(SMALL), Mesh.parse("x=8"))
+
+
+def test_a_mesh_that_divides_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="axis y of size 3 divides no dimension"):
+        check_mesh(graph_of(SMALL), Mesh.parse("x=2,y=3"))
