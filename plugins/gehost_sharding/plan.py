@@ -1,0 +1,382 @@
+"""Plans: the cheapest sharding of a model on a mesh, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from gehost import GehostError, ModelError, UsageError
+from gehost_sharding.assignment import Assignment, Transfer, all_transfers, gather_transfers
+from gehost_sharding.cost_graph import CostGraph, Objective
+from gehost_sharding.elimination import MOST_CELLS, Minimum, evaluate, minimise
+from gehost_sharding.hardware import Hardware
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.model_graph import ModelGraph
+from gehost_sharding.propagation import OperatorStrategies, Pin, check_mesh
+from gehost_sharding.redistribution import SLICE, Redistributions
+from gehost_sharding.rules.table import RuleTable
+from gehost_sharding.sharding import Sharding, is_partial, replicated
+from gehost_sharding.strategies import NO_FACTOR
+
+Mask = NDArray[np.bool_]
+
+_PRICE_STEPS = 40
+"""Halvings of the price of memory under a capacity."""
+
+
+@dataclass
+class Solved:
+    """One minimum over a cost graph, with its costs by kind."""
+
+    cost_graph: CostGraph
+    minimum: Minimum
+    states: list[int]
+    """Chosen state of each vertex, in the numbers of the cost graph."""
+    recomputed: float
+    """The cost added up from the chosen states, to compare with ``minimum.cost``."""
+    totals: dict[str, float]
+    """seconds, weights, memory, wire."""
+    assignment: Assignment
+    transfers: list[Transfer]
+    gathers: list[Transfer]
+    """Moves that make the outputs whole."""
+
+    @property
+    def compute_seconds(self) -> float:
+        return sum(
+            float(vertex.costs.seconds[self.states[vertex.number]])
+            for vertex in self.cost_graph.vertices
+        )
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that each device sends, without gathering the outputs."""
+        return sum(transfer.bytes for transfer in self.transfers)
+
+    @property
+    def output_bytes(self) -> int:
+        return sum(transfer.bytes for transfer in self.gathers)
+
+    def by_collective(self) -> dict[str, dict[str, int]]:
+        """Count and bytes by kind of collective."""
+        found: dict[str, dict[str, int]] = {}
+        for transfer in self.transfers:
+            if transfer.move.kind != SLICE:
+                entry = found.setdefault(transfer.move.kind, {"count": 0, "bytes": 0})
+                entry["count"] += 1
+                entry["bytes"] += transfer.bytes
+        return found
+
+    def held_weights(self) -> int:
+        """Bytes of weights that one device holds; each cut of a weight counts once."""
+        assignment = self.assignment
+        cuts: set[tuple[str, Sharding]] = set()
+        for operator in assignment.graph.operators:
+            strategy = assignment.strategy(operator.index)
+            for slot, name in enumerate(operator.node.input):
+                sharding = strategy.operands[slot] if name else None
+                if sharding is not None and assignment.graph.is_constant(name):
+                    cuts.add((name, sharding))
+        tensors = assignment.graph.tensors
+        return sum(
+            tensors[name].bytes
+            // assignment.mesh.extent(axis for axis, dim in enumerate(sharding) if dim >= 0)
+            for name, sharding in cuts
+        )
+
+
+@dataclass
+class Plan:
+    """The chosen sharding, and the plans it is compared with."""
+
+    solved: Solved
+    objective: Objective
+    memory: int | None
+    """Capacity for weights, if one was given."""
+    price: float
+    """Seconds per byte of weights in the last search."""
+    bound: float
+    """No plan has less seconds than this (or a lower objective, if that is not time)."""
+    is_proven: bool
+    compared: dict[str, Solved | str] = field(default_factory=dict[str, "Solved | str"])
+    """By label; a text where no such plan exists."""
+
+    @property
+    def graph(self) -> nx.MultiDiGraph[Any]:
+        """The cost graph, for inspection."""
+        return self.solved.cost_graph.networkx()
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.solved.assignment
+
+
+class Planner:
+    """Searches plans for one model on one mesh and hardware."""
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        mesh: Mesh,
+        hardware: Hardware | None = None,
+        table: RuleTable | None = None,
+        *,
+        most_cells: int = MOST_CELLS,
+    ) -> None:
+        """Compute the strategies of each operator.
+
+        Raises:
+            UsageError: a mesh axis divides nothing, or the hardware names another axis.
+        """
+        self.graph = graph
+        self.mesh = mesh
+        self.hardware = hardware or Hardware()
+        self.hardware.check(mesh)
+        self.most_cells = most_cells
+        check_mesh(graph, mesh)
+        self.strategies = OperatorStrategies(graph, mesh, table or RuleTable.with_plugins())
+        self.redistributions = Redistributions(mesh)
+        self._graphs: dict[tuple[bool, frozenset[str]], CostGraph] = {}
+
+    def plan(
+        self,
+        *,
+        objective: Objective | None = None,
+        memory: int | None = None,
+        pins: Sequence[Pin] = (),
+    ) -> Plan:
+        """Find the plan with the least objective.
+
+        Args:
+            objective: what to minimise; time by default.
+            memory: bytes of weights that a device may hold; least time under it.
+            pins: placements that the plan must have.
+
+        Raises:
+            ModelError: no plan fits ``memory``; gives the least that is possible.
+            UsageError: pins that contradict each other.
+        """
+        objective = objective or Objective()
+        prices = memory is not None or objective.weights > 0
+        cost_graph = self.cost_graph(pins, prices_weights=prices)
+        masks = self.pin_masks(cost_graph, pins)
+        solved = self.solve(cost_graph, objective, masks)
+        proven = solved.minimum.is_proven
+        if memory is None or solved.totals["weights"] <= memory:
+            return Plan(solved, objective, memory, objective.weights, solved.minimum.cost, proven)
+        return self._under_capacity(cost_graph, objective, memory, masks, solved)
+
+    def compare(self, plan: Plan, pinned: dict[str, Sequence[Pin]]) -> None:
+        """Add pure data parallelism, and the best plan under each set of pins, to ``plan``."""
+        prices = plan.solved.cost_graph.prices_weights
+        for axes in self._data_axes():
+            cost_graph = self.cost_graph((), prices_weights=prices)
+            label = f"data parallelism over {', '.join(self.mesh.axes[axis] for axis in axes)}"
+            masks = self._data_parallel_masks(cost_graph, axes)
+            plan.compared[label] = self.solve(cost_graph, plan.objective, masks)
+        for label, pins in pinned.items():
+            cost_graph = self.cost_graph(pins, prices_weights=prices)
+            try:
+                masks = self.pin_masks(cost_graph, pins)
+            except UsageError as error:
+                plan.compared[label] = str(error)
+                continue
+            plan.compared[label] = self.solve(cost_graph, plan.objective, masks)
+
+    # -- searches -----------------------------------------------------------------------------
+
+    def cost_graph(self, pins: Iterable[Pin] = (), *, prices_weights: bool = False) -> CostGraph:
+        """Build the cost graph; pinned results are vertices of it."""
+        pinned = frozenset(pin.tensor for pin in pins if pin.tensor in self.graph.producer)
+        key = (prices_weights, pinned)
+        if key not in self._graphs:
+            self._graphs[key] = CostGraph(
+                self.graph,
+                self.mesh,
+                self.hardware,
+                self.strategies,
+                self.redistributions,
+                prices_weights,
+                pinned,
+            )
+        return self._graphs[key]
+
+    def solve(self, cost_graph: CostGraph, objective: Objective, masks: dict[int, Mask]) -> Solved:
+        """Find the minimum of an objective over the states that the masks allow."""
+        costs, edges, kept = cost_graph.tables(objective, masks)
+        may_hold = {
+            number: int(np.flatnonzero(kept[number] == state)[0])
+            for number, state in cost_graph.replicated_states().items()
+            if state in kept[number]
+        }
+        minimum = minimise(costs, edges, may_hold=may_hold, most_cells=self.most_cells)
+        recomputed = evaluate(costs, edges, minimum.states)
+        if not math.isclose(recomputed, minimum.cost, rel_tol=1e-9, abs_tol=1e-15):
+            raise GehostError(
+                f"the search recorded a cost of {minimum.cost}, but its plan costs {recomputed}"
+            )
+        states = [int(kept[v][state]) for v, state in enumerate(minimum.states)]
+        assignment = self._assignment(cost_graph, states)
+        return Solved(
+            cost_graph,
+            minimum,
+            states,
+            recomputed,
+            cost_graph.total(states),
+            assignment,
+            list(all_transfers(assignment, self.redistributions)),
+            gather_transfers(assignment, self.redistributions),
+        )
+
+    def _assignment(self, cost_graph: CostGraph, states: list[int]) -> Assignment:
+        chosen = [states[cost_graph.vertex_of[op.index]] for op in self.graph.operators]
+        specs: dict[str, Sharding] = {}
+        for name, (operator, index) in self.graph.producer.items():
+            own = self.strategies[operator].found[chosen[operator]].results[index]
+            vertex = cost_graph.vertex_of.get(name)
+            if vertex is not None:
+                specs[name] = cost_graph.vertices[vertex].shardings[states[vertex]]
+            elif not is_partial(own):
+                specs[name] = own
+            elif self.graph.readers.get(name):
+                reader, slot = self.graph.readers[name][0]
+                wanted = self.strategies[reader].found[chosen[reader]].operands[slot]
+                specs[name] = wanted or replicated(self.mesh)
+            else:
+                specs[name] = replicated(self.mesh)
+        return Assignment(self.graph, self.mesh, self.strategies, chosen, specs)
+
+    def _under_capacity(
+        self,
+        cost_graph: CostGraph,
+        objective: Objective,
+        memory: int,
+        masks: dict[int, Mask],
+        free: Solved,
+    ) -> Plan:
+        """Least time under a capacity: Lagrangian on the price of a byte, exact check of the sum.
+
+        The plan is proven optimal only if it meets the Lagrangian bound.
+        """
+        least = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)
+        if least.totals["weights"] > memory:
+            raise ModelError(
+                f"{self.graph}: no plan on mesh {self.mesh} holds its weights in {memory} bytes"
+                f" per device; the least that is possible is {least.totals['weights']:.0f} bytes"
+            )
+        best, best_price = least, math.inf
+        bound = objective_value(objective, free)
+        low, high = 0.0, _price_scale(objective, free, least)
+        for _ in range(_PRICE_STEPS):
+            price = high if math.isinf(best_price) else (low + high) / 2
+            priced = Objective(
+                objective.seconds, objective.weights + price, objective.memory, objective.wire
+            )
+            found = self.solve(cost_graph, priced, masks)
+            if found.minimum.is_proven:
+                bound = max(bound, found.minimum.cost - price * memory)
+            if found.totals["weights"] <= memory:
+                if objective_value(objective, found) <= objective_value(objective, best):
+                    best, best_price = found, price
+                elif math.isinf(best_price):
+                    best_price = price
+                high = price
+            elif math.isinf(best_price):
+                high *= 16
+            else:
+                low = price
+            if not math.isinf(best_price) and high - low <= 1e-9 * high:
+                break
+        value = objective_value(objective, best)
+        proven = free.minimum.is_proven and value - bound <= 1e-9 * abs(value)
+        price = objective.weights + (0.0 if math.isinf(best_price) else best_price)
+        return Plan(best, objective, memory, price, bound, proven)
+
+    # -- pins ---------------------------------------------------------------------------------
+
+    def pin_masks(self, cost_graph: CostGraph, pins: Sequence[Pin]) -> dict[int, Mask]:
+        """States that pins allow. A pinned constant or input is read as pinned by all readers.
+
+        Raises:
+            UsageError: pins that leave an operator or tensor no state; names both.
+        """
+        masks: dict[int, Mask] = {}
+        by_vertex: dict[int, list[str]] = {}
+
+        def restrict(number: int, allowed: Mask, pin: Pin) -> None:
+            previous = masks.get(number)
+            masks[number] = allowed if previous is None else previous & allowed
+            others = by_vertex.setdefault(number, [])
+            if not masks[number].any():
+                label = cost_graph.label(number)
+                both = f" and {' and '.join(others)} contradict each other" if others else ""
+                raise UsageError(
+                    f'{self.graph}: pin "{pin.text}"{both or " cannot hold"}:'
+                    f" no strategy of {label} is left"
+                )
+            others.append(f'"{pin.text}"')
+
+        for pin in pins:
+            vertex = cost_graph.vertex_of.get(pin.tensor)
+            if vertex is not None:
+                shardings = cost_graph.vertices[vertex].shardings
+                restrict(vertex, np.array([pin.allows(each) for each in shardings]), pin)
+            if pin.tensor in self.graph.producer:
+                continue
+            for reader, slot in self.graph.readers.get(pin.tensor, ()):
+                wanted = self.strategies[reader].operands[slot]
+                if wanted is not None:
+                    allowed = np.array([pin.allows(each) for each in wanted])
+                    restrict(cost_graph.vertex_of[reader], allowed, pin)
+        return masks
+
+    def _data_axes(self) -> list[tuple[int, ...]]:
+        active = self.mesh.active_axes
+        return [active[:1], active] if len(active) > 1 else [active]
+
+    def _data_parallel_masks(self, cost_graph: CostGraph, axes: tuple[int, ...]) -> dict[int, Mask]:
+        """Weights whole, and no other axis in use."""
+        whole = replicated(self.mesh)
+        masks: dict[int, Mask] = {}
+        for operator in self.graph.operators:
+            constants = [
+                slot
+                for slot, name in enumerate(operator.node.input)
+                if name and self.graph.is_constant(name)
+            ]
+            masks[cost_graph.vertex_of[operator.index]] = np.array(
+                [
+                    all(
+                        factor == NO_FACTOR
+                        for axis, factor in enumerate(strategy.factors)
+                        if axis not in axes
+                    )
+                    and all(strategy.operands[slot] in {whole, None} for slot in constants)
+                    for strategy in self.strategies[operator].found
+                ]
+            )
+        return masks
+
+
+def objective_value(objective: Objective, solved: Solved) -> float:
+    """Value of an objective for a plan."""
+    totals = solved.totals
+    return (
+        objective.seconds * totals["seconds"]
+        + objective.weights * totals["weights"]
+        + objective.memory * totals["memory"]
+        + objective.wire * totals["wire"]
+    )
+
+
+def _price_scale(objective: Objective, free: Solved, least: Solved) -> float:
+    """A price at which the saved bytes are worth the difference in the objective."""
+    saved = free.totals["weights"] - least.totals["weights"]
+    lost = objective_value(objective, least) - objective_value(objective, free)
+    return max(lost / saved, 1e-30)
