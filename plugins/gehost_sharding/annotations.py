@@ -1,0 +1,536 @@
+"""ONNX multi-device annotations: an assignment written into a model, and read back from it.
+
+Device numbers are positions in ``configuration.device``. The name of a configuration is the mesh
+(``data=2,model=4``) if this module wrote it; else the mesh is derived from the specs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from gehost import ModelError, UsageError
+from gehost_sharding.assignment import Assignment, nearest_strategy
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.model_graph import ModelGraph, Operator
+from gehost_sharding.propagation import OperatorStrategies
+from gehost_sharding.redistribution import Redistributions
+from gehost_sharding.rules.table import RuleTable
+from gehost_sharding.sharding import REPLICATED, Sharding, axes_of, is_legal, replicated
+
+LEAST_IR_VERSION = 11
+
+
+def annotate(assignment: Assignment) -> onnx.ModelProto:
+    """Return a copy of the model with a configuration and specs for every operand and result.
+
+    The IR version is raised to 11. Initializers of a model below IR version 4 leave the input
+    list, as they can be overridden in no later version otherwise.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(assignment.graph.proto)
+    if model.ir_version < 4:
+        names = {entry.name for entry in model.graph.initializer}
+        kept = [entry for entry in model.graph.input if entry.name not in names]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+    model.ir_version = max(model.ir_version, LEAST_IR_VERSION)
+    mesh = assignment.mesh
+    del model.configuration[:]
+    configuration = model.configuration.add(name=str(mesh), num_devices=mesh.devices)
+    configuration.device.extend(_device_name(mesh, device) for device in range(mesh.devices))
+    specs = _SpecWriter(mesh)
+    for node in model.graph.node:
+        del node.device_configurations[:]
+    for operator in assignment.graph.operators:
+        node = model.graph.node[operator.position]
+        entry = node.device_configurations.add(configuration_id=configuration.name)
+        _write_specs(entry, assignment, operator, specs)
+    return model
+
+
+def _device_name(mesh: Mesh, device: int) -> str:
+    position = zip(mesh.axes, mesh.coordinates(device), strict=True)
+    return ",".join(f"{axis}={coordinate}" for axis, coordinate in position)
+
+
+def _write_specs(
+    entry: onnx.NodeDeviceConfigurationProto,
+    assignment: Assignment,
+    operator: Operator,
+    specs: _SpecWriter,
+) -> None:
+    strategy = assignment.strategy(operator.index)
+    written: dict[str, Sharding] = {}
+    for slot, name in enumerate(operator.node.input):
+        sharding = strategy.operands[slot] if name else None
+        if sharding is not None and name not in written:
+            written[name] = sharding
+            entry.sharding_spec.append(specs.spec(name, sharding))
+    for name in operator.node.output:
+        if name:
+            entry.sharding_spec.append(specs.spec(name, assignment.specs[name]))
+
+
+class _SpecWriter:
+    """Writes specs; all of one sharding are copies of one message."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self._cache: dict[Sharding, onnx.ShardingSpecProto] = {}
+
+    def spec(self, tensor: str, sharding: Sharding) -> onnx.ShardingSpecProto:
+        if sharding not in self._cache:
+            self._cache[sharding] = self._write(sharding)
+        found = self._cache[sharding]
+        found.tensor_name = tensor
+        return found
+
+    def _write(self, sharding: Sharding) -> onnx.ShardingSpecProto:
+        mesh = self.mesh
+        spec = onnx.ShardingSpecProto()
+        order: list[int] = []
+        for dim in sorted({dim for dim in sharding if dim >= 0}):
+            sharded = spec.sharded_dim.add(axis=dim)
+            for axis in axes_of(sharding, dim):
+                sharded.simple_sharding.add(num_shards=mesh.sizes[axis])
+                order.append(axis)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for device in range(mesh.devices):
+            position = mesh.coordinates(device)
+            groups.setdefault(tuple(position[axis] for axis in order), []).append(device)
+        for number, key in enumerate(sorted(groups), start=1):
+            devices = groups[key]
+            if len(devices) == 1:
+                spec.device.append(devices[0])
+                continue
+            spec.device.append(-number)
+            group = spec.index_to_device_group_map.add(key=-number)
+            group.value.extend(devices)
+        return spec
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One spec as written, decoded: how many pieces along which dimension, held by whom."""
+
+    tensor: str
+    dims: tuple[tuple[int, tuple[int, ...]], ...]
+    """(dimension, shard counts major first), in the order of ``sharded_dim``."""
+    holders: tuple[tuple[int, ...], ...]
+    """Devices that hold each shard; shards are numbered row-major."""
+
+
+class SpecError(ModelError):
+    """A spec that contradicts itself; holds every finding."""
+
+    def __init__(self, findings: list[str]) -> None:
+        super().__init__("; ".join(findings))
+        self.findings = findings
+
+
+def decode_spec(spec: onnx.ShardingSpecProto, rank: int | None, devices: int) -> Spec:
+    """Decode one spec.
+
+    Args:
+        spec: the message.
+        rank: number of dimensions of the tensor, if it is known.
+        devices: number of devices of the configuration.
+
+    Raises:
+        SpecError: the spec contradicts itself; lists every finding.
+    """
+    findings: list[str] = []
+    groups = _device_groups(spec, findings)
+    dims: list[tuple[int, tuple[int, ...]]] = []
+    seen: set[int] = set()
+    for entry in spec.sharded_dim:
+        axis = entry.axis
+        if rank is not None:
+            if not -rank <= axis < rank:
+                findings.append(f"axis {axis}, but the tensor has {rank} dimensions")
+                continue
+            axis %= rank
+        if axis in seen:
+            findings.append(f"axis {axis} is listed twice")
+            continue
+        seen.add(axis)
+        counts: list[int] = []
+        for simple in entry.simple_sharding:
+            if simple.num_shards < 1:
+                findings.append(f"axis {axis} is split into {simple.num_shards} shards")
+            else:
+                counts.append(simple.num_shards)
+        dims.append((axis, tuple(counts)))
+    holders: list[tuple[int, ...]] = []
+    for number in spec.device:
+        if number >= 0:
+            holders.append((number,))
+        elif number in groups:
+            holders.append(groups[number])
+        else:
+            findings.append(f"device entry {number} names no group of replicas")
+    shards = math.prod(count for _, counts in dims for count in counts)
+    if len(spec.device) != shards:
+        findings.append(f"{len(spec.device)} device entries for {shards} shards")
+    _check_devices(holders, devices, findings)
+    if findings:
+        raise SpecError(findings)
+    return Spec(spec.tensor_name, tuple(dims), tuple(holders))
+
+
+def _device_groups(spec: onnx.ShardingSpecProto, findings: list[str]) -> dict[int, tuple[int, ...]]:
+    groups: dict[int, tuple[int, ...]] = {}
+    for entry in spec.index_to_device_group_map:
+        if entry.key >= 0:
+            findings.append(f"group {entry.key} of replicas: its key must be negative")
+        if entry.key in groups:
+            findings.append(f"group {entry.key} of replicas is defined twice")
+        groups[entry.key] = tuple(entry.value)
+        if not entry.value:
+            findings.append(f"group {entry.key} of replicas is empty")
+    return groups
+
+
+def _check_devices(holders: list[tuple[int, ...]], devices: int, findings: list[str]) -> None:
+    count = [0] * devices
+    for holder in holders:
+        for device in holder:
+            if 0 <= device < devices:
+                count[device] += 1
+            else:
+                findings.append(f"device {device}, but the configuration has {devices}")
+    twice = [device for device, times in enumerate(count) if times > 1]
+    never = [device for device, times in enumerate(count) if not times]
+    if twice:
+        findings.append(f"devices {twice} hold more than one shard")
+    if never:
+        findings.append(f"devices {never} hold no shard")
+
+
+def configuration_mesh(model: onnx.ModelProto, specs: Iterable[Spec]) -> Mesh:
+    """Return the mesh of an annotated model: its configuration's name, else derived.
+
+    Raises:
+        ModelError: no configuration, several, or no row-major mesh fits the specs.
+    """
+    if not model.configuration:
+        raise ModelError("the model has no configuration; gehost shard plan writes one")
+    if len(model.configuration) > 1:
+        names = ", ".join(entry.name for entry in model.configuration)
+        raise ModelError(f"the model has {len(model.configuration)} configurations: {names}")
+    configuration = model.configuration[0]
+    specs = list(specs)
+    try:
+        named = Mesh.parse(configuration.name)
+    except UsageError:
+        named = None
+    if (
+        named is not None
+        and named.devices == configuration.num_devices
+        and all(sharding_of(named, spec) is not None for spec in specs)
+    ):
+        return named
+    return derive_mesh(configuration.num_devices, specs)
+
+
+def derive_mesh(devices: int, specs: Iterable[Spec]) -> Mesh:
+    """Find the coarsest row-major mesh in which every spec splits dimensions along mesh axes.
+
+    Raises:
+        ModelError: a spec places its shards in no row-major way.
+    """
+    cuts = {1, devices}
+    for spec in specs:
+        for size, stride in _strides(spec, devices):
+            cuts |= {stride, stride * size}
+    ordered = sorted(cuts)
+    sizes: list[int] = []
+    for low, high in itertools.pairwise(ordered):
+        if high % low:
+            raise ModelError(
+                f"no row-major mesh of {devices} devices fits the specs: strides {ordered}"
+            )
+        sizes.append(high // low)
+    sizes = sizes[::-1] or [1]
+    return Mesh(tuple(f"axis{number}" for number in range(len(sizes))), tuple(sizes))
+
+
+def _strides(spec: Spec, devices: int) -> list[tuple[int, int]]:
+    """For each shard count of a spec the distance of devices with neighbouring shards.
+
+    Raises:
+        ModelError: the devices of the shards are not laid out at a distance.
+    """
+    counts = [count for _, counts in spec.dims for count in counts]
+    found: list[tuple[int, int]] = []
+    period = math.prod(counts)
+    for count in counts:
+        period //= count
+        index = {
+            device: shard // period % count
+            for shard, holder in enumerate(spec.holders)
+            for device in holder
+        }
+        if count == 1:
+            continue
+        stride = next((s for s in range(1, devices) if index[s] != index[0]), 0)
+        fits = stride and all(
+            index[device] == device // stride % count for device in range(devices)
+        )
+        if not fits:
+            raise ModelError(
+                f'the spec of "{spec.tensor}" places its shards on devices in no row-major way'
+            )
+        found.append((count, stride))
+    return found
+
+
+def sharding_of(mesh: Mesh, spec: Spec) -> Sharding | None:
+    """Return the sharding that a spec means on a mesh; None if it means none."""
+    placed = [REPLICATED] * len(mesh.axes)
+    try:
+        strides = iter(_strides(spec, mesh.devices))
+    except ModelError:
+        return None
+    axis_of: dict[int, int] = {}
+    stride = mesh.devices
+    for axis, size in enumerate(mesh.sizes):
+        stride //= size
+        if size > 1:
+            axis_of[stride] = axis
+    for dim, counts in spec.dims:
+        for count in counts:
+            if count == 1:
+                continue
+            _, stride = next(strides)
+            while count > 1:  # one count may stand for several axes in a row, minor last
+                axis = axis_of.get(stride)
+                if axis is None or count % mesh.sizes[axis] or placed[axis] != REPLICATED:
+                    return None
+                placed[axis] = dim
+                count //= mesh.sizes[axis]
+                stride *= mesh.sizes[axis]
+    sharding = tuple(placed)
+    return sharding if _order_fits(mesh, spec, sharding) else None
+
+
+def _order_fits(mesh: Mesh, spec: Spec, sharding: Sharding) -> bool:
+    """Return True if every device holds the shard that the sharding gives it."""
+    for shard, holder in enumerate(spec.holders):
+        rest, index = shard, dict[int, int]()
+        for dim, counts in reversed(spec.dims):
+            rest, index[dim] = divmod(rest, math.prod(counts))
+        for device in holder:
+            position = mesh.coordinates(device)
+            for dim, wanted in index.items():
+                own = 0
+                for axis in axes_of(sharding, dim):
+                    own = own * mesh.sizes[axis] + position[axis]
+                if own != wanted:
+                    return False
+    return True
+
+
+@dataclass
+class Annotated:
+    """Everything that the annotations of a model say, and all that is wrong with them."""
+
+    graph: ModelGraph
+    mesh: Mesh | None
+    findings: list[str]
+    assignment: Assignment | None
+    """None if there are findings."""
+
+
+def read_annotations(graph: ModelGraph, table: RuleTable | None = None) -> Annotated:
+    """Read the annotations of a model and check them: names, axes, devices, sizes, rules."""
+    return _Reader(graph, table or RuleTable.with_plugins()).read()
+
+
+class _Reader:
+    def __init__(self, graph: ModelGraph, table: RuleTable) -> None:
+        self.graph = graph
+        self.table = table
+        self.findings: list[str] = []
+
+    def read(self) -> Annotated:
+        model = self.graph.proto
+        entries = self._entries()
+        specs = self._specs(entries)
+        mesh: Mesh | None = None
+        if model.configuration or not self.findings:
+            flat = [spec for found in specs.values() for spec in found.values()]
+            try:
+                mesh = configuration_mesh(model, flat)
+            except ModelError as error:
+                self.findings.append(str(error))
+        if mesh is None:
+            return Annotated(self.graph, None, self.findings, None)
+        shardings = self._shardings(mesh, specs)
+        assignment = self._assignment(mesh, shardings)
+        if self.findings:
+            assignment = None
+        return Annotated(self.graph, mesh, self.findings, assignment)
+
+    def _entries(self) -> dict[int, onnx.NodeDeviceConfigurationProto]:
+        """The annotation of each operator, after checking what the configurations say."""
+        model = self.graph.proto
+        known: dict[str, int] = {}
+        for entry in model.configuration:
+            if entry.name in known:
+                self.findings.append(f'configuration "{entry.name}" is defined twice')
+            known[entry.name] = entry.num_devices
+            if entry.num_devices < 1:
+                self.findings.append(
+                    f'configuration "{entry.name}" has {entry.num_devices} devices'
+                )
+            if entry.device and len(entry.device) != entry.num_devices:
+                self.findings.append(
+                    f'configuration "{entry.name}" names {len(entry.device)} devices,'
+                    f" but has {entry.num_devices}"
+                )
+        if model.configuration and model.ir_version < LEAST_IR_VERSION:
+            self.findings.append(
+                f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
+            )
+        found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
+        for operator in self.graph.operators:
+            where = _where(operator)
+            entries = operator.node.device_configurations
+            for entry in entries:
+                if entry.configuration_id not in known:
+                    self.findings.append(f'{where}: no configuration "{entry.configuration_id}"')
+                if entry.HasField("pipeline_stage") and entry.pipeline_stage:
+                    self.findings.append(
+                        f"{where}: pipeline stage {entry.pipeline_stage}; stages are not supported"
+                    )
+            if len(entries) > 1:
+                self.findings.append(f"{where}: {len(entries)} device configurations; wanted one")
+            if not entries:
+                self.findings.append(f"{where}: no annotation")
+            elif entries[0].configuration_id in known:
+                found[operator.index] = entries[0]
+        return found
+
+    def _specs(
+        self, entries: Mapping[int, onnx.NodeDeviceConfigurationProto]
+    ) -> dict[int, dict[str, Spec]]:
+        configurations = {entry.name: entry for entry in self.graph.proto.configuration}
+        found: dict[int, dict[str, Spec]] = {}
+        for index, entry in entries.items():
+            operator = self.graph.operators[index]
+            where = _where(operator)
+            own = {*operator.node.input, *operator.node.output} - {""}
+            specs = found.setdefault(index, {})
+            devices = max(configurations[entry.configuration_id].num_devices, 0)
+            for spec in entry.sharding_spec:
+                name = spec.tensor_name
+                if name not in own:
+                    self.findings.append(f'{where}: "{name}" is no operand or result of it')
+                    continue
+                if name in specs:
+                    self.findings.append(f'{where}: two specs of "{name}"')
+                    continue
+                tensor = self.graph.tensors[name]
+                try:
+                    specs[name] = decode_spec(spec, len(tensor.shape), devices)
+                except SpecError as error:
+                    self.findings.extend(f'{where}, "{name}": {each}' for each in error.findings)
+            for name in sorted(own - specs.keys()):
+                if not any(spec.tensor_name == name for spec in entry.sharding_spec):
+                    self.findings.append(f'{where}: no spec of "{name}"')
+        return found
+
+    def _shardings(
+        self, mesh: Mesh, specs: Mapping[int, Mapping[str, Spec]]
+    ) -> dict[int, dict[str, Sharding]]:
+        found: dict[int, dict[str, Sharding]] = {}
+        cache: dict[tuple[object, ...], Sharding | None] = {}
+        for index, own in specs.items():
+            where = _where(self.graph.operators[index])
+            for name, spec in own.items():
+                shape = self.graph.tensors[name].shape
+                uneven = False
+                for dim, counts in spec.dims:
+                    if shape[dim] % math.prod(counts) or not shape[dim]:
+                        uneven = True
+                        self.findings.append(
+                            f'{where}, "{name}": dimension {dim} of size {shape[dim]} is not'
+                            f" divided by {math.prod(counts)} shards"
+                        )
+                key = (spec.dims, spec.holders)
+                if key not in cache:
+                    cache[key] = sharding_of(mesh, spec)
+                sharding = cache[key]
+                if sharding is None:
+                    self.findings.append(
+                        f'{where}, "{name}": its shards do not lie along the axes of mesh {mesh}'
+                    )
+                elif not uneven and is_legal(mesh, shape, sharding):
+                    found.setdefault(index, {})[name] = sharding
+        return found
+
+    def _assignment(
+        self, mesh: Mesh, shardings: Mapping[int, Mapping[str, Sharding]]
+    ) -> Assignment:
+        strategies = OperatorStrategies(self.graph, mesh, self.table)
+        redistributions = Redistributions(mesh)
+        chosen: list[int] = []
+        specs: dict[str, Sharding] = {}
+        for operator in self.graph.operators:
+            own = shardings.get(operator.index, {})
+            names = {*operator.node.input, *operator.node.output} - {""}
+            for name in operator.node.output:
+                if name:
+                    specs[name] = own.get(name, replicated(mesh))
+            number = 0
+            if names <= own.keys():  # else a finding is recorded already
+                found = self._strategy(operator, own, strategies, redistributions)
+                number = found or 0
+                if found is None:
+                    self.findings.append(self._no_strategy(operator, own, strategies))
+            chosen.append(number)
+        return Assignment(self.graph, mesh, strategies, chosen, specs)
+
+    def _strategy(
+        self,
+        operator: Operator,
+        own: Mapping[str, Sharding],
+        strategies: OperatorStrategies,
+        redistributions: Redistributions,
+    ) -> int | None:
+        """Number of the strategy whose operands are as the specs; the one next to the results."""
+        results = [name for name in operator.node.output if name]
+        fitting = [
+            number
+            for number, strategy in enumerate(strategies[operator].found)
+            if all(
+                not name or strategy.operands[slot] in {None, own[name]}
+                for slot, name in enumerate(operator.node.input)
+            )
+        ]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        shapes = [self.graph.tensors[name].shape for name in results]
+        specs = [own[name] for name in results]
+        return nearest_strategy(strategies[operator], fitting, shapes, specs, redistributions)
+
+    def _no_strategy(
+        self, operator: Operator, own: Mapping[str, Sharding], strategies: OperatorStrategies
+    ) -> str:
+        known = strategies[operator].rule.is_known
+        reason = "its rule allows no such strategy" if known else "it has no rule: all replicated"
+        operands = ", ".join(f'"{name}" {list(own[name])}' for name in operator.node.input if name)
+        return f"{_where(operator)}: operands {operands}: {reason}"
+
+
+def _where(operator: Operator) -> str:
+    return f'{operator.op} "{operator.label}"'
