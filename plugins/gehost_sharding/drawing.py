@@ -1,0 +1,99 @@
+"""Graphs as DOT text and JSON."""
+
+from __future__ import annotations
+
+import colorsys
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from gehost import OutputError, UsageError
+from gehost_sharding.model_graph import ModelGraph
+
+
+def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str) -> None:
+    """Write the graph of the depth-first search; edges are coloured by strategy.
+
+    Raises:
+        UsageError: the name ends neither in .dot nor in .json.
+        OutputError: the file cannot be written.
+    """
+    if path.endswith(".dot"):
+        text = strategy_graph_dot(drawn, graph)
+    elif path.endswith(".json"):
+        text = strategy_graph_json(drawn, graph)
+    else:
+        raise UsageError(f"--graph {path}: wanted a name that ends in .dot or .json")
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def strategy_graph_dot(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
+    """Write the graph of strategies as DOT."""
+    lines = ["graph strategies {"]
+    for tensor, dim in drawn.nodes:
+        label = f"{tensor} {'replicated' if dim < 0 else dim}"
+        lines.append(f"  {_quoted(_id(tensor, dim))} [label={_quoted(label)}];")
+    for (a, b), (c, d), data in drawn.edges(data=True):
+        label = ", ".join(_strategy(graph, each) for each in data["strategies"])
+        lines.append(
+            f"  {_quoted(_id(a, b))} -- {_quoted(_id(c, d))}"
+            f" [label={_quoted(label)}, color={_quoted(_colour(data['strategies'][0][1]))}];"
+        )
+    return "\n".join([*lines, "}", ""])
+
+
+def strategy_graph_json(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:
+    """Write the graph of strategies as JSON."""
+    data: dict[str, Any] = {
+        "nodes": [{"tensor": tensor, "dim": dim} for tensor, dim in drawn.nodes],
+        "edges": [
+            {
+                "source": {"tensor": u[0], "dim": u[1]},
+                "target": {"tensor": v[0], "dim": v[1]},
+                "strategies": [
+                    {"operator": graph.operators[operator].label, "strategy": number}
+                    for operator, number in _strategies(edge)
+                ],
+                "colour": _colour(edge["strategies"][0][1]),
+            }
+            for u, v, edge in drawn.edges(data=True)
+        ],
+    }
+    return json.dumps(data, indent=1)
+
+
+def cost_graph_dot(drawn: nx.MultiDiGraph[Any]) -> str:
+    """Write a cost graph as DOT."""
+    lines = ["digraph costs {"]
+    for number, data in drawn.nodes(data=True):
+        label = f"{data['label']} ({data['states']} states)"
+        lines.append(f"  {number} [label={_quoted(label)}];")
+    for source, target, data in drawn.edges(data=True):
+        lines.append(f"  {source} -> {target} [label={_quoted(data['tensor'])}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _id(tensor: str, dim: int) -> str:
+    return f"{tensor}:{dim}"
+
+
+def _strategies(edge: dict[str, Any]) -> list[tuple[int, int]]:
+    return edge["strategies"]
+
+
+def _strategy(graph: ModelGraph, strategy: tuple[int, int]) -> str:
+    return f"{graph.operators[strategy[0]].label}/{strategy[1]}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _colour(strategy: int) -> str:
+    red, green, blue = colorsys.hsv_to_rgb(strategy * 0.381966 % 1, 0.85, 0.75)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"

@@ -1,0 +1,203 @@
+"""``make shard``: plans and runs of the corpus in processes, and the plans of wide decoders.
+
+``python -m tests.plugins.sharding.acceptance [--meshes data=2,model=2] [--only bert] [--dialect …]``
+needs ``../shared/corpus`` for the runs and prints a Markdown table for each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost import Host, HostOptions
+from gehost.verify import compare_outputs, load_feeds
+from gehost_sharding.annotations import annotate, read_annotations
+from gehost_sharding.cost_graph import Objective
+from gehost_sharding.hardware import Hardware
+from gehost_sharding.launch import run_split
+from gehost_sharding.mesh import Mesh
+from gehost_sharding.model_graph import ModelGraph
+from gehost_sharding.partition import write_split
+from gehost_sharding.plan import Planner, Solved
+from gehost_sharding.propagation import Pin
+from gehost_sharding.rules.table import RuleTable
+
+from .conftest import SLOW, feeds_of, whole_run
+from .decoder import decoder
+
+ROOT = Path(__file__).parents[3]
+CORPUS = ROOT.parent / "shared" / "corpus"
+MESHES = ("data=1,model=2", "data=2,model=2", "data=1,model=4")
+
+
+def corpus() -> list[dict[str, Any]]:
+    """Entries of the manifest; none where there is no corpus."""
+    manifest = CORPUS / "manifest.json"
+    return json.loads(manifest.read_text()) if manifest.exists() else []
+
+
+def fixed_model(
+    entry: dict[str, Any], *, compiled: bool = True
+) -> tuple[ModelGraph, dict[str, Any]]:
+    """A model of the corpus at the sizes of its first feeds, and these feeds."""
+    model = onnx.load(CORPUS / entry["file"])
+    feeds: dict[str, Any] = {}
+    if entry.get("feeds"):
+        feeds = load_feeds(CORPUS / "feeds" / entry["feeds"][0])
+        for value in model.graph.input:
+            for dim, size in zip(
+                value.type.tensor_type.shape.dim, feeds[value.name].shape, strict=True
+            ):
+                dim.Clear()
+                dim.dim_value = size
+        for value in model.graph.output:
+            value.type.tensor_type.ClearField("shape")
+        del model.graph.value_info[:]
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    if compiled:
+        model, _ = Host(HostOptions(vendors=[ROOT / "vendors"])).run(model)
+    graph = ModelGraph(model)
+    feeds = {name: feeds[name] for name in graph.inputs} if feeds else feeds_of(graph)
+    return graph, feeds
+
+
+def run_corpus(only: Sequence[str], meshes: Sequence[str], dialect: str) -> bool:
+    """Plan, annotate, split from the annotations and run every model; True if all are equal."""
+    print("| model | mesh | largest difference | of | predicted bytes | counted | collectives |")
+    print("|---|---|---|---|---|---|---|")
+    good = True
+    for entry in corpus():
+        if only and not any(text in entry["name"] for text in only):
+            continue
+        graph, feeds = fixed_model(entry)
+        expected = whole_run(graph, feeds)
+        for mesh in meshes:
+            solved = Planner(graph, Mesh.parse(mesh), SLOW, RuleTable()).plan().solved
+            again = ModelGraph(annotate(solved.assignment))
+            annotated = read_annotations(again, RuleTable())
+            assert annotated.assignment is not None, annotated.findings
+            with tempfile.TemporaryDirectory() as scratch:
+                directory = f"{scratch}/split"
+                write_split(annotated.assignment, directory, dialect=dialect)
+                result = run_split(directory, feeds, timeout=600)
+            differences = compare_outputs(expected, result.outputs)
+            is_equal = all(found.equal for found in differences)
+            is_exact = (result.bytes, result.output_bytes) == (
+                solved.wire_bytes,
+                solved.output_bytes,
+            )
+            good = good and is_equal and is_exact
+            worst = max(found.max_abs for found in differences)
+            largest = max(float(np.abs(value).max()) for value in expected.values() if value.size)
+            count = sum(each["count"] for each in solved.by_collective().values())
+            print(
+                f"| {entry['name']} | {mesh} | {worst:.1e}{'' if is_equal else ' WRONG'}"
+                f" | {largest:.3g} | {solved.wire_bytes} + {solved.output_bytes}"
+                f" | {result.bytes} + {result.output_bytes}{'' if is_exact else ' WRONG'}"
+                f" | {count} |",
+                flush=True,
+            )
+    return good
+
+
+def megatron(graph: ModelGraph, mesh: Mesh, layers: int) -> list[Pin]:
+    """q, k, v, w1 by columns, wo, w2 by rows, the batch over data."""
+    pins = ["x=0:data"]
+    for layer in range(layers):
+        pins += [f"l{layer}.w{each}=1:model" for each in "qkv1"]
+        pins += [f"l{layer}.w{each}=0:model" for each in "o2"]
+    return [Pin.parse(pin, graph, mesh) for pin in pins]
+
+
+def plan_decoders() -> None:
+    """Eight layers of width 4096 on 2 x 4 devices, beside the manual plans."""
+    mesh = Mesh.parse("data=2,model=4")
+    print("\n| case | plan | ms | sent MB | Megatron ms | data parallel ms | seconds to plan |")
+    print("|---|---|---|---|---|---|---|")
+    for label, batch, length, price in (
+        ("batch 8, length 2048", 8, 2048, 0.0),
+        ("batch 2, length 2048", 2, 2048, 0.0),
+        ("batch 2, length 128", 2, 128, 0.0),
+        ("batch 2, length 2048, weights priced 3e-12 s/B", 2, 2048, 3e-12),
+    ):
+        graph = ModelGraph(decoder(8, batch=batch, length=length))
+        started = time.process_time()
+        planner = Planner(graph, mesh, Hardware(), RuleTable())
+        plan = planner.plan(objective=Objective(weights=price))
+        seconds = time.process_time() - started
+        planner.compare(plan, {"megatron": megatron(graph, mesh, 8)})
+        kinds = ", ".join(
+            f"{each['count']} {kind}" for kind, each in plan.solved.by_collective().items()
+        )
+        others = [plan.compared[name] for name in ("megatron", "data parallelism over data")]
+        milliseconds = [f"{cost(found) * 1e3:.3f}" for found in others]
+        print(
+            f"| {label} | {kinds or 'no communication'} | {cost(plan.solved) * 1e3:.3f}"
+            f" | {plan.solved.wire_bytes / 1e6:.0f} | {' | '.join(milliseconds)} | {seconds:.2f} |"
+        )
+
+
+def cost(found: Solved | str) -> float:
+    assert isinstance(found, Solved)
+    return found.totals["seconds"]
+
+
+def time_plans() -> None:
+    """CPU seconds of a large plan, and of Llama."""
+    print("\n| model | operators | strategies | width | read | tables | search | annotations |")
+    print("|---|---|---|---|---|---|---|---|")
+    models: list[tuple[str, onnx.ModelProto, str]] = [
+        ("480 decoder layers", decoder(480, batch=2, length=2048), "data=2,model=4")
+    ]
+    models += [
+        (f"{entry['name']}, {mesh}", fixed_model(entry)[0].proto, mesh)
+        for entry in corpus()
+        if entry["name"] == "llama.dynopt"
+        for mesh in ("data=2,model=2", "data=2,model=4")
+    ]
+    for label, model, mesh in models:
+        marks = [time.process_time()]
+        graph = ModelGraph(model)
+        marks.append(time.process_time())
+        planner = Planner(graph, Mesh.parse(mesh), Hardware(), RuleTable())
+        cost_graph = planner.cost_graph()
+        marks.append(time.process_time())
+        solved = planner.solve(cost_graph, Objective(), {})
+        marks.append(time.process_time())
+        annotate(solved.assignment)
+        marks.append(time.process_time())
+        parts = [f"{b - a:.2f}" for a, b in itertools.pairwise(marks)]
+        most = max(vertex.states for vertex in cost_graph.vertices)
+        print(
+            f"| {label} | {len(graph.operators)} | {most} | {solved.minimum.width}"
+            f" | {' | '.join(parts)} |"
+        )
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.plugins.sharding.acceptance")
+    parser.add_argument("--only", action="append", default=[], help="part of a model's name")
+    parser.add_argument("--meshes", nargs="*", default=MESHES)
+    parser.add_argument("--dialect", default="gehost")
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    plan_decoders()
+    time_plans()
+    if not corpus():
+        print(f"\nno corpus at {CORPUS}: nothing is run")
+        return 0
+    print()
+    return 0 if run_corpus(given.only, given.meshes, given.dialect) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
