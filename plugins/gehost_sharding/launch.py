@@ -124,6 +124,8 @@ def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None
     here = str(Path(__file__).parents[1])
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, environment.get("PYTHONPATH")]))
+    # ranks that wait for others give up their core, of which there may be fewer than ranks
+    environment.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     process = subprocess.Popen(  # noqa: S603 - mpiexec with this interpreter
