@@ -12,7 +12,7 @@ JAX := build/jax-venv
 IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -44,6 +44,10 @@ fuzz: $(VENV)/installed
 
 fuzz-files: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz.files --files 50000 $(FUZZ_ARGS)
+
+# Plans and splits the corpus and runs the ranks in processes.
+shard: $(VENV)/installed
+	$(BIN)/python -m tests.plugins.sharding.acceptance
 
 # XLA's reader and numbers: JAX in its own environment.
 hlo-texts: $(JAX)/installed

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = """
 Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
-file is at fault, 5 a pass failed, 6 numbers differ, 130 interrupted, 143 terminated.
+file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
+model died or timed out, 130 interrupted, 143 terminated.
 """
 
 _IR = Path(__file__).parents[1] / "ir"
