@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, ops
+    from gehost import es, ops, verify
     from gehost.errors import (
         GehostError,
         ModelError,
@@ -101,6 +101,7 @@ _HOMES = {
     "es": ("es", None),
     "ops": ("ops", None),
     "shapes": ("ir.shapes", None),
+    "verify": ("verify", None),
 }
 """Where each name is: module and attribute, None for the module itself."""
 
@@ -166,6 +167,7 @@ __all__ = [
     "ops",
     "read_model",
     "shapes",
+    "verify",
 ]
 
 

@@ -26,6 +26,11 @@ def swapping(vendors: Any) -> Any:
     return vendors
 
 
+def of_vendors(listed: str) -> list[dict[str, Any]]:
+    """The passes that ``gehost passes --json`` lists, without those of installed plugins."""
+    return [row for row in json.loads(listed) if row["vendor"] != "linalg"]
+
+
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(list(arguments))
     captured = capsys.readouterr()
@@ -103,7 +108,7 @@ def test_passes_as_json_are_clean_when_a_vendor_prints(
 ) -> None:
     code, out, err = outcome(capsys, "passes", "--json")
     assert (code, err) == (0, "a vendor prints\n")
-    (row,) = json.loads(out)
+    (row,) = of_vendors(out)
     assert list(row) == [
         "name",
         "stage",
@@ -134,7 +139,7 @@ def test_passes_are_listed_in_the_order_in_which_they_run(
         vendors.swap("Third", "Relu", "Abs"),
     )
     _, out, _ = outcome(capsys, "passes", "--json", "--vendors", "vendors")
-    assert [row["name"] for row in json.loads(out)] == ["First", "Second", "Third", "Late"]
+    assert [row["name"] for row in of_vendors(out)] == ["First", "Second", "Third", "Late"]
     _, out, _ = outcome(capsys, "passes")
     assert [out.index(name) for name in ("First", "Second", "Third", "Late")] == sorted(
         map(out.index, ("First", "Second", "Third", "Late"))
@@ -148,7 +153,7 @@ def test_several_vendors_in_the_order_given(
     other.write("b/b.py", vendors.swap("Other", "Relu", "Abs"))
     vendors.write("a/a.py", vendors.swap("Mine", "Relu", "Abs"))
     _, out, _ = outcome(capsys, "passes", "--json", "--vendors", "other", "--vendors", "vendors")
-    assert [row["name"] for row in json.loads(out)] == ["Other", "Mine"]
+    assert [row["name"] for row in of_vendors(out)] == ["Other", "Mine"]
 
 
 @pytest.mark.usefixtures("swapping")
@@ -382,7 +387,7 @@ def test_passes_lists_what_is_off_by_default_and_the_options(
     _, out, _ = outcome(capsys, "passes", "-v")
     assert re.search(r"Counting\.most +int +4 +how many", out)
     assert re.search(r"Counting\.deep +bool +false", out)
-    (row,) = json.loads(outcome(capsys, "passes", "--json")[1])
+    (row,) = of_vendors(outcome(capsys, "passes", "--json")[1])
     assert row["default"] is False
     assert row["options"][0] == {"name": "most", "type": "int", "default": 4, "help": "how many"}
 

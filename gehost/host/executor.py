@@ -103,6 +103,8 @@ class Executor:
     # -----------------------------------------------------------------------------------------------------
 
     def _run_pass(self, spec: PassSpec) -> None:
+        if spec.name in self._disabled and not spec.default and spec.from_plugin:
+            return  # a plugin's pass that is not asked for is no part of the compile
         record = PassRecord(spec.name, spec.stage.name, spec.origin, spec.kind, spec.vendor)
         self._context.report.passes.append(record)
         record.status, record.message = self._prospect(spec)

@@ -161,7 +161,7 @@ class Host:
                 with (
                     contained(),
                     hook.blamed(),
-                    self.passes.loading(hook.plugin.partition("/")[0]),
+                    self.passes.loading(hook.plugin.partition("/")[0], from_plugin=True),
                 ):
                     hook(registry=self.passes)
             except VendorError as error:

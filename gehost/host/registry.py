@@ -40,6 +40,8 @@ class PassSpec:
     labels: frozenset[str] = field(default_factory=frozenset[str])
     trusted: bool = False
     """Changes the graph through rule transactions alone, which prove themselves."""
+    from_plugin: bool = False
+    """Registered by a plugin's hook, not by a vendor file."""
     default: bool = True
     """Whether the pass runs without a switch; else ``--enable``, or its name in a switch file,
     turns it on.
@@ -53,20 +55,20 @@ class PassRegistry:
 
     def __init__(self) -> None:
         self._specs: dict[str, PassSpec] = {}
-        self._vendor = ""
+        self._vendor, self._from_plugin = "", False
 
     @contextmanager
-    def loading(self, vendor: str) -> Generator[None]:
+    def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
         """What is added is ``vendor``'s; after an error, nothing was added."""
         before = dict(self._specs)
-        self._vendor = vendor
+        self._vendor, self._from_plugin = vendor, from_plugin
         try:
             yield
         except BaseException:
             self._specs = before
             raise
         finally:
-            self._vendor = ""
+            self._vendor, self._from_plugin = "", False
 
     def add(self, spec: PassSpec) -> None:
         """Register a pass; one that names no vendor is that of the file being loaded.
@@ -83,7 +85,11 @@ class PassRegistry:
                 f"{spec.origin}: a pass called {spec.name} is registered already at "
                 f"{known.origin}; rename one"
             )
-        self._specs[spec.name] = spec if spec.vendor else replace(spec, vendor=self._vendor)
+        self._specs[spec.name] = (
+            spec
+            if spec.vendor
+            else replace(spec, vendor=self._vendor, from_plugin=self._from_plugin)
+        )
 
     def arrange(self, batches: Sequence[Sequence[str]]) -> None:
         """Bring what several styles added of one file into the file's order, by line; the order

@@ -285,10 +285,10 @@ def run(directory: str, **given: Any) -> None:
 def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     import onnx
 
-    from gehost.verify import load_feeds, make_feeds
+    from gehost import verify
 
     if given["feeds"] is not None:
-        loaded = load_feeds(given["feeds"])
+        loaded = verify.load_feeds(given["feeds"])
         missing = sorted(manifest["inputs"].keys() - loaded.keys())
         if missing:
             raise UsageError(f"{given['feeds']}: no array for input {', '.join(missing)}")
@@ -296,7 +296,7 @@ def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> d
     else:
         path = _unsplit(directory, manifest, given["model"])
         model = onnx.load(path, load_external_data=False)  # pyright: ignore[reportUnknownMemberType]
-        feeds = make_feeds(model, given["seed"])
+        feeds = verify.make_feeds(model, given["seed"])
     for name, entry in manifest["inputs"].items():
         if list(feeds[name].shape) != entry["shape"] or str(feeds[name].dtype) != entry["dtype"]:
             raise UsageError(
@@ -324,10 +324,10 @@ def _unsplit(directory: str, manifest: dict[str, Any], given: str | None) -> str
 
 
 def _verify(directory: str, path: str, feeds: dict[str, Any], outputs: dict[str, Any]) -> None:
-    from gehost.verify import Runner, compare_outputs
+    from gehost import verify
 
-    expected = Runner(path).run(feeds)
-    differences = compare_outputs(expected, outputs)
+    expected = verify.Runner(path).run(feeds)
+    differences = verify.compare_outputs(expected, outputs)
     worst = max((found.max_abs for found in differences), default=0.0)
     wrong = [found for found in differences if not found.equal]
     if wrong:
@@ -392,6 +392,6 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _write_npz(path: str, arrays: dict[str, Any]) -> None:
-    from gehost.verify import save_feeds
+    from gehost import verify
 
-    _write(path, save_feeds(arrays))
+    _write(path, verify.save_feeds(arrays))

@@ -18,8 +18,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gehost import GehostError, UsageError
-from gehost.verify import load_feeds, save_feeds
+from gehost import GehostError, UsageError, verify
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.rank import MANIFEST
 
@@ -85,7 +84,7 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
     devices = Mesh(tuple(manifest["mesh"]["axes"]), sizes).devices
     with tempfile.TemporaryDirectory(prefix="gehost-shard-") as scratch:
         paths = {name: os.path.join(scratch, name) for name in ("feeds.npz", "out.npz", "report")}
-        Path(paths["feeds.npz"]).write_bytes(save_feeds(feeds))
+        Path(paths["feeds.npz"]).write_bytes(verify.save_feeds(feeds))
         command = [
             _mpiexec(),
             "-n",
@@ -104,7 +103,7 @@ def run_split(directory: str, feeds: Mapping[str, Array], *, timeout: float = 30
             scratch,
         ]
         _wait(command, directory, timeout, scratch)
-        loaded = load_feeds(paths["out.npz"])
+        loaded = verify.load_feeds(paths["out.npz"])
         outputs = {name: loaded[name] for name in manifest["outputs"]}
         ranks = json.loads(Path(paths["report"]).read_text(encoding="utf-8"))
     return RunResult(outputs, ranks)

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from gehost.verify import load_feeds, save_feeds
+from gehost import verify
 from gehost_sharding.collectives import Collective
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.redistribution import (
@@ -221,11 +221,11 @@ def main(arguments: list[str] | None = None) -> None:
     if given.pids:
         (Path(given.pids) / str(os.getpid())).write_text(str(world.Get_rank()), encoding="ascii")
     try:
-        outputs, report = run_rank(world, given.directory, load_feeds(given.feeds))
+        outputs, report = run_rank(world, given.directory, verify.load_feeds(given.feeds))
         reports = world.gather(report)
         if world.Get_rank() == 0:
             if given.out:
-                Path(given.out).write_bytes(save_feeds(outputs))
+                Path(given.out).write_bytes(verify.save_feeds(outputs))
             if given.report:
                 Path(given.report).write_text(json.dumps(reports), encoding="utf-8")
     except Exception as error:  # noqa: BLE001 - whatever it is, the other ranks wait for this one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -173,7 +173,7 @@ class OnnxOp:
         """
         if attribute in self.attributes:
             given = self.attributes[attribute]
-            listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+            listed = cast("list[Any]", given) if isinstance(given, list | tuple) else [given]
             return [int(each) for each in listed]
         if index >= len(self.inputs) or self.inputs[index] is None:
             return None
