@@ -11,6 +11,7 @@ from gehost.cli.base import (
     compare_options,
     compile_options,
     options_of,
+    tell_notes,
     telling,
     vendors_option,
 )
@@ -77,8 +78,11 @@ from gehost.errors import NumbersDifferError, one_line
     help="Also list the files below the vendors that were passed over.",
 )
 @click.pass_obj
-def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
-    """Compile MODEL: run the vendors' passes at their stages and write the result."""
+def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
+    """Compile MODEL: run the vendors' passes at their stages and write the result.
+
+    With --keep-going the exit code is that of the first failure.
+    """
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
@@ -101,6 +105,7 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
             click.echo(one_line(f"skipped: {passed_over}"), err=True)
         with progress.showing(len(host.passes)):
             report = host.compile(model, output)
+    tell_notes(report.notes)
     with telling():
         print_report(report, output)
     if report.verify and not report.verify["equal"]:
@@ -108,6 +113,9 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
             f"{output}: the numbers differ from those of {model}: "
             f"{report.verify['summary']}; gehost bisect finds the rewrite"
         )
+    if report.exit_code:
+        tell_notes([f"{output} is written; kept going after: {report.problems[0]}"])
+    return report.exit_code
 
 
 @cli.command()
@@ -121,6 +129,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 
     with output_on_stderr():
         host = Host(options_of({"vendors": vendors}))
+    tell_notes(host.notes)
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
         from gehost.tables import print_passes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
 from gehost.es.origin import author_origin
 from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
+from gehost.spelling import hint
 
 COMMUTATIVE = frozenset(
     [
@@ -52,8 +52,14 @@ class OpFunction:
     model's opset wants.
     """
 
-    def __init__(self, *ops: str) -> None:
-        """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
+    def __init__(self, *ops: str, bare: bool = False) -> None:
+        """Take one operator, or several of which a pattern takes any.
+
+        Args:
+            ops: ``domain::Type`` outside ONNX's domain.
+            bare: written ``es.Name``, which may also mean a registered operator of any domain.
+        """
+        self._bare = bare
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
         self._known = [
             (op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None
@@ -89,7 +95,8 @@ class OpFunction:
         if (len(inputs) in self._plain and not params and num_outputs in (None, 1)) or (
             num_outputs is None and (len(inputs), *params) in self._checked
         ):
-            return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, params)[0]
+            graph = _graph_of(inputs, self.ops[0])
+            return graph.add_node(self.ops, inputs, params, bare=self._bare)[0]
         names_given = list(params)
         call = _Call(list(inputs), params)
         count = 1
@@ -107,7 +114,9 @@ class OpFunction:
         if num_outputs is not None:
             count = num_outputs
         graph = _graph_of(call.operands, self.ops[0])
-        outputs = graph.add_node(self.ops, call.operands, params, count, frozenset(call.open_slots))
+        outputs = graph.add_node(
+            self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
+        )
         if len(outputs) == 1:
             if self._plain and num_outputs is None and all(map(self._is_attribute, names_given)):
                 self._checked.add((len(inputs), *names_given))
@@ -141,19 +150,10 @@ class _Call:
                 self._refuse_twice(op, known, name)
                 continue
             if name not in known.inputs:
-                spelled = {
-                    known_name.lower(): known_name
-                    for known_name in [*known.inputs, *sorted(known.attributes)]
-                }
-                near = [
-                    spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)
-                ]
-                hint = (
-                    f'; did you mean "{near[0]}"?'
-                    if near
-                    else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+                meant = hint(name, {*known.inputs, *known.attributes}) or (
+                    f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
                 )
-                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{hint}')
+                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{meant}')
             self._refuse_twice(op, known, name)
             slot = known.inputs.index(name)
             self.open_slots.update(range(len(self.operands), slot))
@@ -254,11 +254,17 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
     """Let the operator that makes ``tensor`` match with its operands in any order; returns
     ``tensor``.
 
+    A custom operator commutes if it is registered with the trait ``commutative``, which is checked
+    when the pattern meets a model.
+
     Raises:
         PatternError: the operator is not known to commute.
     """
     node = _op_node(tensor, "Commutative")
-    if any(name not in COMMUTATIVE for name in node.ops):
+    if any(
+        name not in COMMUTATIVE and schemas.operator(*split_op(name)) is not None
+        for name in node.ops
+    ):
         raise PatternError(f"{author_origin()}: {'|'.join(node.ops)} is not known to commute")
     node.commutative = True
     return tensor
@@ -282,6 +288,7 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
             if known is not None and name not in known.attributes:
                 raise PatternError(
                     f'{author_origin()}: {candidate} has no parameter "{name}" in any opset'
+                    f"{hint(name, known.attributes)}"
                 )
     node.constraints.update(attributes)
     return tensor

@@ -81,6 +81,7 @@ class EsNode:
     """
 
     __slots__ = (
+        "bare",
         "commutative",
         "constraints",
         "count",
@@ -101,6 +102,8 @@ class EsNode:
         origin: Origin,
         count: int = 1,
         open_slots: frozenset[int] = frozenset(),
+        *,
+        bare: bool = False,
     ) -> None:
         self.draft = draft
         self.ops = ops
@@ -110,6 +113,8 @@ class EsNode:
         self.open_slots = open_slots
         self.count = count
         """Of its outputs."""
+        self.bare = bare
+        """Written ``es.Name``, which may also mean a registered operator."""
         self.constraints: dict[str, Any] = {}
         self.commutative = False
 
@@ -286,6 +291,8 @@ class EsGraph:
         params: dict[str, Any],
         outputs: int = 1,
         open_slots: frozenset[int] = frozenset(),
+        *,
+        bare: bool = False,
     ) -> list[EsTensor]:
         """Add an operator; Python numbers and lists among the inputs become literals.
 
@@ -306,7 +313,7 @@ class EsGraph:
             else:
                 array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
                 operands.append(EsTensor(EsConst(self.draft, array, origin, literal=True)))
-        node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots)
+        node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots, bare=bare)
         self.nodes.append(node)
         return node.outputs
 

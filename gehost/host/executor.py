@@ -239,7 +239,7 @@ class Executor:
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:
             raise error
-        self._context.report.problems.append(str(error))
+        self._context.report.keep_going(str(error), error.exit_code)
 
 
 class _Observer:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import onnx
 import onnx.inliner
 
-from gehost.errors import ModelError, PassError, VendorError, described
+from gehost.errors import ModelError, PassError, UsageError, VendorError, described
 from gehost.host import ge_style
 from gehost.host.containment import contained
 from gehost.host.context import CompileContext
@@ -25,13 +25,15 @@ from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
-from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
+from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up
+from gehost.rewrite.bodies import check_body
+from gehost.spelling import counted
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ class Host:
         """Files below the vendors that are no passes, and why."""
         self.problems: list[str] = []
         """Vendor files that could not be loaded, where the host keeps going."""
+        self.notes: list[str] = []
+        """What may be a mistake: classes that are not registered, no passes, skipped files."""
         self._own_process = own_process
         # else what another host's vendors left open would not be closed
         if own_process and collector_is_free():
@@ -93,6 +97,8 @@ class Host:
             self._plugins = Plugins([*own, *hooked]) if hooked else collectors
             self._register("gehost_register_ops", self.ops)
             self._register("gehost_register_importers", self.importers)
+            self.notes.extend(self.passes.unregistered())
+        self.notes.extend(self._summary())
         self._disabled = disabled_passes(self.options, self.passes.names())
         self._feeds = self._load_feeds()
 
@@ -120,7 +126,10 @@ class Host:
         for hook in self._plugins.each(name):
             try:
                 with contained(), hook.blamed():
+                    known = len(self.ops)
                     hook(registry=registry)
+                    for definition in list(self.ops)[known:]:
+                        check_body(definition)
             except VendorError as error:
                 self._go_on_or_raise(error)
 
@@ -131,7 +140,10 @@ class Host:
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
         """Load the vendor files; returns those that have hooks."""
-        files, self.skipped = find_vendor_files(self.options.vendors)
+        found = find_vendor_files(self.options.vendors)
+        files, self.skipped = found.files, found.skipped
+        self._vendors, self._unexpected = found.vendors, found.unexpected
+        self._used: list[VendorFile] = []
         loaded: list[tuple[str, ModuleType]] = []
         hooked: list[tuple[str, ModuleType]] = []
         for file in files:
@@ -143,8 +155,11 @@ class Host:
                     before = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
+                    for definition in list(self.ops)[before[1] :]:
+                        check_body(definition)
                 if not hooks and before == (len(self.passes), len(self.ops)):
                     self.skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
+                    self._unexpected += 1
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything
@@ -152,9 +167,29 @@ class Host:
                 self._go_on_or_raise(fault_of(error, file))
             else:
                 loaded.append(plugin)
+                if hooks or len(self.ops) > before[1]:
+                    self._used.append(file)
                 if hooks:
                     hooked.append(plugin)
         return hooked
+
+    def _summary(self) -> list[str]:
+        """A line where there are fewer passes than the user may expect."""
+        if not self._vendors and not self.options.vendors:
+            return ["no vendors, so that only the clean-up runs; name their directory (--vendors)"]
+        used = {spec.vendor for spec in self.passes} | {file.vendor for file in self._used}
+        idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
+        if not idle and not self._unexpected and len(self.passes):
+            return []
+        line = (
+            f"{counted(len(self.passes), 'pass', 'passes')} of "
+            f"{counted(len(self._vendors), 'vendor')}"
+        )
+        if idle and used:
+            line += f", none of {', '.join(idle)}"
+        if self.skipped:
+            line += f"; {counted(len(self.skipped), 'file')} skipped (-v lists them)"
+        return [line]
 
     def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
         batches: list[list[str]] = []
@@ -192,7 +227,8 @@ class Host:
             PassError: a pass failed.
             OutputError: the output or a dump cannot be written.
         """
-        path = os.fspath(model)
+        path = _path(model, "model")
+        output = _path(output, "output")
         report = Report(model=path, options=self.options.as_dict())
         with self.compiled(path, report) as compiled:
             baseline = self._baseline(lambda: self.original(path), report)
@@ -222,11 +258,18 @@ class Host:
         """Compile a model in memory; ``model`` itself is left as it is.
 
         Raises:
+            UsageError: ``model`` is no ``ModelProto``.
             ModelError: the model is not valid.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: a dump cannot be written.
         """
+        if not isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
+            is_path = isinstance(model, str | os.PathLike)
+            raise UsageError(
+                f"Host.run wants an onnx.ModelProto, got {type(model).__name__}; "
+                + ("Host.compile reads files" if is_path else "onnx.load reads one")
+            )
         report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
@@ -274,7 +317,9 @@ class Host:
             report.verify = baseline.against(after).as_dict()
 
     def _compile(self, model: Model, report: Report) -> None:
-        report.problems.extend(self.problems)
+        report.notes.extend(self.notes)
+        for problem in self.problems:
+            report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
         context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
@@ -301,7 +346,7 @@ class Host:
         except VendorError as error:  # the shape function or the body of a custom operator
             if not self.options.keep_going:
                 raise
-            context.report.problems.append(f"shape inference gave up: {error}")
+            context.report.keep_going(f"shape inference gave up: {error}", error.exit_code)
 
     def _clean_up(self, context: CompileContext) -> None:
         mark = context.model.mark()
@@ -311,7 +356,7 @@ class Host:
             if not self.options.keep_going:
                 raise
             context.model.undo(mark)
-            context.report.problems.append(f"clean-up gave up: {error}")
+            context.report.keep_going(f"clean-up gave up: {error}", error.exit_code)
         context.model.commit()
 
     @staticmethod
@@ -322,6 +367,20 @@ class Host:
             yield
         finally:
             report.seconds[what] = report.seconds.get(what, 0.0) + time.perf_counter() - start
+
+
+def _path(given: Any, what: str) -> str:
+    """A path as text.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(given, str | os.PathLike):
+        advice = "; Host.run takes models" if isinstance(given, onnx.ModelProto) else ""
+        raise UsageError(
+            f"Host.compile wants the path of a file as {what}, got {type(given).__name__}{advice}"
+        )
+    return os.fspath(cast("str | os.PathLike[str]", given))
 
 
 def _inlined(model: Model, report: Report) -> Model:

@@ -8,6 +8,10 @@ from gehost.errors import VendorError
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 MARK = "__gehost_pass__"
+MARKED = "__gehost_passes__"
+"""Under which a module keeps the classes that are marked in it, in this order, also those that no
+name of the module refers to any more.
+"""
 
 
 @dataclass

@@ -19,6 +19,8 @@ from .readable import readable
 from .scope import author_code, calling_module, mistake, origin
 from .trace import origin_of, trace_pairs
 
+REGISTERED = "__gehost_registered_passes__"
+"""Under which a module keeps its rules, also those that another one of the name hides."""
 Specs = Mapping[str, InputSpec | ParamAttr]
 
 
@@ -168,6 +170,8 @@ def RegisterPass(
                 shape_proven,
             )
 
-        return RegisteredPass(called, module, at, trace)
+        made = RegisteredPass(called, module, at, trace)
+        function.__globals__.setdefault(REGISTERED, []).append(made)
+        return made
 
     return register if function is None else register(function)
