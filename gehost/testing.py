@@ -27,6 +27,7 @@ from gehost.options import HostOptions
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
 from gehost.passes.mark import PassMark, mark_of
+from gehost.spelling import counted
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def assert_rewrites(
     by ``count`` rewrites.
     """
     result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins)
-    assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
+    assert record.replaced == count, f"wanted {counted(count, 'rewrite')}, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
     difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"

@@ -62,6 +62,8 @@ class Executor:
         self._disabled = frozenset(disabled)
         self._limit = RewriteLimit(context.options.rewrite_limit)
         self._observer = _Observer.of(plugins, context.model)
+        self.seconds_looking = 0.0
+        """In hooks that look only, such as dumps; no part of what passes take."""
 
     def run_stage(self, stage: CustomPassStage) -> None:
         """Run a stage's passes in load order, then its hook.
@@ -84,6 +86,13 @@ class Executor:
         Raises:
             VendorError: it failed or changed the graph, and the compile is not to keep going.
         """
+        start = time.perf_counter()
+        try:
+            self._look(name, arguments)
+        finally:
+            self.seconds_looking += time.perf_counter() - start
+
+    def _look(self, name: str, arguments: dict[str, Any]) -> None:
         for hook in self._plugins.each(name):
             mark = self._model.mark()
             try:

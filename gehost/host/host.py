@@ -332,13 +332,19 @@ class Host:
             if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
                 with self._timed(report, "cleanup"):
                     self._clean_up(context)
-            with self._timed(report, "passes"):
-                executor.run_stage(stage)
+            before = executor.seconds_looking
+            try:
+                with self._timed(report, "passes"):
+                    executor.run_stage(stage)
+            finally:
+                report.seconds["passes"] -= executor.seconds_looking - before
+                report.seconds["hooks"] = executor.seconds_looking
         with self._timed(report, "check"):
             _final_check(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.look("gehost_compile_finished", context=context)
+        report.seconds["hooks"] = executor.seconds_looking
 
     def _infer(self, context: CompileContext) -> None:
         try:
