@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, SupportsIndex
 
 from gehost.errors import PatternError
 from gehost.es import schemas
@@ -79,7 +80,7 @@ class OpFunction:
         return f"es.{'|'.join(self.ops)}"
 
     def __call__(
-        self, *inputs: Operand | None, num_outputs: int | None = None, **params: Any
+        self, *inputs: Operand | None, num_outputs: SupportsIndex | None = None, **params: Any
     ) -> Any:
         """Returns the output, or a named tuple of several.
 
@@ -97,6 +98,7 @@ class OpFunction:
         ):
             graph = _graph_of(inputs, self.ops[0])
             return graph.add_node(self.ops, inputs, params, bare=self._bare)[0]
+        wanted = None if num_outputs is None else operator.index(num_outputs)
         names_given = list(params)
         call = _Call(list(inputs), params)
         count = 1
@@ -105,20 +107,19 @@ class OpFunction:
             call.place_keywords(op, known)
             count, names = known.default_outputs, () if known.variadic_outputs else known.outputs
             if op == "Split":
-                count = call.split_count(num_outputs)
-            if num_outputs is not None and not 0 < num_outputs <= known.max_outputs:
+                count = call.split_count(wanted)
+            if wanted is not None and not 0 < wanted <= known.max_outputs:
                 raise PatternError(
-                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not "
-                    f"{num_outputs}"
+                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not {wanted}"
                 )
-        if num_outputs is not None:
-            count = num_outputs
+        if wanted is not None:
+            count = wanted
         graph = _graph_of(call.operands, self.ops[0])
         outputs = graph.add_node(
             self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
         )
         if len(outputs) == 1:
-            if self._plain and num_outputs is None and all(map(self._is_attribute, names_given)):
+            if self._plain and wanted is None and all(map(self._is_attribute, names_given)):
                 self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
@@ -186,7 +187,7 @@ class _Call:
         if num_outputs is None and split is None:
             raise PatternError(f"{author_origin()}: Split needs num_outputs= or split=")
         if num_outputs is None:
-            return len(split or ())
+            return 0 if split is None else len(split)
         if split is not None and len(split) != num_outputs:
             raise PatternError(
                 f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs"

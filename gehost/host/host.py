@@ -16,7 +16,7 @@ import onnx.inliner
 
 from gehost.errors import ModelError, PassError, UsageError, VendorError, described
 from gehost.host import ge_style
-from gehost.host.containment import contained
+from gehost.host.containment import contained, exclusive
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
@@ -50,6 +50,11 @@ REGISTERS_NOTHING = (
 class Host:
     """Loads what ``options`` name and compiles models with it; two hosts share nothing.
 
+    Threads may share a host, or have one each: compiles run one at a time, since vendor code meets
+    the state of the whole process, and give the bytes that they give in one thread. Meanwhile
+    ``sys.stdout`` is standard error for all threads; afterwards it is what it was. A thread that a
+    pass starts and waits for must not compile: it would wait for this very compile.
+
     Example:
         >>> report = Host(HostOptions(vendors=["vendors"])).compile("m.onnx", "out.onnx")  # doctest: +SKIP
     """
@@ -76,6 +81,7 @@ class Host:
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
+        self._given = plugins
         self.passes = PassRegistry()
         self.ops = OpRegistry()
         self.importers = ImporterRegistry()
@@ -101,6 +107,10 @@ class Host:
         self.notes.extend(self._summary())
         self._disabled = disabled_passes(self.options, self.passes.names())
         self._feeds = self._load_feeds()
+
+    def __reduce__(self) -> Any:
+        """A copy loads the same vendors and plugins again."""
+        return Host, (self.options, self._given)
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
         if self.options.feeds is None:
@@ -284,6 +294,7 @@ class Host:
     def _compiled(self, load: Callable[[], Model], report: Report) -> Generator[Model]:
         """A model after all stages, until the block ends."""
         with ExitStack() as stack:
+            stack.enter_context(exclusive())
             with self._modules.installed():
                 spare = stack.enter_context(
                     collector_spared(is_free=self._own_process or collector_is_free())

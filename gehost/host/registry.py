@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
+import operator
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,18 @@ class PassSpec:
     labels: frozenset[str] = field(default_factory=frozenset[str])
     trusted: bool = False
     """Changes the graph through rule transactions alone, which prove themselves."""
+
+    def __post_init__(self) -> None:
+        """Take numpy's integers, too."""
+        for name in ("min_opset", "max_opset", "benefit"):
+            given = getattr(self, name)
+            if given is not None:
+                try:
+                    object.__setattr__(self, name, operator.index(given))
+                except TypeError:
+                    raise VendorError(
+                        f"{self.origin}: {self.name}: {name} must be an integer, got {given!r}"
+                    ) from None
 
 
 class PassRegistry:

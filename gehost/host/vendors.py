@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
-from gehost.host.containment import contained
+from gehost.host.containment import contained, exclusive
 from gehost.spelling import hint, is_misspelled
 
 PASSES_DIR = "custom_fusion_passes"
@@ -207,14 +207,15 @@ class VendorModules:
         """Make relative imports of these modules work; what they print goes to stderr, what they
         change is put back.
         """
-        before = _take_vendor_modules()
-        sys.modules.update(self._modules)
-        try:
-            with contained(), redirect_stdout(sys.stderr):
-                yield
-        finally:
-            self._modules = _take_vendor_modules()
-            sys.modules.update(before)
+        with exclusive():
+            before = _take_vendor_modules()
+            sys.modules.update(self._modules)
+            try:
+                with contained(), redirect_stdout(sys.stderr):
+                    yield
+            finally:
+                self._modules = _take_vendor_modules()
+                sys.modules.update(before)
 
     def load(self, file: VendorFile) -> ModuleType:
         """Import a vendor file, unless another one imported it already; call inside ``installed``.

@@ -30,6 +30,7 @@ from gehost.ir.types import (
     decode_type,
     dtype_from_number,
     encode_type,
+    plain_shape,
 )
 from gehost.ops import OpDef, OpRegistry
 
@@ -416,7 +417,13 @@ def _ask_author(
         )
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
-    return made[: len(proto.output)]
+    try:
+        return tuple(
+            known if known is None else TensorType(known.dtype, plain_shape(known.shape))
+            for known in made[: len(proto.output)]
+        )
+    except TypeError as error:
+        raise VendorError(f"{where} gives {returned!r}: {error}") from error
 
 
 # -- constants

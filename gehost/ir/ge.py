@@ -4,8 +4,9 @@ here.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, cast
 
 from gehost.ir.types import DataType, Dim, TensorType
 
@@ -26,8 +27,8 @@ class Shape:
             return [-2]
         return [dim if isinstance(dim, int) else -1 for dim in self._dims]
 
-    def GetDim(self, index: int) -> int:
-        return self.GetDims()[index]
+    def GetDim(self, index: SupportsIndex) -> int:
+        return self.GetDims()[operator.index(index)]
 
     def GetDimNum(self) -> int:
         """The rank, -1 where unknown."""
@@ -60,9 +61,9 @@ class NodeIo:
 
     __slots__ = ("index", "node", "tensor")
 
-    def __init__(self, node: Any, index: int, tensor: Value | None = None) -> None:
+    def __init__(self, node: Any, index: SupportsIndex, tensor: Value | None = None) -> None:
         self.node = node
-        self.index = index
+        self.index = operator.index(index)
         self.tensor = tensor
 
     def __repr__(self) -> str:
@@ -131,19 +132,19 @@ class GNodeAccessors:
     def SetAttr(self: _Editable, name: str, value: Any) -> None:
         self.graph.set_attribute(cast("Node", self), name, value)
 
-    def GetInputDesc(self: _Described, index: int) -> TensorDesc:
+    def GetInputDesc(self: _Described, index: SupportsIndex) -> TensorDesc:
         return TensorDesc(_present(self.inputs, index, f"input {index} of {self!r}"))
 
-    def GetOutputDesc(self: _Described, index: int) -> TensorDesc:
+    def GetOutputDesc(self: _Described, index: SupportsIndex) -> TensorDesc:
         return TensorDesc(_present(self.outputs, index, f"output {index} of {self!r}"))
 
-    def GetInDataNodesAndPortIndexs(self: _Described, index: int) -> NodeIo:
+    def GetInDataNodesAndPortIndexs(self: _Described, index: SupportsIndex) -> NodeIo:
         """The node and output that feed input ``index``; the node is None for graph inputs and
         initializers.
         """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
-    def GetOutDataNodesAndPortIndexs(self: _Described, index: int) -> list[NodeIo]:
+    def GetOutDataNodesAndPortIndexs(self: _Described, index: SupportsIndex) -> list[NodeIo]:
         """The readers of output ``index`` with the input at which they read it, in topological
         order.
         """
@@ -151,8 +152,9 @@ class GNodeAccessors:
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
-def _present(values: Sequence[Value | None], index: int, what: str) -> Value:
-    value = values[index] if 0 <= index < len(values) else None
+def _present(values: Sequence[Value | None], index: SupportsIndex, what: str) -> Value:
+    place = operator.index(index)
+    value = values[place] if 0 <= place < len(values) else None
     if value is None:
         raise IndexError(f"{what} is absent")
     return value

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -87,6 +88,11 @@ class Model:
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
         """The operators that the model had when it was loaded."""
         self._interface = _interface(proto.graph)
+
+    def __reduce__(self) -> Any:
+        from gehost.ir.copies import reduced_model
+
+        return reduced_model(self)
 
     def __str__(self) -> str:
         return self.path or "the model"

@@ -10,6 +10,8 @@ from functools import cached_property
 from types import NoneType
 from typing import Any, overload
 
+import numpy as np
+
 from gehost import CustomPassStage, PassSpec, es
 
 from .desc import InputSpec, ParamAttr
@@ -68,6 +70,11 @@ class RegisteredPass:
         )
 
 
+def _plain(number: Any) -> Any:
+    """One of numpy's integers as Python's."""
+    return int(number) if isinstance(number, np.integer) else number
+
+
 @overload
 def RegisterPass(function: Callable[[], Any], /) -> RegisteredPass: ...
 @overload
@@ -112,8 +119,8 @@ def RegisterPass(
     for what, given, kinds in (
         ("stage", stage, (CustomPassStage,)),
         ("name", name, (str,)),
-        ("min_opset", min_opset, (int, NoneType)),
-        ("max_opset", max_opset, (int, NoneType)),
+        ("min_opset", _plain(min_opset), (int, NoneType)),
+        ("max_opset", _plain(max_opset), (int, NoneType)),
         ("shape_proven", shape_proven, (bool,)),
     ):
         if type(given) not in kinds:
