@@ -129,13 +129,13 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
 
     with output_on_stderr():
         host = Host(options_of({"vendors": vendors}))
-    tell_notes(host.notes)
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
         from gehost.tables import print_passes
 
         with telling():
             print_passes(listed)
+        tell_notes(host.notes)
         return
     import json
 
@@ -153,6 +153,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool) -> None:
     ]
     with telling():
         click.echo(json.dumps(rows, indent=2))
+    tell_notes(host.notes)
 
 
 @cli.command()

@@ -86,15 +86,8 @@ class Executor:
         Raises:
             VendorError: it failed or changed the graph, and the compile is not to keep going.
         """
-        start = time.perf_counter()
-        try:
-            self._look(name, arguments)
-        finally:
-            self.seconds_looking += time.perf_counter() - start
-
-    def _look(self, name: str, arguments: dict[str, Any]) -> None:
         for hook in self._plugins.each(name):
-            mark = self._model.mark()
+            mark, start = self._model.mark(), time.perf_counter()
             try:
                 with contained(), hook.blamed():
                     hook(graph=self._model.graph, **arguments)
@@ -105,6 +98,8 @@ class Executor:
             except VendorError as error:
                 self._undo(mark, error)
                 self._go_on_or_raise(error)
+            finally:
+                self.seconds_looking += time.perf_counter() - start
 
     # -- passes
     # -----------------------------------------------------------------------------------------------------

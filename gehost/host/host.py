@@ -349,13 +349,13 @@ class Host:
                     executor.run_stage(stage)
             finally:
                 report.seconds["passes"] -= executor.seconds_looking - before
-                report.seconds["hooks"] = executor.seconds_looking
         with self._timed(report, "check"):
             _final_check(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.look("gehost_compile_finished", context=context)
-        report.seconds["hooks"] = executor.seconds_looking
+        if executor.seconds_looking:
+            report.seconds["hooks"] = executor.seconds_looking
 
     def _infer(self, context: CompileContext) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Copies of models, and of what is inside them, for ``copy`` and ``pickle``.
+"""Copies of graphs, nodes and values, for ``copy`` and ``pickle``.
 
 The copy of a graph, node or value is the one at the same place in a copy of the whole model;
 ``copy.copy``, which copies no parts, gives the same object.
@@ -6,45 +6,16 @@ The copy of a graph, node or value is the one at the same place in a copy of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import onnx
-
-from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.model import Model
-from gehost.ir.types import ValueType
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph, Node, Value
+    from gehost.ir.model import Model
 
 Reduced: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
-_Types: TypeAlias = Sequence[dict[str, ValueType]]
-
-
-def reduced_model(model: Model) -> Reduced:
-    """A model as bytes, with the types that inference found.
-
-    Raises:
-        TypeError: it has edits that may still be undone: a pass is running.
-    """
-    if model.journal.is_pending:
-        raise TypeError(f"{model}: cannot copy a model while a pass edits it")
-    types = [
-        {name: known for name, value in graph.values.items() if (known := value.type) is not None}
-        for graph in model.graphs
-    ]
-    content = model.flush().SerializeToString()
-    return model_of, (content, model.path, model.is_traced, types)
-
-
-def model_of(content: bytes, path: str | None, is_traced: bool, types: _Types) -> Model:
-    """A model from what ``reduced_model`` keeps."""
-    proto = onnx.ModelProto()
-    proto.ParseFromString(content)
-    model = Model(proto, path=path, is_traced=is_traced)
-    for graph, known in zip(model.graphs, types, strict=True):
-        for name, stated in known.items():
-            graph.values[name].stated = stated
-    return model
+"""A function and its arguments, as ``__reduce__`` returns them."""
 
 
 def reduced_graph(graph: Graph) -> Reduced:

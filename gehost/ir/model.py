@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from gehost.ir.journal import Journal
 from gehost.ir.names import Names
 from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
+from gehost.ir.types import ValueType
 
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is
@@ -90,9 +91,18 @@ class Model:
         self._interface = _interface(proto.graph)
 
     def __reduce__(self) -> Any:
-        from gehost.ir.copies import reduced_model
+        """A copy, with the types that inference found.
 
-        return reduced_model(self)
+        Raises:
+            TypeError: there are edits that may still be undone: a pass is running.
+        """
+        if self.journal.is_pending:
+            raise TypeError(f"{self}: cannot copy a model while a pass edits it")
+        types = [
+            {name: known for name, value in graph.values.items() if (known := value.type)}
+            for graph in self.graphs
+        ]
+        return _restored, (self.flush().SerializeToString(), self.path, self.is_traced, types)
 
     def __str__(self) -> str:
         return self.path or "the model"
@@ -281,6 +291,19 @@ class Model:
             graph.inputs, graph.outputs = [], []
             graph.head = graph.tail = None
         self.journal.commit()
+
+
+def _restored(
+    content: bytes, path: str | None, is_traced: bool, types: Sequence[dict[str, ValueType]]
+) -> Model:
+    """A model from what ``Model.__reduce__`` keeps."""
+    proto = onnx.ModelProto()
+    proto.ParseFromString(content)
+    model = Model(proto, path=path, is_traced=is_traced)
+    for graph, known in zip(model.graphs, types, strict=True):
+        for name, stated in known.items():
+            graph.values[name].stated = stated
+    return model
 
 
 def _check_text(model: Model, error: TypeError) -> None:

@@ -5,6 +5,7 @@ comes out.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import NoneType
@@ -72,7 +73,7 @@ class RegisteredPass:
 
 def _plain(number: Any) -> Any:
     """One of numpy's integers as Python's."""
-    return int(number) if isinstance(number, np.integer) else number
+    return operator.index(number) if isinstance(number, np.integer) else number
 
 
 @overload
