@@ -418,10 +418,12 @@ def _ask_author(
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
     try:
-        return tuple(
-            known if known is None else TensorType(known.dtype, plain_shape(known.shape))
-            for known in made[: len(proto.output)]
-        )
+        found: list[ValueType | None] = []
+        for stated in made[: len(proto.output)]:
+            found.append(
+                None if stated is None else TensorType(stated.dtype, plain_shape(stated.shape))
+            )
+        return tuple(found)
     except TypeError as error:
         raise VendorError(f"{where} gives {returned!r}: {error}") from error
 
