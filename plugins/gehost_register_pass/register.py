@@ -73,7 +73,8 @@ class RegisteredPass:
 
 def _plain(number: Any) -> Any:
     """One of numpy's integers as Python's."""
-    return operator.index(number) if isinstance(number, np.integer) else number
+    is_numpy: bool = isinstance(number, np.integer)
+    return operator.index(number) if is_numpy else number
 
 
 @overload
