@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,13 @@ class HostOptions:
     """Inline the model's local functions before anything else."""
 
     def __post_init__(self) -> None:
+        for name in ("dump_level", "rewrite_limit"):
+            given: Any = getattr(self, name)
+            if given is not None:
+                try:
+                    object.__setattr__(self, name, operator.index(given))  # numpy's too
+                except TypeError:
+                    raise UsageError(f"{name}={given!r}: wanted an integer") from None
         if self.dump_level not in (1, 2, 3):
             raise UsageError(
                 f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
