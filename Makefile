@@ -10,7 +10,7 @@ BENCH := build/bench-venv
 WHEEL := build/wheel
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend bench gate fuzz fuzz-files compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -32,6 +32,10 @@ backend: $(VENV)/installed
 
 gate: $(VENV)/installed
 	$(BIN)/python -m tests.gate $(BASE)
+
+# Which sizes of ONNX's inference are wrong: for another version of onnx or onnxruntime. SIZES_ARGS="--cases 5000" and more.
+sizes: $(VENV)/installed
+	$(BIN)/python -m tests.sizes $(SIZES_ARGS)
 
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)

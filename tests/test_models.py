@@ -226,15 +226,25 @@ def test_an_output_compiled_again_is_the_same(
     assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
 
 
+GELU_IN_A_BODY = ("bert.dyn20", "vit.dyn20")
+"""A function of theirs calls Gelu, whose body depends on types: ONNX's evaluator knows none inside
+functions, so these are inlined first.
+"""
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "local_function"])
 def test_onnx_reference_runs_what_is_compiled(name: str, tmp_path: Path) -> None:
     """With the functions that it carries; the one left out calls one of its own without a default."""
     source, output = MODELS / f"{name}.onnx", tmp_path / f"{name}.onnx"
     Host(HostOptions(vendors=[VENDORS])).compile(source, output)
     feeds = load_feeds(MODELS / "feeds" / f"{name}.A.npz")
-    found = ReferenceEvaluator(loaded(output)).run(None, dict(feeds))
+    if name in GELU_IN_A_BODY:
+        found = Runner(output, engine="reference").run(feeds)
+    else:
+        values = ReferenceEvaluator(loaded(output)).run(None, dict(feeds))
+        found = dict(zip((info.name for info in loaded(output).graph.output), values, strict=True))
     wanted = Runner(source).run(feeds)
-    result = compare_outputs(wanted, dict(zip(wanted, found, strict=True)), rtol=1e-3, atol=1e-4)
+    result = compare_outputs(wanted, found, rtol=1e-3, atol=1e-4)
     assert all(each.equal for each in result), result
 
 

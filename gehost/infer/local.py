@@ -15,7 +15,9 @@ from gehost.errors import GehostError, ModelError, VendorError, described
 from gehost.infer.bounds import grows_too_much, miscounts_outputs
 from gehost.infer.calls import as_a_model, body_nodes, constant_of, opsets_of
 from gehost.infer.contents import REFINED, Contents, is_complete, merge_types, refine
-from gehost.infer.doubts import checked, spelled_out
+from gehost.infer.doubtful_sizes import DOUBTS
+from gehost.infer.doubts import Doubt, Statement, believed
+from gehost.infer.workarounds import checked, spelled_out
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
@@ -67,9 +69,22 @@ class InferenceFailed(Exception):  # noqa: N818 - who asks decides whether it is
 class Inferrer:
     """Infers output types of nodes of one model."""
 
-    def __init__(self, model: Model, registry: OpRegistry) -> None:
+    def __init__(
+        self,
+        model: Model,
+        registry: OpRegistry,
+        doubts: Mapping[str, Sequence[Doubt]] = DOUBTS,
+    ) -> None:
+        """Start with nothing inferred.
+
+        Args:
+            model: gives opsets and the bodies of functions.
+            registry: the operators of vendors.
+            doubts: by operator; sizes in doubt are unknown.
+        """
         self._model = model
         self._registry = registry
+        self._doubts = doubts
         self._known: dict[tuple[Any, ...], tuple[ValueType | None, ...]] = {}
         self._bodies: dict[int, onnx.FunctionProto] = {}
         """Bodies that results depend on, held so that no other one gets their identity."""
@@ -216,7 +231,14 @@ class Inferrer:
             except InferenceFailed:
                 return None
 
-        return tuple(checked(op, types, said, ask))
+        stated = checked(op, types, said, ask)
+        doubts = self._doubts.get(op)
+        if doubts is None:
+            return tuple(stated)
+        present = tuple(map(bool, proto.input))
+        attributes = _with_defaults(schema, proto)
+        statement = Statement(op, attributes, types, arrays, present, stated)
+        return tuple(believed(doubts, version or 0, statement))
 
     def _through_body(
         self,
@@ -262,7 +284,7 @@ class Inferrer:
         """
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
-        inferrer = Inferrer(model, self._registry)
+        inferrer = Inferrer(model, self._registry, self._doubts)
         inferrer._known, inferrer._bodies, inferrer._inside = (
             self._known,
             self._bodies,
@@ -347,6 +369,17 @@ def _ask_onnx(
             return (None,) * len(proto.output)
         raise InferenceFailed(" ".join(str(error).split())) from error
     return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+
+
+def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[str, Any]:
+    """A node's attributes, and the operator's defaults for those it does not have."""
+    attributes = {
+        name: attribute_value(entry.default_value)
+        for name, entry in schema.attributes.items()
+        if entry.default_value.type
+    }
+    attributes.update((entry.name, attribute_value(entry)) for entry in proto.attribute)
+    return attributes
 
 
 def _function_of(

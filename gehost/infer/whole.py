@@ -14,8 +14,7 @@ from typing import TypeAlias
 import onnx
 
 from gehost.errors import ModelError
-from gehost.infer.contents import merge_types
-from gehost.infer.local import InferenceFailed, Inferrer, is_scan
+from gehost.infer.local import InferenceFailed, Inferrer, is_scan, small_array
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model, collector_off
 from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
@@ -66,9 +65,26 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
 
 
 def _learn(value: Value, known: ValueType | None) -> None:
+    """Give a value its inferred type, in place of the one that the file states.
+
+    A model runs whatever it states of the sizes of a tensor that a node makes, so such a size is
+    no knowledge. It stands only where inference knows nothing of the operator. A name that the
+    file has for a size that inference leaves open is kept.
+    """
+    declared = value.type
+    if isinstance(known, TensorType) and isinstance(declared, TensorType):
+        known = TensorType(known.dtype or declared.dtype, _with_names(known.shape, declared.shape))
     if known is not None:
-        before = value.type
-        value.stated = known if before is None else merge_types(before, known)
+        value.stated = known
+
+
+def _with_names(
+    inferred: tuple[Dim, ...] | None, declared: tuple[Dim, ...] | None
+) -> tuple[Dim, ...] | None:
+    if inferred is None or declared is None or len(inferred) != len(declared):
+        return inferred
+    pairs = zip(inferred, declared, strict=True)
+    return tuple([b if a is None and isinstance(b, str) else a for a, b in pairs])
 
 
 # -- nodes with bodies
@@ -97,7 +113,26 @@ def _of_loop(node: Node, inferrer: Inferrer) -> _Types:
     begin = [None if value is None else value.type for value in node.inputs[2:]]
     counted = [TensorType(DataType.INT64, None), TensorType(DataType.BOOL, None)]
     end = _in_repeated(node.bodies[0], 1, inferrer, begin, before=counted)
-    return [*map(_either, begin, end), *(_with_axis(known, 0, None) for known in end[len(begin) :])]
+    scanned = [_with_axis(known, 0, None) for known in end[len(begin) :]]
+    if not _runs_at_least_once(node):
+        scanned = list(map(_of_any_size, scanned))
+    return [*map(_either, begin, end), *scanned]
+
+
+def _runs_at_least_once(loop: Node) -> bool:
+    """Whether a Loop has an iteration; without one, ONNX Runtime makes its outputs of size 0."""
+    count, condition = loop.input(0), loop.input(1)
+    arrays = [None if value is None else small_array(value) for value in (count, condition)]
+    return all(
+        value is None or (array is not None and array.size == 1 and array.item() > 0)
+        for value, array in zip((count, condition), arrays, strict=True)
+    )
+
+
+def _of_any_size(known: ValueType | None) -> ValueType | None:
+    if isinstance(known, TensorType) and known.shape is not None:
+        return TensorType(known.dtype, (None,) * len(known.shape))
+    return known
 
 
 def _of_scan(node: Node, inferrer: Inferrer) -> _Types:

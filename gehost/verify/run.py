@@ -212,6 +212,10 @@ class _OnnxRuntime:
         return dict(zip(names, self._session.run(names, dict(feeds), options), strict=True))
 
 
+_MOST = 1 << 31
+"""Bytes of a protobuf that ONNX's inference can take."""
+
+
 class _Reference:
     name = "reference"
 
@@ -222,7 +226,9 @@ class _Reference:
         if model.functions:
             model = inline_local_functions(model)
         model = _with_weights(model, directory)
-        self._evaluator: Any = ReferenceEvaluator(model)
+        # Operators whose body depends on types (Gelu) need them stated.
+        typed = onnx.shape_inference.infer_shapes(model) if model.ByteSize() < _MOST else model
+        self._evaluator: Any = ReferenceEvaluator(typed)
         initialized = {tensor.name for tensor in model.graph.initializer}
         names = [value.name for value in model.graph.input]
         self.inputs = (

@@ -296,8 +296,8 @@ def test_a_clean_up_that_is_wrong_is_told_from_rewrites(
 ) -> None:
     small(vendors, body="a = Relu(x) y = LeakyRelu <alpha = 0.5> (a)", new="Abs")
 
-    def wrong(model: Model, *given: Any) -> Any:
-        done = clean_up(model, *given)
+    def wrong(model: Model, *given: Any, **named: Any) -> Any:
+        done = clean_up(model, *given, **named)
         model.graph.redirect(model.graph.nodes_of("LeakyRelu")[0].inputs[0], model.graph.inputs[0])
         return done
 
@@ -365,8 +365,8 @@ def test_a_clean_up_that_is_wrong_after_a_right_rewrite_is_told(
     body = " ".join(f"a{i + 1} = Relu(a{i})" for i in range(relus))
     small(vendors, body=f"a0 = Exp(x) {body} y = Neg(a{relus})", new="Abs")
 
-    def wrong(model: Model, *given: Any) -> Any:
-        done = clean_up(model, *given)
+    def wrong(model: Model, *given: Any, **named: Any) -> Any:
+        done = clean_up(model, *given, **named)
         if model.graph.nodes_of("Abs"):
             model.graph.set_input(model.graph.nodes_of("Neg")[0], 0, model.graph.inputs[0])
         return done

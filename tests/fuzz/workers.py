@@ -93,7 +93,7 @@ def _outcome(worker: _Worker, ready: list[Any], patience: float) -> Outcome | No
     if worker.pipe in ready:
         try:
             return worker.pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             worker.process.join()
             return Outcome(
                 worker.number,

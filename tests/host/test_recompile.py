@@ -12,6 +12,7 @@ import pytest
 from gehost import Host, HostOptions, Report
 from gehost.testing import parse
 from tests.fuzz.fusable import fusable
+from tests.shipped import EXAMPLES
 
 VENDORS = Path(__file__).parents[2] / "vendors"
 SEEDS = range(30)
@@ -87,7 +88,7 @@ MATCHES_A_LATER_RESULT = {
         """(float[3, 4] x) => (float[3, 4] y) {
             a = Unsqueeze(x, axis) b = Identity(a) c = Squeeze(b, axis) y = Neg(c) }""",
     ),
-    "FuseMatMulAndAddPass": (
+    "MatMulAddToGemmPass": (
         TYPED,
         """(float[N, 4] x, bool c) => (float[N, 4] y) {
             f = Reshape(x, flat) g = Reshape(f, wide)
@@ -105,7 +106,9 @@ pattern more readers.
 
 @cache
 def host(*, vendors: bool) -> Host:
-    return Host(HostOptions(vendors=[VENDORS] if vendors else []))
+    if not vendors:
+        return Host()
+    return Host(HostOptions(vendors=[VENDORS], enable=EXAMPLES))
 
 
 def content(model: onnx.ModelProto) -> bytes:

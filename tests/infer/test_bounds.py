@@ -41,7 +41,7 @@ def doubled(first: str, op: str, times: int) -> str:
         ("r = Range(a, a, a) y = Expand(x, r)", "float[*]"),
         (
             "y = If(c) <then_branch = t () => (float p) { p = ConstantOfShape(long) }, else_branch = e () => (float q) { q = Neg(x) }>",
-            "float[]",
+            "float[*]",
         ),
     ],
 )

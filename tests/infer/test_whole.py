@@ -123,9 +123,9 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
     [
         # a state that grows: the size is not that of the beginning
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Concat<axis = 0>(s, x) o = Neg(x) }>",
-         {"s": "float[?,3]", "u": "float[?,3]", "v": "float[?,3]", "t": "float[?,2,3]"}),
+         {"s": "float[?,3]", "u": "float[?,3]", "v": "float[?,3]", "t": "float[?,?,?]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Unsqueeze(s, a) o = Neg(x) }>",
-         {"s": "float[*]", "u": "float[*]", "v": "float[*]", "t": "float[?,2,3]"}),
+         {"s": "float[*]", "u": "float[*]", "v": "float[*]", "t": "float[?,?,?]"}),
         # states that keep their types, as long as others do
         ("v, q = Loop(n, c, x, x) <body = l (i, g, s, r) => (h, u, p) { h = Identity(g) u = Add(s, r) p = Exp(r) }>",
          {"s": "float[2,3]", "v": "float[2,3]", "q": "float[2,3]"}),
@@ -143,7 +143,10 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
         ("o = SequenceConstruct(x) v = Loop(n, c, o) <body = l (i, g, s) => (h, u) { h = Identity(g) u = SequenceInsert(s, z) }> e = SequenceAt(v, a)",
          {"e": "float[*]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Exp(x) o = Neg(s) }>",
-         {"s": "float[2,3]", "i": "int64[*]", "g": "bool[*]", "v": "float[2,3]", "t": "float[?,2,3]"}),
+         {"s": "float[2,3]", "i": "int64[*]", "g": "bool[*]", "v": "float[2,3]", "t": "float[?,?,?]"}),
+        # without an iteration ONNX Runtime makes outputs of size 0; here there is one
+        ("k = Constant<value_int = 2>() v, t = Loop(k, , x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Exp(x) o = Neg(s) }>",
+         {"v": "float[2,3]", "t": "float[?,2,3]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Neg(y) o = Neg(x) }>", {"v": "float[?,?]"}),
         ("v, t = Scan(x, z) <num_scan_inputs = 1, body = l (s, e) => (u, o) { u = Concat<axis = 0>(s, s) o = Neg(e) }>",
          {"s": "float[?,3]", "e": "float[4,5]", "v": "float[?,3]", "t": "float[7,4,5]"}),
@@ -229,10 +232,13 @@ def all_types(graph: onnx.GraphProto) -> dict[str, ValueType | None]:
 @pytest.mark.parametrize("stated", [True, False], ids=["as it is", "nothing stated"])
 def test_of_real_models_no_less_is_known_than_onnx_s_own_inference_tells(path, stated):
     proto = onnx.load(path)
-    if not stated:
-        del proto.graph.value_info[:]
-    theirs = all_types(onnx.shape_inference.infer_shapes(proto, data_prop=True).graph)
-    model = Model(proto, path=str(path))
+    bare = onnx.ModelProto()
+    bare.CopyFrom(proto)
+    del bare.graph.value_info[:]  # the numbers in it are claims
+    theirs = all_types(onnx.shape_inference.infer_shapes(bare, data_prop=True).graph)
+    if path.stem == "loop":
+        del theirs["trace"], theirs["go_out"]  # it may have no iteration; the rank is a claim
+    model = Model(proto if stated else bare, path=str(path))
     infer_model(model)
     ours = {name: value.type for graph in model.graphs for name, value in graph.values.items()}
     assert {

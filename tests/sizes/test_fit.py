@@ -1,0 +1,81 @@
+"""Doubts are fitted to cases: all that are wrong, few that are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gehost.infer.doubts import Doubt
+from tests.sizes.cases import Case, node_of
+from tests.sizes.fit import fit, fit_of, in_doubt, statement_of, table
+from tests.sizes.sweep import Seen
+from tests.sizes.witnesses import (
+    AGREE,
+    ALONE,
+    DISAGREE,
+    OPEN,
+    Shapes,
+    actual_shapes,
+    gehost_shapes,
+    judge,
+)
+
+
+def pool(number: int, size: int, opset: int = 13, **attributes: object) -> Seen:
+    """A pool with what the runtime makes of it."""
+    x = [np.zeros((1, 2, size), np.float32)]
+    case = Case(node_of("MaxPool", x, {"kernel_shape": [2], **attributes}, 1), opset, x)
+    inferred = gehost_shapes(case, case.model(), {})
+    actual, refused = actual_shapes(case, case.model())
+    verdict = judge(case, inferred, actual)
+    return Seen(number, "MaxPool", opset, case, inferred, inferred, actual, refused, verdict)
+
+
+UP = {"strides": [2], "pads": [1, 1], "ceil_mode": 1}
+
+
+def test_the_condition_that_holds_for_the_wrong_ones_alone() -> None:
+    seen = [pool(size, size, **UP) for size in range(2, 12)]
+    seen += [pool(size, size, strides=[2]) for size in range(20, 30)]
+    assert {s.number for s in seen if s.verdict == DISAGREE} == {3, 5, 7, 9, 11}
+    rules, beyond = fit(seen)
+    assert [rule.doubt.when for rule in rules] == [("the runtime ends elsewhere",)]
+    assert (rules[0].wrong, rules[0].right, rules[0].doubt.certain) == ([3, 5, 7, 9, 11], 0, 2)
+    assert (rules[0].doubt.first, beyond) == (12, [])
+    assert [s.number for s in seen if in_doubt(rules, s)] == [3, 5, 7, 9, 11]
+    case = seen[1].case
+    assert case is not None
+    assert gehost_shapes(case, case.model(), table(rules)) == [(1, 2, None)]
+
+
+def test_more_cases_of_an_operator_change_its_rules_alone() -> None:
+    seen = [pool(size, size, **UP) for size in (3, 4)]
+    other = fit(seen)[0][0]
+    kept = other.__class__("Other", Doubt(1, None, ("any node",), 0), [99], 0)
+    rules, _ = fit_of([other, kept], [*seen, pool(5, 5, **UP)], {"MaxPool"})
+    assert [(rule.op, rule.wrong) for rule in rules] == [("MaxPool", [3, 5]), ("Other", [99])]
+
+
+def test_a_statement_is_what_inference_is_asked_to_believe() -> None:
+    statement = statement_of(pool(0, 7, **UP))
+    assert statement is not None
+    assert (statement.attributes["ceil_mode"], statement.result()) == (1, (1, 2, 5))
+
+
+@pytest.mark.parametrize(
+    ("inferred", "actual", "verdict"),
+    [
+        ([(1, "N")], {"a": [(1, 3)]}, AGREE),
+        ([(1, "N")], {"a": [(1, 2)]}, DISAGREE),
+        ([(1, None)], {"a": [(1, 2)], "b": [(2, 2)]}, DISAGREE),
+        ([(1, None)], {"a": [(1,)]}, DISAGREE),
+        ([(None, None)], {"a": [(1, 2)]}, OPEN),
+        ([None], {"a": [(1, 2)]}, OPEN),
+        ([()], {"a": [(1,)]}, DISAGREE),
+        ([(1,)], {}, ALONE),
+    ],
+)
+def test_verdicts(inferred: Shapes, actual: dict[str, Shapes], verdict: str) -> None:
+    x = [np.zeros(3, np.float32)]
+    case = Case(node_of("Relu", x, {}, 1), 13, x, dims={0: ("N",)})
+    assert judge(case, inferred, actual) == verdict

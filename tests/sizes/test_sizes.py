@@ -1,0 +1,66 @@
+"""The committed witnesses: wrong sizes stay in doubt, right ones known, and the runtime as it was."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from gehost.infer.doubtful_sizes import DOUBTS, VERSIONS
+from tests.sizes import chains
+from tests.sizes.record import read_witnesses, versions
+from tests.sizes.witnesses import DISAGREE, actual_shapes, gehost_shapes, judge
+
+WITNESSES = read_witnesses()
+WRONG = [witness for witness in WITNESSES if witness[0]["wrong"]]
+RIGHT = [witness for witness in WITNESSES if not witness[0]["wrong"]]
+
+measured = pytest.mark.skipif(
+    versions() != VERSIONS, reason=f"the list is of {dict(VERSIONS)}: run make sizes"
+)
+
+
+def test_each_doubt_has_witnesses() -> None:
+    assert {witness[1].op for witness in WRONG} == set(DOUBTS)
+    assert len(RIGHT) >= 40
+
+
+def test_no_wrong_size_is_believed() -> None:
+    believed = [
+        entry["about"]
+        for entry, case, _, actual in WRONG
+        if judge(case, gehost_shapes(case, case.model()), actual) == DISAGREE
+    ]
+    assert believed == []
+
+
+def test_right_sizes_are_known() -> None:
+    doubted = {
+        entry["about"]: found
+        for entry, case, inferred, _ in RIGHT
+        if (found := gehost_shapes(case, case.model())) != inferred
+    }
+    assert doubted == {}
+
+
+@measured
+def test_the_sizes_are_those_that_were_measured() -> None:
+    changed = {}
+    for entry, case, inferred, actual in WITNESSES:
+        found, _ = actual_shapes(case, case.model())
+        without = gehost_shapes(case, case.model(), {})
+        if (found, without) != (actual, inferred):
+            changed[entry["about"]] = (found, without)
+    assert changed == {}
+
+
+def test_clean_up_changes_no_number() -> None:
+    counts = Counter[str]()
+    for place, (_, case, _, actual) in enumerate(WITNESSES):
+        if "onnxruntime" not in actual:
+            continue
+        for seed in (place, place + len(WITNESSES)):
+            chain = chains.run_case(seed, case)
+            assert chain.verdict != chains.WRONG, (chain.op, chain.about)
+            counts[chain.verdict] += 1
+    assert counts[chains.RIGHT] > 100
