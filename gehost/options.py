@@ -81,9 +81,9 @@ class HostOptions:
             raise UsageError(f"settings={self.settings!r}: wanted a dict of values by PASS.option")
         if not isinstance(self.dims, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"dims={self.dims!r}: wanted a dict of sizes by name")
-        for name, size in self.dims.items():
-            if type(size) is not int or size < 0:
-                raise UsageError(f"dim {name}={size!r}: wanted a whole number from 0")
+        object.__setattr__(
+            self, "dims", {name: _size(name, given) for name, given in self.dims.items()}
+        )
         if self.feeds is not None and not self.verify:
             raise UsageError(
                 f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
@@ -97,6 +97,16 @@ class HostOptions:
     def as_dict(self) -> dict[str, Any]:
         """The options as JSON can carry them."""
         return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _size(name: str, given: Any) -> int:
+    try:
+        size = -1 if isinstance(given, bool) else operator.index(given)  # numpy's too
+    except TypeError:
+        size = -1
+    if size < 0:
+        raise UsageError(f"dim {name}={given!r}: wanted a whole number from 0")
+    return size
 
 
 def _plain(value: Any) -> Any:

@@ -20,11 +20,15 @@ from gehost import (
     HostOptions,
     Model,
     NodeIo,
+    NumbersDifferError,
     PassError,
+    PassOption,
     Pattern,
     PatternMatcher,
     PatternMatcherConfigBuilder,
+    Region,
     Rejection,
+    Report,
     SubgraphBoundary,
     SubgraphInput,
     SubgraphOutput,
@@ -53,7 +57,8 @@ def built(count: int = 1) -> EsGraph:
 
 
 PLAIN = {
-    "options": HostOptions(vendors=["v"], dump_level=1),
+    "options": HostOptions(vendors=["v"], dump_level=1, settings={"P.most": 3}, dims={"n": 2}),
+    "pass option": PassOption("most", int, 3, "how many"),
     "dtype": DataType.FLOAT,
     "type": TensorType(DataType.FLOAT, (2, "N", None)),
     "status": SUCCESS,
@@ -75,6 +80,10 @@ def test_errors_and_rejections(copied: Callable[[Any], Any]) -> None:
     error = copied(PassError("why"))
     assert (type(error), str(error), error.exit_code) == (PassError, "why", 5)
     assert copied(Rejection("key: text")).reason == "key: text"
+    differ = NumbersDifferError("why")
+    differ.report, differ.model = Report(model="m"), parse(TEXT)
+    other = copied(differ)
+    assert (other.report, other.model) == (differ.report, differ.model)
 
 
 @pytest.mark.parametrize("copied", COPIES)
@@ -133,9 +142,13 @@ def test_what_is_in_a_model_is_copied_with_it(copied: Callable[[Any], Any]) -> N
     boundary.AddInput(0, SubgraphInput([NodeIo(first, 0)]))
     boundary.AddOutput(0, SubgraphOutput(NodeIo(first, 0)))
     match = PatternMatcher(Pattern(relu()), graph).MatchNext()
+    source = first.GetInDataNodesAndPortIndexs(0)
+    region = Region.of_nodes([first])
     given = (graph, first, inner, value, NodeIo(first, 0), boundary, first.GetInputDesc(0), match)
-    others = copied(given)
-    g, n, i, v, io, edge, desc, found = others
+    others = copied((*given, source, region))
+    g, n, i, v, io, edge, desc, found, origin, part = others
+    assert (origin.node.op_type, origin.node.name, origin.value.graph is g) == ("Data", "x", True)
+    assert (part.graph is g, part.nodes, part.outputs) == (True, [n], [n.outputs[0]])
     assert (g is graph, n is first) == (False, False)
     assert n.graph is g
     assert (n.name, i.op, v.name) == ("first", "Neg", "b")
@@ -204,8 +217,12 @@ def test_numpy_s_integers_are_integers(vendors: Any) -> None:
     graph.set_input(node, N(0), graph.values["x"])
     graph.set_attribute(node, "alpha", N(3))
     assert node.attrs["alpha"] == 3
-    options = HostOptions(dump_level=N(1), rewrite_limit=N(3))
+    options = HostOptions(dump_level=N(1), rewrite_limit=N(3), dims={"n": N(4)})
     assert [type(options.dump_level), type(options.rewrite_limit)] == [int, int]
+    assert [(name, type(size)) for name, size in options.dims.items()] == [("n", int)]
+    option = PassOption("most", int, N(3))
+    assert [type(option.default), type(option.convert(N(4)))] == [int, int]
+    assert [PassOption("by", float, np.float32(0.5)).default, option.convert(N(4))] == [0.5, 4]
     vendors.write(
         "acme/a.py",
         "import numpy as np\n",
