@@ -318,6 +318,23 @@ def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("swapping")
+def test_other_numbers_are_6_also_after_failures_that_the_compile_kept_going_after(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    vendors.write("acme/z.py", "1 / 0\n")
+    vendors.write("acme/y.py", "")
+    code, out, err = outcome(capsys, *COMPILE, "--verify", "--keep-going")
+    assert code == 6
+    assert err.splitlines()[:-1] == [
+        "a vendor prints",
+        "gehost: 1 pass of 1 vendor; 1 file skipped (-v lists them)",
+    ]
+    assert "the numbers differ" in err.splitlines()[-1]
+    assert any(line.startswith("problem: ") for line in out.splitlines())
+    assert not Path("out.onnx").exists()
+
+
+@pytest.mark.usefixtures("swapping")
 def test_the_report_of_a_refused_model_has_the_comparison(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -9,7 +9,17 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import Host, HostOptions, UsageError, VendorError
+from gehost import (
+    CustomPassStage,
+    FusionBasePass,
+    Host,
+    HostOptions,
+    PassRegistry,
+    PassSpec,
+    UsageError,
+    VendorError,
+    hookimpl,
+)
 from gehost.testing import parse
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }"""
@@ -253,6 +263,20 @@ def test_an_operator_in_another_file_of_the_vendor_counts_and_another_vendor_s_d
     assert notes() == []
     vendors.write("acme/b.py", SOFTPLUS.replace("acme::", "ac::"))
     assert "es.Softplus is ONNX's or ac::Softplus" in line(5, pass_of("P", "es.Softplus(x)"))
+
+
+@pytest.mark.parametrize("reading", ["acme", "other"])
+def test_an_operator_that_two_vendors_declare_alike_is_each_one_s_own(
+    line: Any, vendors: Any, notes: Any, reading: str
+) -> None:
+    for vendor in ("acme", "other"):
+        vendors.write(f"{vendor}/ops.py", SILU, SOFTPLUS)
+    vendors.write(f"{reading}/b.py", pass_of("P", "es.SiLU(x)"))
+    assert notes() == []
+    vendors.write(f"{reading}/b.py", pass_of("P", "es.op('acme::SilU')(x)"))
+    assert "did you mean acme::SiLU" in line(5)
+    vendors.write(f"{reading}/b.py", pass_of("P", "es.Softplus(x)"))
+    assert "es.Softplus is ONNX's or acme::Softplus" in line(5)
 
 
 @pytest.mark.parametrize(
@@ -549,6 +573,33 @@ def test_few_passes_are_told_in_a_line(
         0,
         "gehost: no vendors, so that only the clean-up runs; name their directory (--vendors)\n",
     )
+
+
+def test_passes_of_plugins_alone_are_passes(model: Path, tmp_path: Path) -> None:
+    class Plugin:
+        @hookimpl
+        def gehost_register_passes(self, registry: PassRegistry) -> None:
+            registry.add(
+                PassSpec("Idle", CustomPassStage.kAfterInferShape, "p.py:1", "fusion", Idle)
+            )
+
+    host = Host(HostOptions(plugins=False), plugins=[("mine", Plugin())])
+    assert host.compile(model, tmp_path / "o.onnx").notes == host.notes == []
+    assert Host(HostOptions(plugins=False)).notes[0].startswith("no vendors, so that only the")
+
+
+class Idle(FusionBasePass):
+    def Run(self, graph: Any, context: Any) -> None:
+        del graph, context
+
+
+def test_the_files_that_are_skipped_are_listed(vendors: Any, gehost_run: Any) -> None:
+    vendors.write("acme/a.py", pass_of("P", "es.Relu(x)"))
+    skipped = vendors.write("acme/b.py", "")
+    code, _, err = gehost_run("passes", "--vendors", vendors.root, "-v")
+    assert (code, len(err.splitlines())) == (0, 2)
+    assert err.splitlines()[0].startswith(f"skipped: {skipped}: it registers no pass")
+    assert err.splitlines()[1].endswith("; 1 file skipped (-v lists them)")
 
 
 # -- Python ---------------------------------------------------------------------------------------------------------
