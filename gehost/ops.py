@@ -10,17 +10,92 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import index
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import onnx
 
 from gehost.errors import VendorError
+from gehost.ir.attributes import encode_attribute
 from gehost.ir.types import TensorType
+from gehost.spelling import hint, is_misspelled, is_similar
 
 MARK = "__gehost_ops__"
+
+TRAITS = frozenset({"commutative", "random", "stateful"})
+"""Traits of an operator: any order of its inputs gives the same result; it draws random numbers;
+it keeps a state.
+"""
+IMPURE = frozenset({"random", "stateful"})
+"""Traits that keep clean-up away from an operator."""
 
 ShapeFunction: TypeAlias = Callable[
     [Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]
 ]
+
+
+_FLAG: tuple[type[Any], ...] = (bool, np.bool_)
+_INTEGER: tuple[type[Any], ...] = (int, np.integer, *_FLAG)
+_NUMBER: tuple[type[Any], ...] = (float, np.floating, int, np.integer)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What values an attribute takes."""
+
+    wanted: str
+    accepts: Callable[[Any], bool]
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, _FLAG) or (isinstance(value, _INTEGER) and value in (0, 1))
+
+
+_SCALARS: dict[type[Any], _Kind] = {
+    bool: _Kind("True or False", _is_flag),
+    int: _Kind("an integer", lambda value: isinstance(value, _INTEGER)),
+    float: _Kind(
+        "a number", lambda value: isinstance(value, _NUMBER) and not isinstance(value, bool)
+    ),
+    str: _Kind("a string", lambda value: isinstance(value, str | bytes)),
+}
+
+
+def _kind_of(default: Any) -> _Kind | None:
+    """What an attribute with this default takes; None where the default does not show it."""
+    if isinstance(default, np.generic):
+        default = cast("np.generic[Any]", default).item()
+    for base, kind in _SCALARS.items():  # bool first: it is an int
+        if isinstance(default, base):
+            return kind
+    if isinstance(default, onnx.TensorProto | np.ndarray):
+        return _Kind("an array", lambda value: isinstance(value, onnx.TensorProto | np.ndarray))
+    if isinstance(default, list | tuple):
+        return _list_of([_kind_of(entry) for entry in cast("Sequence[Any]", default)])
+    return None
+
+
+def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
+    """A list of what the default lists; ``[1, 0.5]`` is a list of numbers."""
+    entry = next((kind for kind in kinds if kind is _SCALARS[float]), next(iter(kinds), None))
+
+    def accepts(value: Any) -> bool:
+        if isinstance(value, np.ndarray) and cast("np.ndarray[Any, Any]", value).ndim == 1:
+            value = cast("np.ndarray[Any, Any]", value).tolist()
+        return isinstance(value, list | tuple) and (
+            entry is None or all(map(entry.accepts, cast("Sequence[Any]", value)))
+        )
+
+    return _Kind("a list" if entry is None else f"a list, each entry {entry.wanted}", accepts)
+
+
+def _annotated(annotation: Any) -> _Kind | None:
+    """What a body's annotation of a parameter takes; None for all but the plain types."""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return next((kind for base, kind in _SCALARS.items() if base.__name__ == name), None)
 
 
 @dataclass(frozen=True)
@@ -42,6 +117,50 @@ class OpDef:
     shape: ShapeFunction | None
     traits: frozenset[str]
     origin: str
+
+    @property
+    def impure(self) -> bool:
+        """Whether two equal calls may give two results."""
+        return not IMPURE.isdisjoint(self.traits)
+
+    @property
+    def op_type(self) -> str:
+        return self.name.rpartition("::")[2]
+
+    @cached_property
+    def kinds(self) -> Mapping[str, _Kind]:
+        """What each attribute must be, from its default, else from the body's annotation."""
+        annotations: Mapping[str, inspect.Parameter] = (
+            {} if self.body is None else inspect.signature(self.body).parameters
+        )
+        found: dict[str, _Kind] = {}
+        for name, default in self.attributes.items():
+            kind = _kind_of(default)
+            if kind is None and name in annotations:
+                kind = _annotated(annotations[name].annotation)
+            if kind is not None:
+                found[name] = kind
+        return found
+
+    def problem(self, attributes: Mapping[str, Any]) -> str:
+        """What is wrong with the attributes of a call, "" if nothing.
+
+        An operator that declares neither a body nor attributes takes any. None is an absent
+        attribute.
+        """
+        if self.body is None and not self.attributes:
+            return ""
+        for name, value in attributes.items():
+            if name not in self.attributes:
+                listed = ", ".join(sorted(self.attributes)) or "none"
+                return (
+                    f'{self.name} has no attribute "{name}"'
+                    f"{hint(name, self.attributes) or f'; it has {listed}'}"
+                )
+            kind = self.kinds.get(name)
+            if kind is not None and value is not None and not kind.accepts(value):
+                return f'{self.name}: attribute "{name}" must be {kind.wanted}, got {value!r}'
+        return ""
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -74,11 +193,14 @@ def register(
         outputs: names of the outputs.
         shape: gives the output types from the input types and attributes; without one, types
             come from the body.
-        traits: ``"stateful"`` or ``"random"`` keep clean-up away from the operator.
+        traits: some of ``"commutative"`` (any order of the inputs gives the same result:
+            ``es.Commutative`` takes the operator), ``"random"`` and ``"stateful"`` (clean-up leaves
+            the operator alone).
 
     Raises:
-        VendorError: the name has no domain, the module declares it twice, or the body takes any
-            number of arguments.
+        VendorError: the name has no domain, the module declares it twice, a trait does not exist,
+            an attribute's default is of no kind that ONNX has, or the body takes any number of
+            arguments.
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
@@ -91,7 +213,7 @@ def register(
         )
     definition = OpDef(
         name,
-        version,
+        index(version),
         tuple(inputs),
         len(inputs),
         tuple(outputs),
@@ -101,8 +223,10 @@ def register(
         frozenset(traits),
         origin,
     )
+    _check_traits(definition, traits)
+    _check_defaults(definition)
     marks: dict[str, OpDef] = caller.f_globals.setdefault(MARK, {})
-    if name in marks and marks[name].origin != origin:
+    if name in marks:
         raise VendorError(
             f'{origin}: operator "{name}" is registered already at {marks[name].origin}'
         )
@@ -118,16 +242,55 @@ def register(
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
-        marks[name] = replace(
+        declared = replace(
             definition,
             inputs=tuple(p.name for p in positional),
             required=sum(p.default is p.empty for p in positional),
             attributes={p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
             body=body,
         )
+        _check_defaults(declared)
+        marks[name] = declared
         return body
 
     return with_body
+
+
+def _check_traits(definition: OpDef, given: object) -> None:
+    where = f'{definition.origin}: operator "{definition.name}"'
+    if isinstance(given, str):
+        raise VendorError(f'{where}: traits must be a list, as in ["{given}"]')
+    for trait in sorted(map(str, definition.traits - TRAITS)):
+        meant = hint(trait, TRAITS) or f"; there are {', '.join(sorted(TRAITS))}"
+        raise VendorError(f'{where}: there is no trait "{trait}"{meant}')
+
+
+def _check_defaults(definition: OpDef) -> None:
+    for name, default in definition.defaults.items():
+        if default is None:
+            continue
+        try:
+            encode_attribute(name, default)
+        except TypeError as error:
+            raise VendorError(
+                f'{definition.origin}: operator "{definition.name}": {error}; give a number, a '
+                "string, a list of these or an array"
+            ) from error
+
+
+def _vendor_of(origin: str) -> str:
+    """The vendor's directory that a line is in, "" for one that is in none."""
+    before, found, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
+    return before if found else ""
+
+
+def _path_of(origin: str) -> str:
+    return origin.rpartition(":")[0]
+
+
+def declares_operators(namespace: Mapping[str, Any]) -> bool:
+    """Whether ``register`` marked something in a module's namespace."""
+    return MARK in namespace
 
 
 class OpRegistry:
@@ -135,6 +298,10 @@ class OpRegistry:
 
     def __init__(self) -> None:
         self._ops: dict[str, OpDef] = {}
+        self._by_type: dict[str, list[OpDef]] = {}
+        """All declarations, also the identical ones of several vendors."""
+        self._suspects: dict[str, list[OpDef]] = {}
+        """Operators that each unknown name may mean."""
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._ops.values())
@@ -158,6 +325,8 @@ class OpRegistry:
                 f"at {known.origin}; rename one, or make them identical"
             )
         self._ops.setdefault(definition.name, definition)
+        self._by_type.setdefault(definition.op_type, []).append(definition)
+        self._suspects.clear()
 
     def add_marked(self, namespace: Mapping[str, Any], *, replace: bool = True) -> None:
         """Add the operators that ``register`` marked in a module's namespace.
@@ -174,10 +343,60 @@ class OpRegistry:
     def get(self, op: str) -> OpDef | None:
         return self._ops.get(op)
 
-    def resolve(self, op: str) -> str | None:
-        """The full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``); None unless exactly one fits."""
-        found = [name for name in self._ops if name.rpartition("::")[2] == op]
+    def resolve(self, op: str, where: object = "") -> str | None:
+        """The full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``).
+
+        Of several, the one that the vendor of ``where`` registers; None unless exactly one fits.
+        """
+        found = self.namesakes(op)
+        if len(found) > 1:
+            found = list({each.name: None for each in self.own_namesakes(op, where)})
         return found[0] if len(found) == 1 else None
+
+    def namesakes(self, op_type: str) -> Sequence[str]:
+        """The names of the operators of this type, whatever their domain."""
+        return list({each.name: None for each in self._by_type.get(op_type, ())})
+
+    def own_namesakes(self, op_type: str, where: object) -> Sequence[OpDef]:
+        """The operators of this type that the vendor, or the file, of ``where`` registers itself."""
+        found = self._by_type.get(op_type, ())
+        if not found:
+            return ()
+        line = str(where)
+        vendor, path = _vendor_of(line), _path_of(line)
+        return [
+            each
+            for each in found
+            if _path_of(each.origin) == path or (vendor and _vendor_of(each.origin) == vendor)
+        ]
+
+    def meant_by(self, op: str, where: object) -> OpDef | None:
+        """The registered operator that ``op``, which is not registered, most likely misspells.
+
+        Operators of other vendors do not count: their names are none of this author's business.
+        """
+        suspects = self._suspects.get(op)
+        if suspects is None:
+            domain, _, op_type = op.rpartition("::")
+            suspects = self._suspects[op] = [
+                each
+                for declared in self._by_type.values()
+                for each in declared
+                if _may_mean(domain, op_type, each.name.rpartition("::")[0], each.op_type)
+            ]
+        if not suspects:
+            return None
+        vendor = _vendor_of(str(where))
+        return next(
+            (each for each in suspects if _vendor_of(each.origin) in ("", vendor)),
+            None,
+        )
+
+
+def _may_mean(domain: str, op_type: str, known_domain: str, known_type: str) -> bool:
+    if domain == known_domain:
+        return is_misspelled(op_type, known_type)
+    return op_type == known_type and is_similar(domain, known_domain)
 
 
 def _same_operator(one: OpDef, other: OpDef) -> bool:

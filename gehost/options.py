@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,13 @@ class HostOptions:
     """Inline the model's local functions before anything else."""
 
     def __post_init__(self) -> None:
+        for name in ("dump_level", "rewrite_limit"):
+            given: Any = getattr(self, name)
+            if given is not None:
+                try:
+                    object.__setattr__(self, name, operator.index(given))  # numpy's too
+                except TypeError:
+                    raise UsageError(f"{name}={given!r}: wanted an integer") from None
         if self.dump_level not in (1, 2, 3):
             raise UsageError(
                 f"dump level {self.dump_level}: wanted 1 (with weights), 2 (without) or 3 "
@@ -73,9 +81,9 @@ class HostOptions:
             raise UsageError(f"settings={self.settings!r}: wanted a dict of values by PASS.option")
         if not isinstance(self.dims, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"dims={self.dims!r}: wanted a dict of sizes by name")
-        for name, size in self.dims.items():
-            if type(size) is not int or size < 0:
-                raise UsageError(f"dim {name}={size!r}: wanted a whole number from 0")
+        object.__setattr__(
+            self, "dims", {name: _size(name, given) for name, given in self.dims.items()}
+        )
         if self.feeds is not None and not self.verify:
             raise UsageError(
                 f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
@@ -89,6 +97,16 @@ class HostOptions:
     def as_dict(self) -> dict[str, Any]:
         """The options as JSON can carry them."""
         return {name: _plain(value) for name, value in vars(self).items()}
+
+
+def _size(name: str, given: Any) -> int:
+    try:
+        size = -1 if isinstance(given, bool) else operator.index(given)  # numpy's too
+    except TypeError:
+        size = -1
+    if size < 0:
+        raise UsageError(f"dim {name}={given!r}: wanted a whole number from 0")
+    return size
 
 
 def _plain(value: Any) -> Any:

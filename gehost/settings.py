@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from gehost.errors import UsageError, VendorError
 
@@ -64,6 +66,8 @@ class PassOption:
         Raises:
             ValueError: it is none; the message names what is wanted.
         """
+        if isinstance(given, np.generic):
+            given = cast("np.generic[Any]", given).item()
         try:
             if isinstance(given, str):
                 if self.type is bool:

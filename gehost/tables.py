@@ -18,6 +18,7 @@ from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
 from gehost.settings import PassOption
+from gehost.spelling import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -89,11 +90,11 @@ def print_report(report: Report, output: str) -> None:
         click.echo(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
         click.echo(
-            f"dumps: {one_line(report.dumps[0])} … ({len(report.dumps)} files; open them in Netron)"
+            f"dumps: {one_line(report.dumps[0])} … ({counted(len(report.dumps), 'file')}; open them in Netron)"
         )
     seconds = sum(report.seconds.values())
     click.echo(
-        f"{one_line(output)}: {report.nodes_before} nodes before, {report.nodes_after} "
+        f"{one_line(output)}: {counted(report.nodes_before, 'node')} before, {report.nodes_after} "
         f"after, {seconds:.2f} s"
     )
 

@@ -28,6 +28,7 @@ from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
 from gehost.passes.mark import PassMark, mark_of
 from gehost.settings import NO_OPTIONS, check_settings
+from gehost.spelling import counted
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def assert_rewrites(
     by ``count`` rewrites.
     """
     result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
-    assert record.replaced == count, f"wanted {count} rewrites, got {_done(record)}"
+    assert record.replaced == count, f"wanted {counted(count, 'rewrite')}, got {_done(record)}"
     wanted = parse(expected) if isinstance(expected, str) else expected
     difference = _difference(Model(_copy(wanted)).graph, Model(_copy(result)).graph)
     assert not difference, f"{difference}\n{onnx.printer.to_text(result)}"

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "gehost"
 
 LAYERS = [
+    ["spelling"],
     ["errors"],
     ["stages", "status", "options", "settings"],
     ["ir"],

@@ -203,13 +203,15 @@ def test_a_new_pass_is_written_and_found(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(out)[0]["name"] == "FuseItPass"
 
 
-def test_keep_going_ends_with_0_and_says_so(
+def test_keep_going_writes_the_output_and_ends_with_the_code_of_the_first_failure(
     capsys: pytest.CaptureFixture[str], vendors: Any
 ) -> None:
     vendors.write("acme/a.py", "1 / 0\n")
     vendors.write("acme/b.py", vendors.swap("Bad", "Relu", "Abs", meet="return 1 / 0"))
     code, out, err = outcome(capsys, *COMPILE, "--keep-going")
-    assert (code, err) == (0, "")
+    (line,) = err.splitlines()
+    assert "out.onnx is written; kept going after: " in line
+    assert (code, "a.py:2: ZeroDivisionError" in line) == (4, True)
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
     assert ["a.py:2: ZeroDivisionError" in problems[0], "Bad (" in problems[1], len(problems)] == [
         True,
@@ -217,6 +219,9 @@ def test_keep_going_ends_with_0_and_says_so(
         2,
     ]
     assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Relu", "Neg"]
+    (vendors.root / "acme/custom_fusion_passes/a.py").unlink()
+    code, _, err = outcome(capsys, *COMPILE, "--keep-going")
+    assert (code, "kept going after: Bad (" in err) == (5, True)
 
 
 # -- 2: usage -------------------------------------------------------------------------------------------------------
@@ -226,7 +231,7 @@ def test_keep_going_ends_with_0_and_says_so(
     ("arguments", "told"),
     [
         ((), "Missing command"),
-        (("compil",), "No such command 'compil'"),
+        (("compil",), "No such command 'compil'; did you mean compile?"),
         (("compile", "m.onnx"), "Missing option '-o'"),
         (("compile", "-o", "out.onnx"), "Missing argument 'MODEL'"),
         ((*COMPILE, "--nonsense"), "No such option"),
@@ -315,6 +320,23 @@ def test_numbers_that_differ_are_6(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(capsys, "verify", "m.onnx", "out.refused.onnx", "--atol", "100")[0] == 0
     code, out, err = outcome(capsys, "verify", "m.onnx", "m.onnx")
     assert (code, out.startswith("equal: "), err) == (0, True, "")
+
+
+@pytest.mark.usefixtures("swapping")
+def test_other_numbers_are_6_also_after_failures_that_the_compile_kept_going_after(
+    capsys: pytest.CaptureFixture[str], vendors: Any
+) -> None:
+    vendors.write("acme/z.py", "1 / 0\n")
+    vendors.write("acme/y.py", "")
+    code, out, err = outcome(capsys, *COMPILE, "--verify", "--keep-going")
+    assert code == 6
+    assert err.splitlines()[:-1] == [
+        "a vendor prints",
+        "gehost: 1 pass of 1 vendor; 1 file skipped (-v lists them)",
+    ]
+    assert "the numbers differ" in err.splitlines()[-1]
+    assert any(line.startswith("problem: ") for line in out.splitlines())
+    assert not Path("out.onnx").exists()
 
 
 @pytest.mark.usefixtures("swapping")

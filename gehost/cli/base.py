@@ -8,7 +8,7 @@ import errno
 import math
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gehost import __version__
-from gehost.errors import OutputError, UsageError
+from gehost.errors import OutputError, UsageError, one_line
+from gehost.spelling import hint
 
 if TYPE_CHECKING:
     from gehost.options import HostOptions
@@ -49,7 +50,22 @@ vendors_option = click.option(
 )
 
 
+class _Group(click.Group):
+    """Commands, of which a misspelled one is met with the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises ``UsageError`` for an unknown command."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            message = f"{error.message.rstrip('.')}{hint(args[0], self.commands)}"
+            raise click.UsageError(message, ctx) from error
+
+
 @click.group(
+    cls=_Group,
     epilog=_EXIT_CODES,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -78,6 +94,12 @@ def telling() -> Generator[None]:
             # else what is left over is an error again at the end
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Write each note on a line of standard error."""
+    for note in notes:
+        click.echo(f"gehost: {one_line(note)}", err=True)
 
 
 def tolerance(

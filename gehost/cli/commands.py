@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +13,17 @@ from gehost.cli.base import (
     importer_option,
     number_options,
     options_of,
+    tell_notes,
     telling,
     vendors_option,
 )
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gehost.host.report import Report
 
 
 @cli.command("compile")
@@ -85,8 +91,11 @@ from gehost.errors import NumbersDifferError, one_line
     help="Also list the files below the vendors that were passed over.",
 )
 @click.pass_obj
-def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
-    """Compile MODEL: run the vendors' passes at their stages and write the result."""
+def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
+    """Compile MODEL: run the vendors' passes at their stages and write the result.
+
+    With --keep-going the exit code is that of the first failure.
+    """
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.tables import Progress, print_report
@@ -106,24 +115,43 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> None:
     try:
         with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
             host = Host(options, plugins, own_process=own_process)
-            for passed_over in host.skipped if verbose else ():
-                click.echo(one_line(f"skipped: {passed_over}"), err=True)
+            if verbose:
+                _tell_skipped(host.skipped)
             with progress.showing(len(host.passes)):
                 report = host.compile(model, output)
     except NumbersDifferError as error:
+        _tell_findings(error.report, model)
         with telling():
             print_report(error.report, f"{output} (refused)")
         raise
-    for warning in report.warnings:
-        click.echo(f"gehost: warning: {one_line(f'{model}: {warning}')}", err=True)
+    _tell_findings(report, model)
     with telling():
         print_report(report, output)
+    if report.exit_code:
+        tell_notes([f"{output} is written; kept going after: {report.problems[0]}"])
+    return report.exit_code
+
+
+def _tell_findings(report: Report, model: str) -> None:
+    """Write the notes and warnings of a compile on standard error."""
+    tell_notes(report.notes)
+    tell_notes(f"warning: {model}: {warning}" for warning in report.warnings)
+
+
+def _tell_skipped(skipped: Iterable[str]) -> None:
+    for path_and_reason in skipped:
+        click.echo(one_line(f"skipped: {path_and_reason}"), err=True)
 
 
 @cli.command()
 @vendors_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Also list the options that --set takes.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also list the options that --set takes, and the files that are skipped.",
+)
 def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
     """List the passes of vendors and plugins, in the order in which they run."""
     from gehost.host.containment import output_on_stderr
@@ -132,6 +160,8 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
 
     with output_on_stderr():
         host = Host(options_of({"vendors": vendors}))
+    if verbose:
+        _tell_skipped(host.skipped)
     listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
     if not as_json:
         from gehost.tables import print_options, print_passes
@@ -140,6 +170,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
             print_passes(listed)
             if verbose:
                 print_options(host.declared_options())
+        tell_notes(host.notes)
         return
     import json
 
@@ -167,6 +198,7 @@ def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
     ]
     with telling():
         click.echo(json.dumps(rows, indent=2))
+    tell_notes(host.notes)
 
 
 @cli.command()

@@ -16,6 +16,7 @@ from gehost.diagnose.capture import Captured
 from gehost.diagnose.directory import fresh_directory
 from gehost.errors import one_line
 from gehost.ir.save import save_model
+from gehost.spelling import counted
 from gehost.verify import save_feeds
 
 Tolerance = tuple[float | None, float | None]
@@ -126,7 +127,9 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
     """The runs of a search, and where the reproducer is, line by line."""
     for trial in bisection.trials:
         yield _trial_line(trial)
-    yield f"{bisection.model_runs} model runs for {bisection.rewrites} rewrites"
+    yield (
+        f"{counted(bisection.model_runs, 'model run')} for {counted(bisection.rewrites, 'rewrite')}"
+    )
     captured = bisection.captured
     if captured is not None:
         yield f"the match alone: {verdict(captured)}"
@@ -134,7 +137,7 @@ def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Itera
 
 
 def _trial_line(trial: Trial) -> str:
-    done = "all rewrites" if trial.limit is None else f"{trial.limit} rewrites"
+    done = "all rewrites" if trial.limit is None else counted(trial.limit, "rewrite")
     return one_line(f"{done}{'' if trial.cleanup else ', no clean-up'}: {trial.found.summary()}")
 
 

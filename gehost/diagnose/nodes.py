@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from gehost.errors import UsageError
@@ -10,6 +9,7 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.passes.context import Rewrite
 from gehost.pattern.wording import named
+from gehost.spelling import nearest
 
 
 def check_name(name: str) -> None:
@@ -37,7 +37,7 @@ def nodes_named(model: Model, name: str) -> list[Node]:
 
 def near_names(model: Model, name: str) -> str:
     """A hint for a name that no node has: the nearest ones."""
-    near = difflib.get_close_matches(name, labels(model), 3)
+    near = nearest(name, labels(model), 3)
     return (
         f"did you mean {' or '.join(near)}?"
         if near

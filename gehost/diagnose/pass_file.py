@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR
 from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
+from gehost.spelling import nearest
 
 
 def trials_of(
@@ -75,5 +75,5 @@ def _is_in(spec: PassSpec, path: Path) -> bool:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(known), 1)
+    near = nearest(name, known)
     return f'; did you mean "{near[0]}"?' if near else ""

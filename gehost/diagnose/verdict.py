@@ -19,6 +19,7 @@ import onnx
 from gehost.diagnose.trial import Feeds
 from gehost.errors import OutputError
 from gehost.ir.save import write_bytes_atomic
+from gehost.spelling import counted
 
 
 class Wrong(Enum):
@@ -105,8 +106,8 @@ class PassCheck:
             else f"opset {min(self.opsets)}"
         )
         return (
-            f"{self.instances} instances ({self.patterns[0]} of {self.patterns[1]} "
-            f"patterns, {opsets}), {self.tried} mutations: "
+            f"{counted(self.instances, 'instance')} ({self.patterns[0]} of {self.patterns[1]} "
+            f"patterns, {opsets}), {counted(self.tried, 'mutation')}: "
             f"{self.refused} not rewritten, {self.equal} rewritten and "
             f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
         )

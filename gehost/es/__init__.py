@@ -14,6 +14,7 @@ from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
 from gehost.es.origin import Origin, author_origin, written_at
 from gehost.es.reuse import Recipe
 from gehost.es.schemas import first_version, operator_names
+from gehost.spelling import hint
 
 __all__ = [
     "Alternatives",
@@ -44,5 +45,5 @@ else:
     @cache
     def __getattr__(name: str) -> OpFunction:
         if not name[:1].isupper():
-            raise AttributeError(f"gehost.es has no {name!r}")
-        return OpFunction(name)
+            raise AttributeError(f"gehost.es has no {name!r}{hint(name, __all__)}")
+        return OpFunction(name, bare=True)

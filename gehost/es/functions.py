@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, SupportsIndex
 
 from gehost.errors import PatternError
 from gehost.es import schemas
@@ -14,6 +14,7 @@ from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor, Operand
 from gehost.es.origin import author_origin
 from gehost.es.outputs import EsOutputs
 from gehost.ir.graph import op_name, split_op
+from gehost.spelling import hint
 
 COMMUTATIVE = frozenset(
     [
@@ -52,8 +53,14 @@ class OpFunction:
     model's opset wants.
     """
 
-    def __init__(self, *ops: str) -> None:
-        """Takes one operator, or several of which a pattern takes any; ``domain::Type`` outside ONNX's domain."""
+    def __init__(self, *ops: str, bare: bool = False) -> None:
+        """Take one operator, or several of which a pattern takes any.
+
+        Args:
+            ops: ``domain::Type`` outside ONNX's domain.
+            bare: written ``es.Name``, which may also mean a registered operator of any domain.
+        """
+        self._bare = bare
         self.ops = tuple(op_name(*split_op(op)) for op in ops)
         self._known = [
             (op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None
@@ -73,7 +80,7 @@ class OpFunction:
         return f"es.{'|'.join(self.ops)}"
 
     def __call__(
-        self, *inputs: Operand | None, num_outputs: int | None = None, **params: Any
+        self, *inputs: Operand | None, num_outputs: SupportsIndex | None = None, **params: Any
     ) -> Any:
         """Returns the output, or a named tuple of several.
 
@@ -89,7 +96,9 @@ class OpFunction:
         if (len(inputs) in self._plain and not params and num_outputs in (None, 1)) or (
             num_outputs is None and (len(inputs), *params) in self._checked
         ):
-            return _graph_of(inputs, self.ops[0]).add_node(self.ops, inputs, params)[0]
+            graph = _graph_of(inputs, self.ops[0])
+            return graph.add_node(self.ops, inputs, params, bare=self._bare)[0]
+        wanted = None if num_outputs is None else operator.index(num_outputs)
         names_given = list(params)
         call = _Call(list(inputs), params)
         count = 1
@@ -98,18 +107,19 @@ class OpFunction:
             call.place_keywords(op, known)
             count, names = known.default_outputs, () if known.variadic_outputs else known.outputs
             if op == "Split":
-                count = call.split_count(num_outputs)
-            if num_outputs is not None and not 0 < num_outputs <= known.max_outputs:
+                count = call.split_count(wanted)
+            if wanted is not None and not 0 < wanted <= known.max_outputs:
                 raise PatternError(
-                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not "
-                    f"{num_outputs}"
+                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not {wanted}"
                 )
-        if num_outputs is not None:
-            count = num_outputs
+        if wanted is not None:
+            count = wanted
         graph = _graph_of(call.operands, self.ops[0])
-        outputs = graph.add_node(self.ops, call.operands, params, count, frozenset(call.open_slots))
+        outputs = graph.add_node(
+            self.ops, call.operands, params, count, frozenset(call.open_slots), bare=self._bare
+        )
         if len(outputs) == 1:
-            if self._plain and num_outputs is None and all(map(self._is_attribute, names_given)):
+            if self._plain and wanted is None and all(map(self._is_attribute, names_given)):
                 self._checked.add((len(inputs), *names_given))
             return outputs[0]
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
@@ -141,19 +151,10 @@ class _Call:
                 self._refuse_twice(op, known, name)
                 continue
             if name not in known.inputs:
-                spelled = {
-                    known_name.lower(): known_name
-                    for known_name in [*known.inputs, *sorted(known.attributes)]
-                }
-                near = [
-                    spelled[found] for found in difflib.get_close_matches(name.lower(), spelled, 1)
-                ]
-                hint = (
-                    f'; did you mean "{near[0]}"?'
-                    if near
-                    else f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
+                meant = hint(name, {*known.inputs, *known.attributes}) or (
+                    f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
                 )
-                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{hint}')
+                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{meant}')
             self._refuse_twice(op, known, name)
             slot = known.inputs.index(name)
             self.open_slots.update(range(len(self.operands), slot))
@@ -186,7 +187,7 @@ class _Call:
         if num_outputs is None and split is None:
             raise PatternError(f"{author_origin()}: Split needs num_outputs= or split=")
         if num_outputs is None:
-            return len(split or ())
+            return 0 if split is None else len(split)
         if split is not None and len(split) != num_outputs:
             raise PatternError(
                 f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs"
@@ -254,11 +255,17 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
     """Let the operator that makes ``tensor`` match with its operands in any order; returns
     ``tensor``.
 
+    A custom operator commutes if it is registered with the trait ``commutative``, which is checked
+    when the pattern meets a model.
+
     Raises:
         PatternError: the operator is not known to commute.
     """
     node = _op_node(tensor, "Commutative")
-    if any(name not in COMMUTATIVE for name in node.ops):
+    if any(
+        name not in COMMUTATIVE and schemas.operator(*split_op(name)) is not None
+        for name in node.ops
+    ):
         raise PatternError(f"{author_origin()}: {'|'.join(node.ops)} is not known to commute")
     node.commutative = True
     return tensor
@@ -282,6 +289,7 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
             if known is not None and name not in known.attributes:
                 raise PatternError(
                     f'{author_origin()}: {candidate} has no parameter "{name}" in any opset'
+                    f"{hint(name, known.attributes)}"
                 )
     node.constraints.update(attributes)
     return tensor

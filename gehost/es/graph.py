@@ -8,16 +8,17 @@ classes: machine code leaves the ``__init__`` of a dataclass to Python.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from gehost.errors import PatternError
 from gehost.es.literals import as_array, element_type, in_dtype
 from gehost.es.origin import Origin, author_origin
-from gehost.ir.types import DataType, Dim, TensorType
+from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 
 
 class Draft:
@@ -81,6 +82,7 @@ class EsNode:
     """
 
     __slots__ = (
+        "bare",
         "commutative",
         "constraints",
         "count",
@@ -101,6 +103,8 @@ class EsNode:
         origin: Origin,
         count: int = 1,
         open_slots: frozenset[int] = frozenset(),
+        *,
+        bare: bool = False,
     ) -> None:
         self.draft = draft
         self.ops = ops
@@ -110,6 +114,8 @@ class EsNode:
         self.open_slots = open_slots
         self.count = count
         """Of its outputs."""
+        self.bare = bare
+        """Written ``es.Name``, which may also mean a registered operator."""
         self.constraints: dict[str, Any] = {}
         self.commutative = False
 
@@ -224,8 +230,8 @@ class EsGraph:
     def __init__(self, name: str) -> None:
         self.name = name
         self.draft = Draft(self)
-        self.outputs: list[EsTensor] = []
         self.nodes: list[EsNode] = []
+        self.outputs: list[EsTensor] = []
         self.origin = author_origin()
         self.next_input = 0
         """The index behind the last placeholder."""
@@ -286,6 +292,8 @@ class EsGraph:
         params: dict[str, Any],
         outputs: int = 1,
         open_slots: frozenset[int] = frozenset(),
+        *,
+        bare: bool = False,
     ) -> list[EsTensor]:
         """Add an operator; Python numbers and lists among the inputs become literals.
 
@@ -306,7 +314,7 @@ class EsGraph:
             else:
                 array = as_array(operand, f"{origin}: input {slot} of {ops[0]}")
                 operands.append(EsTensor(EsConst(self.draft, array, origin, literal=True)))
-        node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots)
+        node = EsNode(self.draft, ops, operands, params, origin, outputs, open_slots, bare=bare)
         self.nodes.append(node)
         return node.outputs
 
@@ -368,13 +376,13 @@ class EsGraphBuilder:
 
     def CreateInput(
         self,
-        index: int,
+        index: SupportsIndex,
         name: str = "",
         # Any: so that machine code takes it here, and the error is ours
         dtype: DataType | Any = None,
         shape: Sequence[Dim] | None = None,
         *,
-        rank: int | None = None,
+        rank: SupportsIndex | None = None,
     ) -> EsTensor:
         """The placeholder at ``index``; dtype, rank and shape (None for any size) constrain what it
         matches.
@@ -384,7 +392,8 @@ class EsGraphBuilder:
                 contradict each other.
         """
         origin = author_origin()
-        if index < 0:
+        position = operator.index(index)
+        if position < 0:
             raise PatternError(
                 f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0"
             )
@@ -393,26 +402,32 @@ class EsGraphBuilder:
                 f"{origin}: input {index} of {self.name!r}: wanted a shape, got the type "
                 f"{shape}; give its shape"
             )
-        dims = None if shape is None else tuple(shape)
+        try:
+            dims = plain_shape(shape)
+        except TypeError as error:
+            raise PatternError(f"{origin}: input {index} of {self.name!r}: {error}") from error
+        asked = None if rank is None else operator.index(rank)
         if dims is not None:
-            if rank not in (None, len(dims)):
+            if asked not in (None, len(dims)):
                 raise PatternError(
                     f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape "
                     f"of {len(dims)}"
                 )
-            rank = len(dims)
+            asked = len(dims)
         known = (
             None
             if dtype is None
             else element_type(dtype, f"{origin}: input {index} of {self.name!r}")
         )
         return self._graph.add_input(
-            EsInput(self._graph.draft, index, origin, name or f"input{index}", known, rank, dims)
+            EsInput(
+                self._graph.draft, position, origin, name or f"input{position}", known, asked, dims
+            )
         )
 
-    def CreateInputs(self, count: int) -> tuple[EsTensor, ...]:
+    def CreateInputs(self, count: SupportsIndex) -> tuple[EsTensor, ...]:
         """The next ``count`` placeholders."""
-        return tuple(self._graph.add_inputs(count, author_origin()))
+        return tuple(self._graph.add_inputs(operator.index(count), author_origin()))
 
     def CreateConst(
         self,

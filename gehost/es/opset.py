@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from gehost.es import schemas
 from gehost.es.graph import EsConst, EsNode, EsTensor
 from gehost.ir.graph import op_name, split_op
 from gehost.ops import OpRegistry
+from gehost.spelling import hint
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
@@ -20,24 +20,66 @@ class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and th
     """
 
 
-def resolve_op(name: str, registry: OpRegistry, where: object) -> str:
-    """The full name of an operator that an author wrote; a bare name that ONNX lacks is looked up
-    among registered ones.
+def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = False) -> str:
+    """The full name of an operator that an author wrote.
+
+    A name without a domain is ONNX's, else that of the registered operator of this type.
+
+    Args:
+        name: as the author wrote it.
+        registry: the custom operators.
+        where: the author's line.
+        bare: written ``es.Name``, which may also mean a registered operator.
 
     Raises:
-        PatternError: nobody knows the operator.
+        PatternError: there is no such operator, or it is not clear which one is meant.
     """
-    if "::" in name:
-        return op_name(*split_op(name))
-    if schemas.first_version("", name) is not None:
-        return name
-    found = registry.resolve(name)
+    domain, op_type = split_op(name)
+    if domain:
+        full = op_name(domain, op_type)
+        if registry.get(full) is None and schemas.operator(domain, op_type) is None:
+            _refuse_unknown(full, domain, op_type, registry, where)
+        return full
+    if schemas.first_version("", op_type) is not None:
+        if bare and (own := registry.own_namesakes(op_type, where)):
+            raise PatternError(
+                f"{where}: es.{op_type} is ONNX's or {own[0].name} ({own[0].origin}): write "
+                f'es.op("{op_type}") or es.op("{own[0].name}")'
+            )
+        return op_type
+    found = registry.resolve(op_type, where)
     if found is not None:
         return found
+    several = registry.namesakes(op_type)
+    if several:
+        raise PatternError(
+            f'{where}: {op_type} may be {" or ".join(several)}: write es.op("{several[0]}")'
+        )
     known = [*schemas.operator_names(), *(definition.name for definition in registry)]
-    near = difflib.get_close_matches(name, sorted(known), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise PatternError(f"{where}: neither ONNX nor a vendor file has an operator {name}{hint}")
+    raise PatternError(
+        f"{where}: neither ONNX nor a vendor file has an operator {op_type}{hint(op_type, known)}"
+    )
+
+
+def _refuse_unknown(
+    full: str, domain: str, op_type: str, registry: OpRegistry, where: object
+) -> None:
+    """Refuse a name that misspells a registered operator, or that a domain of ONNX lacks.
+
+    Raises:
+        PatternError: names the operator that is most likely meant.
+    """
+    meant = registry.meant_by(full, where)
+    if meant is not None:
+        raise PatternError(
+            f"{where}: no operator {full} is registered; did you mean {meant.name} "
+            f"({meant.origin})? Register {full} too if it is another one"
+        )
+    if domain.startswith("ai.onnx."):
+        raise PatternError(
+            f"{where}: domain {domain} has no operator {op_type}"
+            f"{hint(op_type, schemas.operator_names(domain))}"
+        )
 
 
 def signature_at(op: str, version: int | None) -> schemas.Signature:

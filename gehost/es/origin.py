@@ -6,7 +6,7 @@ import os
 import sys
 from contextvars import ContextVar
 from types import CodeType
-from typing import Final
+from typing import Any, Final
 
 
 class Origin:
@@ -29,6 +29,9 @@ class Origin:
             found = [line or 0 for start, end, line in code.co_lines() if start <= offset < end]
             self._offset, self._code = found[0] if found else code.co_firstlineno, None
         return self._offset
+
+    def __reduce__(self) -> Any:
+        return Origin, (self.path, self.line)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"

@@ -13,11 +13,22 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import is_
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import numpy as np
 
 _NUMPY_RANDOM = "numpy.random"
+
+
+_PROCESS: Final = threading.RLock()
+"""Held while the state of the process is another one: one thread at a time."""
+
+
+@contextmanager
+def exclusive() -> Generator[None]:
+    """Keep other threads from compiling meanwhile; the thread that is in it may enter again."""
+    with _PROCESS:
+        yield
 
 
 @contextmanager

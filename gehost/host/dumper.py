@@ -27,6 +27,10 @@ _STAGE_NAMES = {
     CustomPassStage.kAfterBuiltinFusionPass: "RunCustomPassAfterBuiltinFusionPass",
     CustomPassStage.kAfterOriginGraphOptimize: "RunCustomPassAfterOriginGraphOptimize",
 }
+_DUMPED = re.compile(
+    rf"ge_onnx_\d{{8}}_graph_0_(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.(pbtxt|onnx)"
+)
+"""The names of dumps."""
 _CONSTANT_LIMIT = 1024
 """Attributes, and tensors of nested bodies, of at most this many bytes stay in dumps without
 weights: shapes are structure.
@@ -49,6 +53,7 @@ class Dumper:
     @hookimpl
     def gehost_compile_started(self, graph: Graph, context: CompileContext) -> None:
         self._number, self._context = 0, context
+        self._remove_old()
         self._write(graph, "PreRunBegin")
 
     @hookimpl(trylast=True)
@@ -64,6 +69,21 @@ class Dumper:
     @hookimpl(trylast=True)
     def gehost_compile_finished(self, graph: Graph) -> None:
         self._write(graph, "Build")
+
+    def _remove_old(self) -> None:
+        """Remove the dumps of an earlier compile; those of stages that only GE has stay.
+
+        Raises:
+            OutputError: one cannot be removed.
+        """
+        for path in self._directory.glob("ge_onnx_*_graph_0_*"):
+            if _DUMPED.fullmatch(path.name):
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise OutputError(
+                        f"{path}: cannot remove the dump of an earlier compile: {error.strerror}"
+                    ) from error
 
     def _write(self, graph: Graph, stage: str) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", stage)[:100]

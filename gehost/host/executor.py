@@ -64,6 +64,8 @@ class Executor:
         self._disabled = frozenset(disabled)
         self._limit = RewriteLimit(context.options.rewrite_limit)
         self._observer = _Observer.of(plugins, context.model)
+        self.seconds_looking = 0.0
+        """In hooks that look only, such as dumps; no part of what passes take."""
 
     def run_stage(self, stage: CustomPassStage) -> None:
         """Run a stage's passes in load order, then its hook.
@@ -87,7 +89,7 @@ class Executor:
             VendorError: it failed or changed the graph, and the compile is not to keep going.
         """
         for hook in self._plugins.each(name):
-            mark = self._model.mark()
+            mark, start = self._model.mark(), time.perf_counter()
             try:
                 with contained(), hook.blamed():
                     hook(graph=self._model.graph, **arguments)
@@ -98,6 +100,8 @@ class Executor:
             except VendorError as error:
                 self._undo(mark, error)
                 self._go_on_or_raise(error)
+            finally:
+                self.seconds_looking += time.perf_counter() - start
 
     # -- passes
     # -----------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ class Executor:
     def _go_on_or_raise(self, error: GehostError) -> None:
         if not self._context.options.keep_going:
             raise error
-        self._context.report.problems.append(str(error))
+        self._context.report.keep_going(str(error), error.exit_code)
 
 
 class _Observer:

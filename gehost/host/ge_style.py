@@ -5,24 +5,55 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from gehost.errors import VendorError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassRegistry, PassSpec
+from gehost.host.vendors import is_inside, modules_of
 from gehost.ops import OpRegistry
-from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass, missing_hooks
-from gehost.passes.mark import PassMark, mark_of
+from gehost.passes.base import (
+    DecomposePass,
+    FusionBasePass,
+    PatternFusionPass,
+    missing_hooks,
+    misspelled_hook,
+)
+from gehost.passes.mark import MARKED, PassMark, mark_of
+
+_MARK = "put @REG_FUSION_PASS or @REG_DECOMPOSE_PASS above it, or a _ in front of its name"
+_IMPORT = "import it in the __init__.py of its package, which registers what it imports"
+_MOVE = "move it to a file whose name does not start with _, which is loaded for its passes"
+_BASES = (FusionBasePass, PatternFusionPass, DecomposePass)
 
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the classes that this module, or a module of this package, marked; imported ones
-    are somebody else's.
-    """
-    for found in dict.fromkeys(value for value in vars(module).values() if isinstance(value, type)):
-        mark = mark_of(found)
-        if mark is not None and f"{mark.module}.".startswith(f"{module.__name__}."):
-            registry.add(pass_spec(found, mark))
+    """Register the classes that this module marked, and those of its package that it imports."""
+    imported = {value for value in vars(module).values() if isinstance(value, type)}
+    for part in modules_of(module):
+        inside = is_inside(part, module)
+        marked: list[type[FusionBasePass]] = vars(part).get(MARKED, [])
+        for cls in marked:
+            mark = mark_of(cls)
+            if mark is not None and (part is module or (inside and cls in imported)):
+                registry.add(pass_spec(cls, mark))
+            else:
+                registry.suspect(cls, _IMPORT if inside else _MOVE)
+        for found in vars(part).values():
+            if _is_pass_of(found, part):
+                registry.suspect(found, _MARK)
+
+
+def _is_pass_of(found: Any, module: ModuleType) -> bool:
+    """Whether a module defines ``found`` as a pass that could run and does not register it."""
+    return (
+        isinstance(found, type)
+        and issubclass(found, FusionBasePass)
+        and found.__module__ == module.__name__
+        and mark_of(found) is None
+        and (not missing_hooks(found) or misspelled_hook(found, _BASES) is not None)
+    )
 
 
 @hookimpl(trylast=True)
@@ -49,8 +80,11 @@ def pass_spec(cls: type[FusionBasePass], mark: PassMark) -> PassSpec:
     """The registration of a marked class.
 
     Raises:
-        VendorError: the class does not define a hook that it must.
+        VendorError: the class does not define a hook that it must, or misspells one.
     """
+    misspelled = misspelled_hook(cls, _BASES)
+    if misspelled is not None:
+        raise VendorError(f"{mark.origin}: {misspelled}")
     missing = missing_hooks(cls)
     if missing:
         raise VendorError(f"{mark.origin}: {cls.__name__} does not define {' and '.join(missing)}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import onnx
 import onnx.inliner
@@ -24,7 +24,7 @@ from gehost.errors import (
     described,
 )
 from gehost.host import ge_style
-from gehost.host.containment import contained
+from gehost.host.containment import contained, exclusive
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
@@ -33,17 +33,19 @@ from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
-from gehost.host.vendors import VendorModules, fault_of, find_vendor_files
+from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
 from gehost.infer import Inferrer, infer_model
 from gehost.infer.findings import type_findings
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
 from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ir.usage import Usage, remove_unused
-from gehost.ops import OpRegistry
+from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up, remove_leftovers
+from gehost.rewrite.bodies import check_body
 from gehost.settings import PassOption, check_settings
+from gehost.spelling import counted
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
@@ -58,6 +60,11 @@ REGISTERS_NOTHING = (
 
 class Host:
     """Loads what ``options`` name and compiles models with it; two hosts share nothing.
+
+    Threads may share a host, or have one each: compiles run one at a time, since vendor code meets
+    the state of the whole process, and give the bytes that they give in one thread. Meanwhile
+    ``sys.stdout`` is standard error for all threads; afterwards it is what it was. A thread that a
+    pass starts and waits for must not compile: it would wait for this very compile.
 
     Example:
         >>> report = Host(HostOptions(vendors=["vendors"])).compile("m.onnx", "out.onnx")  # doctest: +SKIP
@@ -85,6 +92,7 @@ class Host:
             VendorError: a vendor file or plugin that cannot be loaded.
         """
         self.options = options or HostOptions()
+        self._given = plugins
         self.passes = PassRegistry()
         self.ops = OpRegistry()
         self.importers = ImporterRegistry()
@@ -92,6 +100,8 @@ class Host:
         """Files below the vendors that are no passes, and why."""
         self.problems: list[str] = []
         """Vendor files that could not be loaded, where the host keeps going."""
+        self.notes: list[str] = []
+        """What may be a mistake: classes that are not registered, no passes, skipped files."""
         self._own_process = own_process
         # else what another host's vendors left open would not be closed
         if own_process and collector_is_free():
@@ -105,11 +115,17 @@ class Host:
             self._register("gehost_register_ops", self.ops)
             self._register_passes()
             self._register("gehost_register_importers", self.importers)
+            self.notes.extend(self.passes.unregistered())
+        self.notes.extend(self._summary())
         self._disabled = disabled_passes(
             self.options, {spec.name: spec.default for spec in self.passes}
         )
         check_settings(self.options.settings, self.declared_options())
         self._feeds = self._load_feeds()
+
+    def __reduce__(self) -> Any:
+        """A copy loads the same vendors and plugins again."""
+        return Host, (self.options, self._given)
 
     def declared_options(self) -> dict[str, Sequence[PassOption]]:
         """Return the options of each pass and importer, by its name.
@@ -150,7 +166,10 @@ class Host:
         for hook in self._plugins.each(name):
             try:
                 with contained(), hook.blamed():
+                    known = len(self.ops)
                     hook(registry=registry)
+                    for definition in list(self.ops)[known:]:
+                        check_body(definition)
             except VendorError as error:
                 self._go_on_or_raise(error)
 
@@ -174,7 +193,10 @@ class Host:
 
     def _load_vendors(self, collectors: Plugins) -> list[tuple[str, ModuleType]]:
         """Load the vendor files; returns those that have hooks."""
-        files, self.skipped = find_vendor_files(self.options.vendors)
+        found = find_vendor_files(self.options.vendors)
+        files, self.skipped = found.files, found.skipped
+        self._vendors, self._unexpected = found.vendors, found.unexpected
+        self._used: list[VendorFile] = []
         loaded: list[tuple[str, ModuleType]] = []
         hooked: list[tuple[str, ModuleType]] = []
         for file in files:
@@ -183,11 +205,15 @@ class Host:
                     plugin = (file.plugin_name, self._modules.load(file))
                     # proves them, while the file can still be left out
                     hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
-                    before = len(self.passes), len(self.ops)
+                    passes, ops = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
                     self._add_ops([*loaded, plugin])
-                if not hooks and before == (len(self.passes), len(self.ops)):
+                    for definition in list(self.ops)[ops:]:
+                        check_body(definition)
+                is_library = bool(hooks) or declares_operators(vars(plugin[1]))
+                if not is_library and passes == len(self.passes):
                     self.skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
+                    self._unexpected += 1
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything
@@ -195,9 +221,29 @@ class Host:
                 self._go_on_or_raise(fault_of(error, file))
             else:
                 loaded.append(plugin)
+                if is_library:
+                    self._used.append(file)
                 if hooks:
                     hooked.append(plugin)
         return hooked
+
+    def _summary(self) -> list[str]:
+        """A line where there are fewer passes than the user may expect."""
+        if not self.options.vendors and not len(self.passes):
+            return ["no vendors, so that only the clean-up runs; name their directory (--vendors)"]
+        used = {spec.vendor for spec in self.passes} | {file.vendor for file in self._used}
+        idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
+        if not idle and not self._unexpected and len(self.passes):
+            return []
+        line = (
+            f"{counted(len(self.passes), 'pass', 'passes')} of "
+            f"{counted(len(self._vendors), 'vendor')}"
+        )
+        if idle and used:
+            line += f", none of {', '.join(idle)}"
+        if self.skipped:
+            line += f"; {counted(len(self.skipped), 'file')} skipped (-v lists them)"
+        return [line]
 
     def _collect_passes(self, module: ModuleType, collectors: Plugins) -> None:
         batches: list[list[str]] = []
@@ -237,7 +283,7 @@ class Host:
             OutputError: the output or a dump cannot be written.
             NumbersDifferError: the compiled model gives other numbers; has the ``report``.
         """
-        path, target = os.fspath(model), os.fspath(output)
+        path, target = _path(model, "model"), _path(output, "output")
         report = Report(model=path, options=self.options.as_dict())
         with self.compiled(path, report) as compiled:
             difference = self._difference(lambda: self.original(path), compiled, report)
@@ -287,6 +333,7 @@ class Host:
         """Compile a model in memory; ``model`` itself is left as it is.
 
         Raises:
+            UsageError: ``model`` is no ``ModelProto``.
             ModelError: the model is not valid.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
@@ -294,6 +341,12 @@ class Host:
             NumbersDifferError: with ``verify``, the compiled model gives other numbers; has the
                 ``report`` and the ``model``.
         """
+        if not isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
+            is_path = isinstance(model, str | os.PathLike)
+            raise UsageError(
+                f"Host.run wants an onnx.ModelProto, got {type(model).__name__}; "
+                + ("Host.compile reads files" if is_path else "onnx.load reads one")
+            )
         report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
@@ -320,6 +373,7 @@ class Host:
     def _compiled(self, load: Callable[[], Model], report: Report) -> Generator[Model]:
         """A model after all stages, until the block ends."""
         with ExitStack() as stack:
+            stack.enter_context(exclusive())
             with self._modules.installed():
                 spare = stack.enter_context(
                     collector_spared(is_free=self._own_process or collector_is_free())
@@ -363,7 +417,9 @@ class Host:
         return "" if found.equal else found.summary()
 
     def _compile(self, model: Model, report: Report, used: Usage) -> None:
-        report.problems.extend(self.problems)
+        report.notes.extend(self.notes)
+        for problem in self.problems:
+            report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
         context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
@@ -378,8 +434,12 @@ class Host:
             if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
                 with self._timed(report, "cleanup"):
                     cleaned = self._clean_up(context, is_edited=model.mark() > inferred)
-            with self._timed(report, "passes"):
-                executor.run_stage(stage)
+            before = executor.seconds_looking
+            try:
+                with self._timed(report, "passes"):
+                    executor.run_stage(stage)
+            finally:
+                report.seconds["passes"] -= executor.seconds_looking - before
         if self.options.cleanup:
             with self._timed(report, "cleanup"):
                 if cleaned is not None and model.mark() > cleaned:
@@ -390,6 +450,8 @@ class Host:
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.look("gehost_compile_finished", context=context)
+        if executor.seconds_looking:
+            report.seconds["hooks"] = executor.seconds_looking
 
     def _infer(self, context: CompileContext) -> None:
         try:
@@ -398,7 +460,7 @@ class Host:
         except VendorError as error:  # the shape function or the body of a custom operator
             if not self.options.keep_going:
                 raise
-            context.report.problems.append(f"shape inference gave up: {error}")
+            context.report.keep_going(f"shape inference gave up: {error}", error.exit_code)
 
     def _clean_up(self, context: CompileContext, *, is_edited: bool) -> int | None:
         """Clean up; returns the point in the journal behind it, None where it gave up."""
@@ -411,7 +473,7 @@ class Host:
             if not self.options.keep_going:
                 raise
             context.model.undo(mark)
-            context.report.problems.append(f"clean-up gave up: {error}")
+            context.report.keep_going(f"clean-up gave up: {error}", error.exit_code)
         context.model.commit()
         return done
 
@@ -462,6 +524,20 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     )
     error.report, error.__cause__ = report, cause
     return error
+
+
+def _path(given: Any, what: str) -> str:
+    """A path as text.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(given, str | os.PathLike):
+        advice = "; Host.run takes models" if isinstance(given, onnx.ModelProto) else ""
+        raise UsageError(
+            f"Host.compile wants the path of a file as {what}, got {type(given).__name__}{advice}"
+        )
+    return os.fspath(cast("str | os.PathLike[str]", given))
 
 
 def _inlined(model: Model, report: Report) -> Model:

@@ -15,6 +15,7 @@ import pluggy
 
 from gehost.errors import GehostError, VendorError, deepest_line, described
 from gehost.host import hookspecs
+from gehost.spelling import is_misspelled, nearest_hooks
 
 GROUP = "gehost"
 
@@ -83,10 +84,12 @@ def _is_marked(found: Any) -> bool:
 
 
 def may_have_hooks(module: ModuleType) -> bool:
-    """Whether a module holds something that is marked as a hook or has the name of one, or says
-    itself what it holds.
+    """Whether a module holds something that is marked as a hook or has the name of one, or nearly,
+    or says itself what it holds.
     """
-    return any(name in _TELLING or _is_marked(found) for name, found in vars(module).items())
+    return any(
+        name in _TELLING or _is_marked(found) for name, found in vars(module).items()
+    ) or any(_is_like_hook(name) for name, _ in _functions_of(module))
 
 
 class Plugins:
@@ -119,7 +122,8 @@ class Plugins:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
             raise VendorError(
-                f"{what}: {' '.join(str(error).split())}; gehost/host/hookspecs.py lists the hooks"
+                f"{what}: {' '.join(str(error).split())}{_meant(plugin)}; "
+                "gehost/host/hookspecs.py lists the hooks"
             ) from error
         except KeyboardInterrupt:
             raise
@@ -142,6 +146,13 @@ class Plugins:
             ):
                 raise VendorError(f"{what}: {hook} is not marked; put @gehost.hookimpl above it")
 
+        for given, found in _functions_of(plugin):
+            if _is_like_hook(given):
+                raise VendorError(
+                    f"{what} (line {found.__code__.co_firstlineno}): there is no hook {given}; "
+                    f"did you mean {_hooks_meant(given)[0]}?"
+                )
+
     def __bool__(self) -> bool:
         """Whether one of them implements a hook."""
         return any(self._manager.get_hookcallers(plugin) for plugin in self._manager.get_plugins())
@@ -163,6 +174,48 @@ class Plugins:
             with implementation.blamed():
                 answers.append(implementation(**arguments))
         return [answer for answer in answers if answer is not None]
+
+
+def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
+    """The functions that a plugin defines itself, by name."""
+    if isinstance(plugin, ModuleType):
+        return [
+            (name, found)
+            for name, found in vars(plugin).items()
+            if inspect.isfunction(found) and found.__module__ == plugin.__name__
+        ]
+    return [
+        (name, found)
+        for base in type(plugin).__mro__
+        for name, found in vars(base).items()
+        if inspect.isfunction(found)
+    ]
+
+
+def _hooks_meant(name: str) -> list[str]:
+    """The hooks that a function's name most likely means, best first."""
+    full = f"{GROUP}_{name}"
+    return [full] if full in hookspecs.HOOKS else nearest_hooks(name, hookspecs.HOOKS)
+
+
+def _is_like_hook(name: str) -> bool:
+    """Whether a function that need not be marked misspells a hook; ``register_ops`` need not."""
+    return (
+        name not in hookspecs.HOOKS
+        and is_misspelled(f"{name.partition('_')[0]}_", GROUP)
+        and bool(_hooks_meant(name))
+    )
+
+
+def _meant(plugin: Any) -> str:
+    """The hooks that the misspelled ones of a plugin most likely mean, for a message."""
+    near = {
+        meant: None
+        for name, found in _functions_of(plugin)
+        if _is_marked(found) and name not in hookspecs.HOOKS
+        for meant in _hooks_meant(name)[:1]
+    }
+    return f"; did you mean {' and '.join(near)}?" if near else ""
 
 
 def installed_plugins() -> list[tuple[str, Any]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterator, Sequence
+import inspect
+import operator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from gehost.errors import VendorError
 from gehost.ir.graph import Graph
+from gehost.passes.base import misspelled_hook
 from gehost.passes.context import CustomPassContext
 from gehost.passes.mark import check_stage
 from gehost.settings import PassOption, check_options
@@ -49,6 +52,18 @@ class PassSpec:
     options: Sequence[PassOption] = ()
     """What ``--set NAME.option=value`` may set; ``context.options`` has the values."""
 
+    def __post_init__(self) -> None:
+        """Take numpy's integers, too."""
+        for name in ("min_opset", "max_opset", "benefit"):
+            given = getattr(self, name)
+            if given is not None:
+                try:
+                    object.__setattr__(self, name, operator.index(given))
+                except TypeError:
+                    raise VendorError(
+                        f"{self.origin}: {self.name}: {name} must be an integer, got {given!r}"
+                    ) from None
+
 
 class PassRegistry:
     """Passes by name, in load order."""
@@ -56,6 +71,7 @@ class PassRegistry:
     def __init__(self) -> None:
         self._specs: dict[str, PassSpec] = {}
         self._vendor, self._from_plugin = "", False
+        self._suspects: dict[type, str] = {}
 
     @contextmanager
     def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
@@ -91,6 +107,46 @@ class PassRegistry:
             else replace(spec, vendor=self._vendor, from_plugin=self._from_plugin)
         )
 
+    def check_hooks(
+        self, cls: type, bases: Sequence[type], not_hooks: Collection[str], origin: object
+    ) -> None:
+        """Refuse a class with a public name that most likely misspells a hook of ``bases``.
+
+        Args:
+            cls: the class.
+            bases: of the style; what they define are hooks, unless it is in ``not_hooks``.
+            not_hooks: names that are not for authors to define.
+            origin: of the class.
+
+        Raises:
+            VendorError: names the hook that is meant.
+        """
+        problem = misspelled_hook(cls, bases, not_hooks)
+        if problem is not None:
+            raise VendorError(f"{origin}: {problem}")
+
+    def suspect(self, cls: type, advice: str) -> None:
+        """Report a class that is a whole pass and not registered, unless it is a helper.
+
+        Args:
+            cls: the class; one with a ``_`` in front of its name, or with subclasses, is a helper.
+            advice: what to do.
+        """
+        self._suspects[cls] = advice
+
+    def unregistered(self) -> list[str]:
+        """A line on each class that looks like a pass that its author forgot to register."""
+        known = {spec.factory for spec in self}
+        names = {spec.name for spec in self}
+        return [
+            f"{_place(cls)}: {cls.__name__} is not registered; {advice}"
+            for cls, advice in self._suspects.items()
+            if not cls.__name__.startswith("_")
+            and not cls.__subclasses__()
+            and cls not in known
+            and cls.__name__ not in names
+        ]
+
     def arrange(self, batches: Sequence[Sequence[str]]) -> None:
         """Bring what several styles added of one file into the file's order, by line; the order
         within a style stays.
@@ -114,6 +170,15 @@ class PassRegistry:
     def at(self, stage: CustomPassStage) -> list[PassSpec]:
         """The passes of a stage in load order."""
         return [spec for spec in self._specs.values() if spec.stage is stage]
+
+
+def _place(cls: type) -> str:
+    """File and line of a class, as far as Python knows them."""
+    try:
+        path = inspect.getsourcefile(cls) or cls.__module__
+        return f"{path}:{inspect.getsourcelines(cls)[1]}"
+    except (OSError, TypeError):
+        return cls.__module__
 
 
 def _line(spec: PassSpec) -> int:

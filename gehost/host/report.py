@@ -35,8 +35,17 @@ class Report:
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])
     """Of gehost, Python, packages and the system; filled in where the report becomes a file."""
+    notes: list[str] = field(default_factory=list[str])
+    """What may be a mistake of the user's: no passes, files that register nothing."""
+    exit_code: int = 0
+    """Of the first failure that the compile kept going after (``HostOptions.keep_going``)."""
     error: str = ""
     """What ended the compile; what is not known by then is empty."""
+
+    def keep_going(self, problem: str, exit_code: int) -> None:
+        """Note a failure that does not end the compile."""
+        self.problems.append(problem)
+        self.exit_code = self.exit_code or exit_code
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON can carry it."""

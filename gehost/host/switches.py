@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from gehost.errors import UsageError
 from gehost.options import HostOptions
+from gehost.spelling import nearest
 
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
 
@@ -72,7 +72,7 @@ def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None
     """
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 3)
+            near = nearest(name, known, 3)
             hint = (
                 f"; did you mean {' or '.join(near)}?" if near else "; `gehost passes` lists them"
             )

@@ -12,10 +12,14 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
-from gehost.host.containment import contained
+from gehost.host.containment import contained, exclusive
+from gehost.spelling import hint, is_misspelled
 
 PASSES_DIR = "custom_fusion_passes"
 PACKAGE = "gehost_vendors"
+_HIDDEN = "the name starts with"
+_MOST_LOOKED_AT = 200
+"""Directories that are searched for vendors where a root holds none; it may be ``/``."""
 
 
 class VendorFile(NamedTuple):
@@ -40,10 +44,20 @@ class VendorFile(NamedTuple):
         return self.path.parents[1 if self.is_package else 0]
 
 
-def find_vendor_files(
-    roots: Sequence[str | os.PathLike[str]],
-) -> tuple[list[VendorFile], list[str]]:
-    """Every vendor file below ``roots`` in load order, and what was passed over and why.
+class VendorFiles(NamedTuple):
+    """What is below the directories of vendors."""
+
+    files: list[VendorFile]
+    """In load order."""
+    skipped: list[str]
+    """What is not loaded, and why."""
+    vendors: list[str]
+    unexpected: int
+    """How many are skipped for another reason than a ``_`` or ``.`` in front of the name."""
+
+
+def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
+    """Every vendor file below ``roots`` in load order, and what is skipped and why.
 
     Raises:
         UsageError: a root is no directory that can be read, or is itself a vendor's.
@@ -56,8 +70,9 @@ def find_vendor_files(
         ) from error
 
 
-def _find(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], list[str]]:
+def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
     found: list[VendorFile] = []
+    vendors: list[str] = []
     skipped: list[str] = []
     loaded: set[str] = set()
     packages: set[str] = set()
@@ -65,9 +80,12 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], li
         raise UsageError("a directory of vendors has no name; give one, as in --vendors vendors")
     for root in (Path(os.path.abspath(root)) for root in roots):
         for vendor in _vendors_of(root, skipped):
+            vendors.append(vendor)
             directory = root / vendor / PASSES_DIR
             package, number = _free_package(vendor, packages)
             for entry in sorted(os.listdir(directory)):
+                if entry == "__pycache__":
+                    continue
                 path, reason = _loadable(directory / entry)
                 real = os.path.realpath(path)
                 if not reason and real in loaded:
@@ -79,32 +97,80 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> tuple[list[VendorFile], li
                 stem = entry.removesuffix(".py")
                 module_name = f"{package}.{stem.replace('.', '_')}"
                 found.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
-    return found, skipped
+    hidden = sum(line.rpartition(": ")[2].startswith(_HIDDEN) for line in skipped)
+    return VendorFiles(found, skipped, vendors, len(skipped) - hidden)
 
 
 def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
+    if root.exists() and not root.is_dir():
+        raise UsageError(
+            f"{root}: no such directory of vendors, it is a file; give the one that holds "
+            f"<vendor>/{PASSES_DIR}/"
+            f"{root.name if root.suffix == '.py' else '*.py'}"
+        )
     if not root.is_dir():
-        raise UsageError(f"{root}: no such directory of vendors")
+        beside = [entry.name for entry in _directories(root.parent)]
+        raise UsageError(f"{root}: no such directory of vendors{hint(root.name, beside)}")
     if (root / PASSES_DIR).is_dir():
         raise UsageError(
             f"{root}: this is one vendor's directory; give the one that holds it: {root.parent}"
         )
-    if root.name == PASSES_DIR:
-        raise UsageError(
-            f"{root}: this is one vendor's directory of passes; give the one that holds "
-            f"the vendor: {root.parent.parent}"
-        )
+    for parent in (root, *root.parents):
+        if parent.name == PASSES_DIR:
+            raise UsageError(
+                f"{root}: this is {'' if parent is root else 'in '}one vendor's directory of "
+                f"passes; give the one that holds the vendor: {parent.parent.parent}"
+            )
     vendors: list[str] = []
     for entry in sorted(os.listdir(root)):
         if not (root / entry).is_dir():
             continue
         if entry.startswith(("_", ".")):
-            skipped.append(f"{root / entry}: the name starts with {entry[0]}")
+            skipped.append(f"{root / entry}: {_HIDDEN} {entry[0]}")
         elif not (root / entry / PASSES_DIR).is_dir():
-            skipped.append(f"{root / entry}: no directory {PASSES_DIR} in it")
+            near = [
+                inner.name
+                for inner in _directories(root / entry)
+                if is_misspelled(inner.name, PASSES_DIR)
+            ]
+            meant = f"; is {near[0]} meant?" if near else ""
+            skipped.append(f"{root / entry}: no directory {PASSES_DIR} in it{meant}")
         else:
             vendors.append(entry)
+    if not vendors and (below := _roots_below(root)):
+        raise UsageError(
+            f"{root}: no vendor is in it; give the directory that holds them: "
+            f"{' or '.join(map(str, below))}"
+        )
     return vendors
+
+
+def _directories(path: Path) -> list[Path]:
+    """The directories in a directory by name; none where it cannot be read."""
+    try:
+        return sorted(entry for entry in path.iterdir() if entry.is_dir())[:_MOST_LOOKED_AT]
+    except OSError:
+        return []
+
+
+def _roots_below(root: Path) -> list[Path]:
+    """The directories of vendors that are up to two levels below, the nearest ones."""
+    level = [root]
+    for _ in range(2):
+        level = [
+            inner
+            for path in level
+            for inner in _directories(path)
+            if not inner.name.startswith((".", "_"))
+        ][:_MOST_LOOKED_AT]
+        found = [
+            path
+            for path in level
+            if any((entry / PASSES_DIR).is_dir() for entry in _directories(path))
+        ]
+        if found:
+            return found[:3]
+    return []
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
@@ -121,7 +187,7 @@ def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
 def _loadable(path: Path) -> tuple[Path, str]:
     """The file to be loaded, and why it is not to be, if so."""
     if path.name.startswith(("_", ".")):
-        return path, f"the name starts with {path.name[0]}"
+        return path, f"{_HIDDEN} {path.name[0]}"
     if path.is_dir():
         init = path / "__init__.py"
         return init, "" if init.exists() else "a directory without __init__.py"
@@ -141,14 +207,15 @@ class VendorModules:
         """Make relative imports of these modules work; what they print goes to stderr, what they
         change is put back.
         """
-        before = _take_vendor_modules()
-        sys.modules.update(self._modules)
-        try:
-            with contained(), redirect_stdout(sys.stderr):
-                yield
-        finally:
-            self._modules = _take_vendor_modules()
-            sys.modules.update(before)
+        with exclusive():
+            before = _take_vendor_modules()
+            sys.modules.update(self._modules)
+            try:
+                with contained(), redirect_stdout(sys.stderr):
+                    yield
+            finally:
+                self._modules = _take_vendor_modules()
+                sys.modules.update(before)
 
     def load(self, file: VendorFile) -> ModuleType:
         """Import a vendor file, unless another one imported it already; call inside ``installed``.
@@ -206,6 +273,24 @@ def _make_packages(file: VendorFile) -> None:
         if name not in sys.modules:
             sys.modules[name] = ModuleType(name)
             sys.modules[name].__path__ = path
+
+
+def modules_of(module: ModuleType) -> list[ModuleType]:
+    """The imported modules of a package, the helpers (``_name``) beside it, and the module."""
+    helpers = f"{module.__name__.rpartition('.')[0]}._"
+    return [
+        *(
+            part
+            for name, part in list(sys.modules.items())
+            if name.startswith((f"{module.__name__}.", helpers))
+        ),
+        module,
+    ]
+
+
+def is_inside(part: ModuleType, module: ModuleType) -> bool:
+    """Whether a module is one of a package's."""
+    return part.__name__.startswith(f"{module.__name__}.")
 
 
 def _take_vendor_modules() -> dict[str, ModuleType]:

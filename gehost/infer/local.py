@@ -32,6 +32,7 @@ from gehost.ir.types import (
     decode_type,
     dtype_from_number,
     encode_type,
+    plain_shape,
 )
 from gehost.ops import OpDef, OpRegistry
 
@@ -451,7 +452,15 @@ def _ask_author(
         )
     if len(made) < len(proto.output):
         raise VendorError(f"{where} gives {len(made)} types for {len(proto.output)} outputs")
-    return made[: len(proto.output)]
+    try:
+        found: list[ValueType | None] = []
+        for stated in made[: len(proto.output)]:
+            found.append(
+                None if stated is None else TensorType(stated.dtype, plain_shape(stated.shape))
+            )
+        return tuple(found)
+    except TypeError as error:
+        raise VendorError(f"{where} gives {returned!r}: {error}") from error
 
 
 # -- constants

@@ -4,8 +4,9 @@ here.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, cast, overload
 
 from gehost.ir.types import DataType, Dim, TensorType
 from gehost.status import SUCCESS, Status
@@ -27,8 +28,8 @@ class Shape:
             return [-2]
         return [dim if isinstance(dim, int) else -1 for dim in self._dims]
 
-    def GetDim(self, index: int) -> int:
-        return self.GetDims()[index]
+    def GetDim(self, index: SupportsIndex) -> int:
+        return self.GetDims()[operator.index(index)]
 
     def GetDimNum(self) -> int:
         """The rank, -1 where unknown."""
@@ -75,9 +76,11 @@ class NodeIo:
 
     __slots__ = ("index", "node", "tensor")
 
-    def __init__(self, node: Any = None, index: int = 0, tensor: Value | None = None) -> None:
+    def __init__(
+        self, node: Any = None, index: SupportsIndex = 0, tensor: Value | None = None
+    ) -> None:
         self.node = node
-        self.index = index
+        self.index = operator.index(index)
         self.tensor = tensor
 
     def __repr__(self) -> str:
@@ -156,34 +159,34 @@ class GNodeAccessors:
         self.graph.set_attribute(cast("Node", self), name, value)
 
     @overload
-    def GetInputDesc(self: _Described, index: int) -> TensorDesc: ...
+    def GetInputDesc(self: _Described, index: SupportsIndex) -> TensorDesc: ...
     @overload
-    def GetInputDesc(self: _Described, index: int, desc: TensorDesc) -> Status: ...
+    def GetInputDesc(self: _Described, index: SupportsIndex, desc: TensorDesc) -> Status: ...
     def GetInputDesc(
-        self: _Described, index: int, desc: TensorDesc | None = None
+        self: _Described, index: SupportsIndex, desc: TensorDesc | None = None
     ) -> TensorDesc | Status:
         """The type of input ``index``: returned, or written to ``desc``."""
         value = _present(self.inputs, index, f"input {index} of {self!r}")
         return TensorDesc(value) if desc is None else desc.fill(value)
 
     @overload
-    def GetOutputDesc(self: _Described, index: int) -> TensorDesc: ...
+    def GetOutputDesc(self: _Described, index: SupportsIndex) -> TensorDesc: ...
     @overload
-    def GetOutputDesc(self: _Described, index: int, desc: TensorDesc) -> Status: ...
+    def GetOutputDesc(self: _Described, index: SupportsIndex, desc: TensorDesc) -> Status: ...
     def GetOutputDesc(
-        self: _Described, index: int, desc: TensorDesc | None = None
+        self: _Described, index: SupportsIndex, desc: TensorDesc | None = None
     ) -> TensorDesc | Status:
         """The type of output ``index``: returned, or written to ``desc``."""
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return TensorDesc(value) if desc is None else desc.fill(value)
 
-    def GetInDataNodesAndPortIndexs(self: _InGraph, index: int) -> NodeIo:
+    def GetInDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> NodeIo:
         """The node and output that feed input ``index``; a ``SourceNode`` for a graph input or an
         initializer.
         """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
-    def GetOutDataNodesAndPortIndexs(self: _InGraph, index: int) -> list[NodeIo]:
+    def GetOutDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> list[NodeIo]:
         """The readers of output ``index`` with the input at which they read it, in topological
         order.
         """
@@ -247,8 +250,9 @@ class SourceNode(GNodeAccessors):
 _T = TypeVar("_T")
 
 
-def _present(values: Sequence[_T | None], index: int, what: str) -> _T:
-    value = values[index] if 0 <= index < len(values) else None
+def _present(values: Sequence[_T | None], index: SupportsIndex, what: str) -> _T:
+    place = operator.index(index)
+    value = values[place] if 0 <= place < len(values) else None
     if value is None:
         raise IndexError(f"{what} is absent")
     return value

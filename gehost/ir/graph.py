@@ -13,8 +13,9 @@ counts as reading it itself.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import onnx
@@ -119,6 +120,11 @@ class Graph:
         """Names of values that are not those of the file; what the file says of such a name is
         of no account.
         """
+
+    def __reduce__(self) -> Any:
+        from gehost.ir.copies import reduced_graph
+
+        return reduced_graph(self)
 
     def __repr__(self) -> str:
         return f"<Graph {self.proto.name}>"
@@ -341,13 +347,14 @@ class Graph:
         self.remade.add(name)
         return value
 
-    def set_input(self, node: Node, slot: int, value: Value | None) -> None:
+    def set_input(self, node: Node, slot: SupportsIndex, value: Value | None) -> None:
         """Make ``node`` read ``value`` at ``slot``; the caller keeps the order topological."""
-        old = node.inputs[slot]
+        place = operator.index(slot)
+        old = node.inputs[place]
         if old is value:
             return
-        self._journal(put_input, node, slot, old, value)
-        put_input(node, slot, value, old)
+        self._journal(put_input, node, place, old, value)
+        put_input(node, place, value, old)
 
     def redirect(self, old: Value, new: Value) -> None:
         """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""

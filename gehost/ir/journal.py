@@ -38,6 +38,11 @@ class Journal:
         """
         return self.mark(), self._entries[-1] if self._entries else None
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are edits that can be undone."""
+        return bool(self._entries)
+
     def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
         """What takes back the edits since ``mark``, oldest first; those that were committed are
         not among them.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -20,6 +21,7 @@ from gehost.ir.journal import Journal
 from gehost.ir.names import Names
 from gehost.ir.save import save_model, write_pieces_atomic
 from gehost.ir.text import check_text
+from gehost.ir.types import ValueType
 
 _LARGE = 10_000
 """Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is
@@ -90,6 +92,20 @@ class Model:
         self.original_domains = frozenset(self.opsets)
         """The domains that the model imported when it was loaded."""
         self._interface = _interface(proto.graph)
+
+    def __reduce__(self) -> Any:
+        """A copy, with the types that inference found.
+
+        Raises:
+            TypeError: there are edits that may still be undone: a pass is running.
+        """
+        if self.journal.is_pending:
+            raise TypeError(f"{self}: cannot copy a model while a pass edits it")
+        types = [
+            {name: known for name, value in graph.values.items() if (known := value.type)}
+            for graph in self.graphs
+        ]
+        return _restored, (self.flush().SerializeToString(), self.path, self.is_traced, types)
 
     def __str__(self) -> str:
         return self.path or "the model"
@@ -345,6 +361,19 @@ class Model:
             graph.inputs, graph.outputs = [], []
             graph.head = graph.tail = None
         self.journal.commit()
+
+
+def _restored(
+    content: bytes, path: str | None, is_traced: bool, types: Sequence[dict[str, ValueType]]
+) -> Model:
+    """A model from what ``Model.__reduce__`` keeps."""
+    proto = onnx.ModelProto()
+    proto.ParseFromString(content)
+    model = Model(proto, path=path, is_traced=is_traced)
+    for graph, known in zip(model.graphs, types, strict=True):
+        for name, stated in known.items():
+            graph.values[name].stated = stated
+    return model
 
 
 def _check_text(model: Model, error: TypeError) -> None:

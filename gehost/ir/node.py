@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 
 import numpy as np
 import onnx
@@ -62,6 +63,11 @@ class Value:
         self.initializer: onnx.TensorProto | onnx.SparseTensorProto | None = None
         self.stated: ValueType | onnx.TypeProto | None = None
         self._array: tuple[object, np.ndarray[Any, Any]] | None = None
+
+    def __reduce__(self) -> Any:
+        from gehost.ir.copies import reduced_value
+
+        return reduced_value(self)
 
     def __repr__(self) -> str:
         return f"<Value {self.name} {self.type or 'untyped'}>"
@@ -259,6 +265,11 @@ class Node(GNodeAccessors):
         self._attrs: Attributes | None = None
         self._encoded: tuple[bytes, ...] | None = None
 
+    def __reduce__(self) -> Any:
+        from gehost.ir.copies import reduced_node
+
+        return reduced_node(self)
+
     def __repr__(self) -> str:
         return f"<Node {self.label}>"
 
@@ -346,9 +357,10 @@ class Node(GNodeAccessors):
         owner = self.graph.owner
         return self in self.graph.by_op.get(self.op, ()) and (owner is None or owner.in_graph)
 
-    def input(self, index: int) -> Value | None:
+    def input(self, index: SupportsIndex) -> Value | None:
         """The value at input ``index``; None where absent, also past the end."""
-        return self.inputs[index] if index < len(self.inputs) else None
+        place = operator.index(index)
+        return self.inputs[place] if place < len(self.inputs) else None
 
     def path_from(self, graph: Graph) -> tuple[int, ...]:
         """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which

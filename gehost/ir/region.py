@@ -4,9 +4,10 @@ out by hand.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import SupportsIndex, TypeVar
 
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
@@ -223,25 +224,27 @@ class SubgraphBoundary:
         self._inputs: dict[int, SubgraphInput] = {}
         self._outputs: dict[int, SubgraphOutput] = {}
 
-    def AddInput(self, index: int, subgraph_input: SubgraphInput) -> SubgraphBoundary:
+    def AddInput(self, index: SupportsIndex, subgraph_input: SubgraphInput) -> SubgraphBoundary:
         """Raises ``PassError`` when input ``index`` was added already."""
-        if index in self._inputs:
+        place = operator.index(index)
+        if place in self._inputs:
             raise PassError(f"SubgraphBoundary: input {index} was added already")
-        self._inputs[index] = subgraph_input
+        self._inputs[place] = subgraph_input
         return self
 
-    def AddOutput(self, index: int, subgraph_output: SubgraphOutput) -> SubgraphBoundary:
+    def AddOutput(self, index: SupportsIndex, subgraph_output: SubgraphOutput) -> SubgraphBoundary:
         """Raises ``PassError`` when output ``index`` was added already."""
-        if index in self._outputs:
+        place = operator.index(index)
+        if place in self._outputs:
             raise PassError(f"SubgraphBoundary: output {index} was added already")
-        self._outputs[index] = subgraph_output
+        self._outputs[place] = subgraph_output
         return self
 
-    def GetInput(self, index: int) -> SubgraphInput:
-        return self._inputs[index]
+    def GetInput(self, index: SupportsIndex) -> SubgraphInput:
+        return self._inputs[operator.index(index)]
 
-    def GetOutput(self, index: int) -> SubgraphOutput:
-        return self._outputs[index]
+    def GetOutput(self, index: SupportsIndex) -> SubgraphOutput:
+        return self._outputs[operator.index(index)]
 
     @classmethod
     def of_region(cls, region: Region) -> SubgraphBoundary:

@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 
@@ -214,6 +215,7 @@ class _Staged(Struct, frozen=True):
 def _staged(target: str) -> Generator[_Staged]:
     """A file to fill and ``_commit``; if that does not happen, nothing of it remains."""
     temporary = _beside(target)
+    _remove_stale(target, _NEW)
     try:
         # Not mkstemp, whose 0600 the umask has no part in.
         with io.FileIO(temporary, "x+") as file:
@@ -239,8 +241,61 @@ def _remove(path: str) -> None:
             raise
 
 
-def _beside(target: str) -> str:
-    return os.path.join(os.path.dirname(target), f".gehost-{os.urandom(8).hex()}.tmp")
+_NEW, _OLD = "new", "old"
+"""What a temporary file is: a new one before it has its name, or the one that it takes it from."""
+
+
+def _beside(target: str, what: str = _NEW) -> str:
+    """A fresh temporary name that tells the target and the process that makes it."""
+    namespace, pid = _namespace(), os.getpid()
+    owner = f"{namespace}-{pid}-{_started(pid)}"
+    name = f".gehost-{_key(target)}-{what}-{owner}-{os.urandom(4).hex()}.tmp"
+    return os.path.join(os.path.dirname(target), name)
+
+
+def _key(target: str) -> str:
+    return f"{zlib.crc32(os.fsencode(os.path.basename(target))):08x}"
+
+
+def _namespace() -> int:
+    """The namespace in which process numbers are unique; 0 where there is one alone."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since boot; 0 where that is not known, None: there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:  # it is another user's
+        return 0
+    return 0
+
+
+def _remove_stale(target: str, what: str) -> None:
+    """Remove the temporary files of a target whose process was killed, as far as that can be."""
+    directory, beginning = os.path.dirname(target), f".gehost-{_key(target)}-{what}-"
+    with suppress(OSError):
+        for name in os.listdir(directory):
+            if not name.startswith(beginning) or not name.endswith(".tmp"):
+                continue
+            namespace, pid, start, *_ = name.removeprefix(beginning).split("-")
+            # numbers of another container's processes mean nothing here
+            if (
+                namespace == str(_namespace())
+                and pid.isdigit()
+                and start != str(_started(int(pid)))
+            ):
+                _remove(os.path.join(directory, name))
 
 
 def _write(target: str, content: bytes) -> None:
@@ -257,7 +312,7 @@ def _commit(model: _Staged, data: _Staged | None = None) -> None:
     if data is None:
         os.replace(model.temporary, model.target)
         return
-    backup = _beside(data.target) if os.path.lexists(data.target) else None
+    backup = _beside(data.target, _OLD) if os.path.lexists(data.target) else None
     committed = False
     try:
         if backup is not None:
@@ -273,6 +328,8 @@ def _commit(model: _Staged, data: _Staged | None = None) -> None:
     finally:
         if backup is not None and (committed or not os.path.lexists(model.temporary)):
             _remove(backup)
+        if committed:
+            _remove_stale(data.target, _OLD)
 
 
 def _restore(data: _Staged, backup: str | None) -> None:

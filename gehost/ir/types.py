@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
@@ -137,6 +139,19 @@ class TensorType(NamedTuple):
         if self.shape is None:
             return f"{name}[*]"
         return f"{name}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+def plain_shape(shape: Sequence[Any] | None) -> tuple[Dim, ...] | None:
+    """A shape whose sizes are Python's integers; numpy's are taken too.
+
+    Raises:
+        TypeError: a size is neither an integer, a name nor None.
+    """
+    if shape is None:
+        return None
+    return tuple(
+        dim if dim is None or isinstance(dim, str) else operator.index(dim) for dim in shape
+    )
 
 
 @lru_cache(maxsize=1 << 14)

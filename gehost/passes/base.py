@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from gehost.errors import PatternError, VendorError
@@ -15,6 +15,7 @@ from gehost.passes.mark import check_stage, mark_of
 from gehost.pattern.config import PatternMatcherConfig
 from gehost.pattern.match import MatchResult, Pattern, Rejection
 from gehost.settings import NO_OPTIONS
+from gehost.spelling import nearest_hooks
 from gehost.stages import CustomPassStage
 from gehost.status import NOT_CHANGED, SUCCESS, Status
 
@@ -159,3 +160,32 @@ def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
     styles = (PatternFusionPass, DecomposePass)
     style = next((base for base in styles if issubclass(cls, base)), FusionBasePass)
     return [name for name in style.hooks if getattr(cls, name) is getattr(style, name)]
+
+
+_HOSTS_OWN = frozenset({"Stage", "hooks", "kind", "matcher_config", "options", "replaced_ops"})
+"""Public names of the base classes that are not for authors to define."""
+
+
+def misspelled_hook(
+    cls: type, bases: Sequence[type], not_hooks: Collection[str] = _HOSTS_OWN
+) -> str | None:
+    """Describe the public name of a class that most likely misspells a hook, if there is one.
+
+    A hook that the class defines under its right name too is not misspelled.
+
+    Args:
+        cls: a class of an author's.
+        bases: the classes to derive from; what those that ``cls`` has among its ancestors define
+            are its hooks.
+        not_hooks: public names of these that are not for authors to define.
+    """
+    inherited = [base for base in bases if issubclass(cls, base)]
+    hooks = {name for base in inherited for name in vars(base) if not name.startswith("_")}
+    own = [base for base in cls.__mro__ if not any(issubclass(known, base) for known in inherited)]
+    missing = hooks.difference(not_hooks, *(vars(base) for base in own))
+    for base in reversed(own):
+        for name in vars(base):
+            if not name.startswith("_") and name not in hooks:
+                for meant in nearest_hooks(name, missing):
+                    return f"{base.__name__} defines {name}; did you mean {meant}?"
+    return None

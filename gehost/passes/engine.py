@@ -106,13 +106,21 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """How many rewrites one pass may do on one graph."""
+    """How many rewrites of its own nodes one pass may do on one graph."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._done = 0
 
-    def count(self, node: Node) -> None:
+    def count(self, node: Node, made: Sequence[Node]) -> None:
+        """Count a rewrite at ``node``, unless it removed an original node, of which there is an
+        end.
+
+        Raises:
+            PassError: there were too many.
+        """
+        if not made or made[0].generation <= 1:
+            return
         self._done += 1
         if self._done > self._most:
             raise PassError(
@@ -165,7 +173,7 @@ class _RuleRunner:
             if made is None:
                 continue
             count += 1
-            bound.count(node)
+            bound.count(node, made)
             worklist.extend(made, node, rewired=context.rewriter.rewired)
             for value in read & blocked.keys():
                 for waiting in blocked.pop(value):

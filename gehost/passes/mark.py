@@ -9,6 +9,10 @@ from gehost.settings import PassOption
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 MARK = "__gehost_pass__"
+MARKED = "__gehost_passes__"
+"""Under which a module keeps the classes that are marked in it, in this order, also those that no
+name of the module refers to any more.
+"""
 
 
 @dataclass

@@ -7,11 +7,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any, TypeVar, overload
 
 from gehost.errors import VendorError
 from gehost.passes.base import DecomposePass, FusionBasePass
-from gehost.passes.mark import MARK, PassMark, check_stage
+from gehost.passes.mark import MARK, MARKED, PassMark, check_stage, mark_of
 from gehost.settings import PassOption
 from gehost.stages import CustomPassStage
 
@@ -59,7 +60,7 @@ def REG_FUSION_PASS(
     mark = PassMark(
         name or "",
         stage,
-        *_caller(),
+        *_place(_caller()),
         min_opset,
         max_opset,
         default=default,
@@ -125,7 +126,7 @@ def REG_DECOMPOSE_PASS(
     mark = PassMark(
         name or "",
         stage,
-        *_caller(),
+        *_place(_caller()),
         min_opset,
         max_opset,
         operators,
@@ -135,11 +136,19 @@ def REG_DECOMPOSE_PASS(
     return _marker(mark, DecomposePass) if cls is None else _marker(mark, DecomposePass)(cls)
 
 
-def _caller() -> tuple[str, str, int]:
-    """Module, file and line of the call of a ``REG_`` function."""
+def _caller(module: str = "") -> FrameType | None:
+    """The nearest frame outside this module, or that of a module by name."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if name == module or (not module and name != __name__):
+            return frame
         frame = frame.f_back
+    return None
+
+
+def _place(frame: FrameType | None) -> tuple[str, str, int]:
+    """Module, file and line that a frame is at."""
     assert frame is not None
     return str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename, frame.f_lineno
 
@@ -158,7 +167,22 @@ def _marker(mark: PassMark, wanted: type[FusionBasePass]) -> Callable[[Any], Any
                 f"from {others}"
             )
         check_stage(mark.stage, mark.origin, name)
-        setattr(cls, MARK, replace(mark, name=name))
+        known = mark_of(cls)
+        if known is not None:
+            raise VendorError(
+                f"{mark.origin}: {name} is registered already at {known.origin}; register a "
+                "class once"
+            )
+        own = replace(mark, name=name)
+        # A module that is being loaded registers its own class, also by a function of another.
+        frame = _caller(cls.__module__)
+        if frame is None:
+            frame = _caller()
+        elif mark.module != cls.__module__:
+            own.module, own.path, own.line = _place(frame)
+        assert frame is not None
+        frame.f_globals.setdefault(MARKED, []).append(cls)
+        setattr(cls, MARK, own)
         return cls
 
     return marked

@@ -259,7 +259,7 @@ class _Builder:
             tuple(constraints),
             exact,
             node.commutative
-            or (self._config.commutative_match and all(fit.op in COMMUTATIVE for fit in fits)),
+            or (self._config.commutative_match and all(self._commutes(fit.op) for fit in fits)),
             node.origin,
         )
 
@@ -268,8 +268,9 @@ class _Builder:
         found: list[_Fit] = []
         reason: NotApplicable | None = None
         for name in node.ops:
-            op = opset.resolve_op(name, self._registry, node.origin)
+            op = opset.resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
+                self._check_custom(node, op)
                 found.append(_Fit(op, self._custom_signature(op), node.inputs, node.params))
                 continue
             version = self._model.opset(split_op(op)[0])
@@ -300,6 +301,32 @@ class _Builder:
                 "at this opset"
             )
         return found
+
+    def _check_custom(self, node: EsNode, op: str) -> None:
+        """Check what a pattern asks of a registered operator against its declaration.
+
+        Raises:
+            PatternError: an attribute that it lacks or that cannot have this value; an operator
+                that may be in any order and is not declared to commute.
+        """
+        definition = self._registry.get(op)
+        if node.commutative and (definition is None or "commutative" not in definition.traits):
+            raise PatternError(
+                f"{node.origin}: {op} is not known to commute; register it with "
+                'traits=["commutative"]'
+            )
+        if definition is not None:
+            plain = {
+                name: None if callable(value) or isinstance(value, Bind) else value
+                for name, value in {**node.constraints, **node.params}.items()
+            }
+            problem = definition.problem(plain)
+            if problem:
+                raise PatternError(f"{node.origin}: {problem}")
+
+    def _commutes(self, op: str) -> bool:
+        definition = self._registry.get(op)
+        return op in COMMUTATIVE or (definition is not None and "commutative" in definition.traits)
 
     def _custom_signature(self, op: str) -> schemas.Signature | None:
         definition = self._registry.get(op)

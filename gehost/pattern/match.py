@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from typing import Any, cast, overload
+from typing import Any, SupportsIndex, cast, overload
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
@@ -132,20 +133,20 @@ class MatchResult:
         return value
 
     @overload
-    def GetCapturedTensor(self, index: int) -> NodeIo: ...
+    def GetCapturedTensor(self, index: SupportsIndex) -> NodeIo: ...
     @overload
-    def GetCapturedTensor(self, index: int, io: NodeIo) -> Status: ...
-    def GetCapturedTensor(self, index: int, io: NodeIo | None = None) -> NodeIo | Status:
+    def GetCapturedTensor(self, index: SupportsIndex, io: NodeIo) -> Status: ...
+    def GetCapturedTensor(self, index: SupportsIndex, io: NodeIo | None = None) -> NodeIo | Status:
         """The tensor captured ``index``-th: returned, or written to ``io``.
 
         Raises:
             IndexError: the pattern captured not so many, or that tensor stands in an
                 alternative that is not this match's.
         """
-        captures = self._source.captures
-        if not 0 <= index < len(captures):
+        captures, place = self._source.captures, operator.index(index)
+        if not 0 <= place < len(captures):
             raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
-        captured = captures[index]
+        captured = captures[place]
         if captured is None:
             raise IndexError(
                 f"captured tensor {index}: it stands in an alternative that did not match; "
@@ -244,6 +245,11 @@ class PatternMatcher:
         )
         self._compiled = CompiledPattern(source)
         self._matches = self._find()
+        self._made_of = pattern, graph, config, registry
+
+    def __reduce__(self) -> Any:
+        """A copy begins anew, with the first match."""
+        return PatternMatcher, self._made_of
 
     def MatchNext(self) -> MatchResult | None:
         """The next match in topological order of the node of output 0; None when there are no

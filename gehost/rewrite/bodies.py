@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -22,6 +22,7 @@ from gehost.ir.types import TensorType, ValueType
 from gehost.ops import OpDef, OpRegistry
 from gehost.rewrite.lower import Operand, Refused, lower_node
 from gehost.rewrite.proof import Step
+from gehost.spelling import counted
 
 _INLINE_LIMIT = 4096
 """Constants of a matched sub-graph of at most this many bytes become part of a body made from
@@ -78,6 +79,10 @@ def add_function(op: str, function: onnx.FunctionProto, model: Model, version: i
     model.offer_function(named, function)
     model.import_domain(split_op(named)[0], version)
     return named
+
+
+class WrongOutputsError(VendorError):
+    """A body returns something else than the declared outputs."""
 
 
 class _BodyMaker:
@@ -254,14 +259,20 @@ def _call_body(
     ]
     where = f"{definition.origin}: the body of {definition.name}"
     try:
-        made = definition.body(*arguments, **{**definition.defaults, **attributes})
-        outputs = [made] if isinstance(made, EsTensor) else list(made)
+        made: Any = definition.body(*arguments, **{**definition.defaults, **attributes})
+        is_one = isinstance(made, EsTensor) or not isinstance(made, Iterable)
+        outputs: list[Any] = [made] if is_one else list(cast("Iterable[Any]", made))
     except (GehostError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
+    if not all(isinstance(output, EsTensor) for output in outputs):
+        raise WrongOutputsError(f"{where} must return its output tensors, got {made!r}")
     if len(outputs) != len(definition.outputs):
-        raise VendorError(f"{where} gives {len(outputs)} of {len(definition.outputs)} outputs")
+        raise WrongOutputsError(
+            f"{where} returns {counted(len(outputs), 'output')}, declared "
+            f"{'is' if len(definition.outputs) == 1 else 'are'} {', '.join(definition.outputs)}"
+        )
     return builder.BuildAndReset(outputs)
 
 
@@ -271,6 +282,26 @@ def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
         return None if value is None else encode_attribute(name, value)
     except TypeError:
         return None
+
+
+def check_body(definition: OpDef) -> None:
+    """Build the body of an operator with its defaults, and count what it returns.
+
+    A body whose attributes have no defaults cannot be built before it is called, and one that
+    refuses these defaults may take others: both are checked where they are called.
+
+    Raises:
+        VendorError: it returns another number of outputs than are declared.
+    """
+    if definition.body is None or len(definition.defaults) < len(definition.attributes):
+        return
+    for given in {len(definition.inputs), definition.required}:
+        try:
+            _call_body(definition, [True] * given, {})
+        except WrongOutputsError:
+            raise
+        except GehostError:
+            continue
 
 
 def _import(function: onnx.FunctionProto, domains: Iterable[str], model: Model) -> None:

@@ -56,7 +56,7 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[Step]:
     """
     if PASS not in metadata:
         return []
-    steps, sources = _read(metadata.get(HISTORY, "")) or ([], _origins(metadata))
+    steps, sources = _read(metadata.get(HISTORY, "")) or ([], origins_of(metadata))
     steps.append(Step(node.label, node.op, metadata[PASS], metadata.get(VENDOR, ""), sources))
     return steps
 
@@ -108,7 +108,7 @@ def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
                     node.op,
                     metadata[PASS],
                     metadata.get(VENDOR, ""),
-                    _origins(metadata),
+                    origins_of(metadata),
                     cut=True,
                 )
             )
@@ -117,11 +117,14 @@ def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
     return _encode([*steps, direct])
 
 
-def _origins(metadata: Mapping[str, str]) -> tuple[Source, ...]:
-    """The original nodes that the four keys tell; each with its operator where there are as many
-    of these.
+def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The original nodes that the metadata names, each with its operator.
+
+    An older gehost wrote each operator once: it is known where all nodes have the same, else "".
     """
     names, types = carried(metadata, ORIGIN_NODES) or [], carried(metadata, ORIGIN_TYPES) or []
+    if len(types) == 1:
+        types *= len(names)
     return tuple(zip(names, types if len(types) == len(names) else [""] * len(names), strict=True))
 
 

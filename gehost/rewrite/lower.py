@@ -4,7 +4,7 @@ literals as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -65,7 +65,7 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
             f"{node.origin}: {'|'.join(node.ops)}: only a pattern can leave open which "
             "operator it is"
         )
-    op = resolve_op(node.ops[0], registry, node.origin)
+    op = resolve_op(node.ops[0], registry, node.origin, bare=node.bare)
     version = model.opset(split_op(op)[0])
     try:
         if schemas.operator(*split_op(op)) is None:
@@ -95,7 +95,12 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
                 _cast(tensor.producer.array, [_known_dtype(partners[0], op, type_of)], op, node)
             )
     definition = registry.get(op)
-    defaults = definition.defaults if definition is not None else {}
+    defaults: Mapping[str, Any] = {}
+    if definition is not None:
+        defaults = definition.defaults
+        problem = definition.problem(node.params)
+        if problem:
+            raise PatternError(f"{node.origin}: {problem}")
     attributes = {name: value for name, value in node.params.items() if value is not None}
     for name, value in attributes.items():
         if isinstance(value, int) and isinstance(defaults.get(name), float):

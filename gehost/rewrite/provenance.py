@@ -17,6 +17,7 @@ from gehost.rewrite.history import (
     as_text,
     carried,
     history_of,
+    origins_of,
 )
 
 
@@ -61,33 +62,29 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     """Where what replaces ``nodes`` comes from; those that passes made give the origins that
     they carry.
     """
-    names: dict[str, None] = {}
-    types: list[str] = []
+    origins: dict[str, str] = {}
     history = ""
     for node in nodes:
         label = node.listing.name(node.place) or node.label
         metadata = node.metadata if node.is_traced else None
         if metadata:
-            names.update(dict.fromkeys(_or_own(carried(metadata, ORIGIN_NODES), label)))
-            types.extend(_or_own(carried(metadata, ORIGIN_TYPES), node.op))
+            if carried(metadata, ORIGIN_NODES) is None:
+                origins.setdefault(label, node.op)
+            for name, op in origins_of(metadata):
+                origins.setdefault(name, op)
             if PASS in metadata and not history:
                 history = history_of(
                     [(each, each.metadata if each.is_traced else {}) for each in nodes]
                 )
         else:
-            names[label] = None
-            types.append(node.op)
-    return Provenance(_as_json(names), _types_as_json(tuple(types)), history)
-
-
-def _or_own(listed: list[str] | None, own: str) -> list[str]:
-    return [own] if listed is None else listed
+            origins.setdefault(label, node.op)
+    return Provenance(_as_json(origins), _types_as_json(tuple(origins.values())), history)
 
 
 @lru_cache(maxsize=1024)
 def _types_as_json(types: tuple[str, ...]) -> str:
-    """Each operator once; those of a match are mostly those of another."""
-    return _as_json(dict.fromkeys(types))
+    """The operators of the original nodes; those of a match are mostly those of another."""
+    return _as_json(types)
 
 
 def _as_json(texts: Collection[str]) -> str:

@@ -60,7 +60,11 @@ class Transaction:
         self._steps: list[Step] | None = None
         self.position: Node | None = None
         self.provenance = provenance(region.nodes)
-        self.generation = 1 + max([node.generation for node in region.nodes])
+        nodes = region.nodes
+        if self.kept:
+            nodes = [node for node in nodes if node not in self.kept] or nodes
+        # The least: rewrites that remove an original node end when there are none left.
+        self.generation = 1 + min([node.generation for node in nodes])
 
     def run(self) -> list[Node]:
         """Do it; returns the new nodes."""

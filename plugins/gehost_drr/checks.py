@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import numpy as np
+
 from gehost import PatternError, es
 from gehost_drr.expressions import Expression, Variable, parts
 from gehost_drr.graph import Application, Native, PatternGraph
@@ -46,16 +48,21 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
     said: dict[str, tuple[Any, str, bool]] = {
         "name": (name, "a text", isinstance(name, str) and bool(name)),  # pyright: ignore[reportUnnecessaryIsInstance]
         "labels": (labels, "a list of texts", all(isinstance(each, str) for each in listed)),
-        "benefit": (options["benefit"], "a number", type(options["benefit"]) is int),
+        "benefit": (
+            options["benefit"],
+            "a number",
+            isinstance(options["benefit"], int | np.integer)
+            and not isinstance(options["benefit"], bool),
+        ),
         "min_opset": (
             options["min_opset"],
             "a number or None",
-            isinstance(options["min_opset"], int | None),
+            isinstance(options["min_opset"], int | np.integer | None),
         ),
         "max_opset": (
             options["max_opset"],
             "a number or None",
-            isinstance(options["max_opset"], int | None),
+            isinstance(options["max_opset"], int | np.integer | None),
         ),
         "shape_proven": (
             options["shape_proven"],

@@ -8,7 +8,11 @@ from types import ModuleType
 from gehost import GehostError, PassRegistry, PatternError
 from gehost_drr.drr import DEFINED
 from gehost_drr.passes import Pass, PatternRewritePass, registration, spec_of
-from gehost_drr.rule import DrrPatternBase, DrrRule
+from gehost_drr.rule import CLASSES, DrrPatternBase, DrrRule
+
+_BASES = (Pass, PatternRewritePass, DrrPatternBase)
+_NOT_HOOKS = frozenset({"AddStatistics", "context", "origin", "pass_name", "rule"})
+"""Public names of these that are not for authors to define."""
 
 
 def collect(module: ModuleType, registry: PassRegistry) -> None:
@@ -27,6 +31,17 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             raise PatternError(
                 f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one"
             )
+    for cls in vars(module).get(CLASSES, ()):
+        other = vars(module).get(cls.__name__)
+        if (
+            isinstance(other, type)
+            and issubclass(other, Pass | DrrPatternBase)
+            and other is not cls
+        ):
+            raise PatternError(
+                f"{other.origin}: the class {cls.__name__} hides the one at {cls.origin}; rename "
+                "one"
+            )
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
     passes = [
@@ -34,6 +49,21 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
         for each in found
         if isinstance(each, type) and issubclass(each, Pass) and _is_of(each.__module__, module)
     ]
+    for each in found:
+        if (
+            isinstance(each, type)
+            and issubclass(each, Pass | DrrPatternBase)
+            and _is_of(each.__module__, module)
+        ):
+            registry.check_hooks(each, _BASES, _NOT_HOOKS, each.origin)
+    for each in passes:
+        if registration(each) is None and (
+            each.Run is not Pass.Run
+            if not issubclass(each, PatternRewritePass)
+            else each.patterns
+            or each.InitializePatterns is not PatternRewritePass.InitializePatterns
+        ):
+            registry.suspect(each, "put @REG_IR_PASS() above it, or a _ in front of its name")
     registered = [(each, how) for each in passes if (how := registration(each)) is not None]
     patterns = [
         rule

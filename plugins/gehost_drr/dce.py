@@ -48,7 +48,7 @@ def has_side_effect(node: Node, context: CustomPassContext) -> bool:
     op = node.metadata.get("gehost.op", node.op)
     if node.domain:
         definition = context.registry.get(op)
-        return definition is None or bool(definition.traits)
+        return definition is None or definition.impure
     if node.op in context.model.functions:
         return True
     return any(has_side_effect(inner, context) for body in node.bodies for inner in body.nodes)

@@ -30,7 +30,7 @@ from gehost_drr.greedy import (
     is_rule,
 )
 from gehost_drr.operation import GraphOperation
-from gehost_drr.rule import DrrPatternBase, DrrRule
+from gehost_drr.rule import DrrPatternBase, DrrRule, note_class
 
 _MARK = "__gehost_drr_pass__"
 
@@ -68,6 +68,7 @@ class Pass:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.origin = es.author_origin(HERE)
+        note_class(cls)
 
     def Initialize(self, context: CustomPassContext) -> bool | None:
         """Called once a compile, before the first ``Run``; False fails the pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -262,6 +263,16 @@ class DrrPass(PatternFusionPass):
         return self._asked[1]
 
 
+CLASSES = "__gehost_drr_classes__"
+"""Under which a module keeps its rule and pass classes, also those that another one hides."""
+
+
+def note_class(cls: type) -> None:
+    """Note a class of a module's own in this module."""
+    if cls.__qualname__ == cls.__name__ and cls.__module__ in sys.modules:
+        vars(sys.modules[cls.__module__]).setdefault(CLASSES, []).append(cls)
+
+
 class DrrPatternBase:
     """A rule as a class: override ``__call__``, which says the patterns to ``ctx``. Collected
     from vendor files.
@@ -283,6 +294,7 @@ class DrrPatternBase:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.origin = es.author_origin(HERE)
+        note_class(cls)
 
     def __call__(self, ctx: DrrPatternContext) -> None:
         del ctx

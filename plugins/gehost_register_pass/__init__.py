@@ -54,9 +54,10 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     """
     if "gehost_register_pass.register" not in sys.modules:  # nobody can have marked anything
         return
-    from .register import RegisteredPass
+    from .register import REGISTERED, RegisteredPass
 
-    marked = [found for found in vars(module).values() if isinstance(found, RegisteredPass)]
+    named = [found for found in vars(module).values() if isinstance(found, RegisteredPass)]
+    marked: list[RegisteredPass] = [*vars(module).get(REGISTERED, ()), *named]
     for found in dict.fromkeys(marked):
         if f"{found.module}.".startswith(f"{module.__name__}."):
             registry.add(found.spec())

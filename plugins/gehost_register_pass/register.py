@@ -5,10 +5,13 @@ comes out.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import NoneType
 from typing import Any, overload
+
+import numpy as np
 
 from gehost import CustomPassStage, PassSpec, es
 
@@ -19,6 +22,8 @@ from .readable import readable
 from .scope import author_code, calling_module, mistake, origin
 from .trace import origin_of, trace_pairs
 
+REGISTERED = "__gehost_registered_passes__"
+"""Under which a module keeps its rules, also those that another one of the name hides."""
 Specs = Mapping[str, InputSpec | ParamAttr]
 
 
@@ -85,6 +90,12 @@ class RegisteredPass:
         )
 
 
+def _plain(number: Any) -> Any:
+    """One of numpy's integers as Python's."""
+    is_numpy: bool = isinstance(number, np.integer)
+    return operator.index(number) if is_numpy else number
+
+
 @overload
 def RegisterPass(function: Callable[[], Any], /) -> RegisteredPass: ...
 @overload
@@ -132,8 +143,8 @@ def RegisterPass(
     for what, given, kinds in (
         ("stage", stage, (CustomPassStage,)),
         ("name", name, (str,)),
-        ("min_opset", min_opset, (int, NoneType)),
-        ("max_opset", max_opset, (int, NoneType)),
+        ("min_opset", _plain(min_opset), (int, NoneType)),
+        ("max_opset", _plain(max_opset), (int, NoneType)),
         ("shape_proven", shape_proven, (bool,)),
         ("default", default, (bool,)),
     ):
@@ -192,6 +203,8 @@ def RegisterPass(
                 default,
             )
 
-        return RegisteredPass(called, module, at, trace, function)
+        made = RegisteredPass(called, module, at, trace, function)
+        function.__globals__.setdefault(REGISTERED, []).append(made)
+        return made
 
     return register if function is None else register(function)

@@ -91,7 +91,7 @@ def test_several_outputs_are_a_tuple_with_the_schema_s_names(a):
     [
         (
             lambda a: es.ReduceMean(a, axis=[1]),
-            'ReduceMean has no parameter "axis"; did you mean "axes"?',
+            'ReduceMean has no parameter "axis"; did you mean axes?',
         ),
         (lambda a: es.Relu(a, slope=1), 'Relu has no parameter "slope"; it has '),
         (lambda a: es.AnyOf("ge::X", "Relu")(a, slope=1), 'Relu has no parameter "slope"'),
@@ -148,7 +148,7 @@ def test_several_operators_and_constraints(a):
     [
         (1, {"axis": -1}, "takes at least 2 inputs, got 1"),
         (4, {"axis": -1}, "takes at most 3 inputs, got 4"),
-        (2, {"axes": -1}, 'has no parameter "axes"; did you mean "axis"'),
+        (2, {"axes": -1}, 'has no parameter "axes"; did you mean axis'),
     ],
 )
 def test_what_differs_from_a_call_that_was_right_is_checked(a, inputs, params, message):

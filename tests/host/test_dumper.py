@@ -10,7 +10,7 @@ import onnx
 import pytest
 from google.protobuf import text_format
 
-from gehost import Host, HostOptions, OutputError
+from gehost import Host, HostOptions, OutputError, hookimpl
 from gehost.testing import parse
 
 STAGES = [
@@ -247,3 +247,47 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
         Host(HostOptions(plugins=False, dump=tmp_path / "file" / "dumps", keep_going=True)).run(
             model()
         )
+
+
+def test_dumps_take_the_place_of_those_of_an_earlier_compile(vendors: Any, tmp_path: Path) -> None:
+    directory = tmp_path / "dumps"
+    vendors.write("acme/a.py", vendors.swap("A", "Relu", "Abs"))
+    vendors.host(dump=directory, dump_passes=True, dump_format="onnx").run(model())
+    assert len(list(directory.iterdir())) == 7
+    others = [
+        "notes.txt",
+        "ge_onnx_00000003_graph_0_OfGE.pbtxt",
+        "ge_onnx_00000003_graph_1_Build.pbtxt",
+    ]
+    for name in others:
+        (directory / name).write_text("")
+    host = vendors.host(dump=directory)
+    for _ in range(2):
+        _, report = host.run(model())
+        assert sorted(path.name for path in directory.iterdir()) == sorted(
+            [*others, *(f"{stage}.pbtxt" for stage in STAGES)]
+        )
+    assert len(report.dumps) == 6
+
+
+def test_the_time_of_dumps_is_not_that_of_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("gehost.host.executor.time.perf_counter", lambda: clock[0])
+
+    class Slow:
+        @hookimpl
+        def gehost_stage_finished(self) -> None:
+            clock[0] += 10
+
+        @hookimpl
+        def gehost_compile_finished(self) -> None:
+            clock[0] += 1
+
+        @hookimpl
+        def gehost_after_infershape(self) -> None:
+            clock[0] += 5
+
+    _, report = Host(HostOptions(plugins=False), [("slow", Slow())]).run(model())
+    assert (report.seconds["passes"], report.seconds["hooks"]) == (5.0, 41.0)

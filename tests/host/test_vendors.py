@@ -66,7 +66,7 @@ def test_what_is_no_pass_is_skipped_and_listed_with_the_reason(vendors: Any) -> 
     assert host.passes.names() == ["Good"]
     assert host.skipped == [
         f"{vendors.root / '_off'}: the name starts with _",
-        f"{vendors.root / 'typo'}: no directory custom_fusion_passes in it",
+        f"{vendors.root / 'typo'}: no directory custom_fusion_passes in it; is custom_fusion_pass meant?",
         f"{passes / '.hidden.py'}: the name starts with .",
         f"{passes / '_helper.py'}: the name starts with _",
         f"{passes / 'data'}: a directory without __init__.py",
@@ -151,7 +151,7 @@ def test_several_roots_in_the_order_given(vendors: Any, tmp_path: Path) -> None:
         "A",
         "Z",
     ]
-    files, _ = find_vendor_files([str(other.root), vendors.root])
+    files, *_ = find_vendor_files([str(other.root), vendors.root])
     assert [(file.module_name, file.plugin_name) for file in files] == [
         ("gehost_vendors.acme.a", "acme/a"),
         ("gehost_vendors.beta.b", "beta/b"),

@@ -3,7 +3,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -537,3 +539,63 @@ def test_a_directory_in_the_place_of_the_weights(source, out):
     with pytest.raises(OutputError, match="names a directory"):
         save_model(model_with_weights(source, "weights.bin"), out / "m.onnx", str(source))
     assert os.listdir(out) == ["m.onnx.data"]
+
+
+# -- what a killed process leaves -----------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from gehost.ir import save
+if sys.argv[2] == "die":
+    save.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+else:
+    save.os.replace = lambda *_: print("here", flush=True) or sys.stdin.read()
+save.write_bytes_atomic(sys.argv[1], b"new")
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes are not known")
+def test_what_a_killed_process_left_goes_with_the_next_file_of_that_name(tmp_path):
+    run = [sys.executable, "-c", KILLED, str(tmp_path / "m.onnx")]
+    subprocess.run([*run, "die"], check=False)
+    subprocess.run([*run[:-1], str(tmp_path / "other"), "die"], check=False)
+    living = subprocess.Popen([*run, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        living.stdout.readline()
+        temporary = {path.name for path in tmp_path.glob(".gehost-*.tmp")}
+        assert len(temporary) == 2  # it has removed what the first one left
+        (tmp_path / ".gehost-mine.tmp").write_bytes(b"")
+        write_bytes_atomic(tmp_path / "m.onnx", b"newer")
+        left = {path.name for path in tmp_path.glob(".gehost-*.tmp")} - {".gehost-mine.tmp"}
+        assert left == temporary  # the living process's, and that of the other name
+        assert (tmp_path / "m.onnx").read_bytes() == b"newer"
+    finally:
+        living.kill()
+        living.communicate()
+    write_bytes_atomic(tmp_path / "m.onnx", b"newest")
+    write_bytes_atomic(tmp_path / "other", b"newest")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".gehost-mine.tmp",
+        "m.onnx",
+        "other",
+    ]
+
+
+def test_a_number_that_another_process_has_by_now_does_not_keep_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(save, "_started", lambda pid: 1)
+    stale, strange = (Path(save._beside(str(tmp_path / "m.onnx"))) for _ in range(2))
+    strange = strange.with_name(strange.name.replace(f"-{save._namespace()}-", "-123-"))
+    stale.write_bytes(b"")
+    strange.write_bytes(b"")
+    monkeypatch.setattr(save, "_started", lambda pid: 2)
+    write_bytes_atomic(tmp_path / "m.onnx", b"")
+    assert {path.name for path in tmp_path.iterdir()} == {"m.onnx", strange.name}
+
+
+def test_weights_that_a_killed_process_had_put_aside_go_once_there_are_new_ones(tmp_path, source):
+    backup = Path(save._beside(str(tmp_path / "m.onnx.data"), "old"))
+    gone = backup.with_name(backup.name.replace(f"-{os.getpid()}-", "-999999999-"))
+    gone.write_bytes(b"")
+    proto = model_with_weights(source, "weights")
+    save_model(proto, tmp_path / "m.onnx", str(source))
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"m.onnx", "m.onnx.data"}

@@ -214,6 +214,24 @@ def test_the_number_is_that_of_the_pass_and_not_of_each_pattern() -> None:
     assert "stopped after 1800 rewrites at Double_Abs_" in told(doubled("Relu Abs", 4), model)
 
 
+def test_a_chain_that_takes_in_one_node_after_the_other_ends() -> None:
+    """Each rewrite meets what the one before made, and removes one more node of the model."""
+
+    class Merge(PatternFusionPass):
+        def Patterns(self) -> Any:
+            builder = EsGraphBuilder("twice")
+            return [
+                Pattern(builder.BuildAndReset([es.Neg(es.Neg(es.Neg(builder.CreateInput(0))))]))
+            ]
+
+        def Replacement(self, match: Any) -> Any:
+            return unary("Neg")
+
+    ops = "".join(f"t{k + 1} = Neg(t{k}) " for k in range(1001))
+    model = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[2] t0) => (float[2] t1001) {{ {ops} }}"""
+    assert run_pass(model, Merge)[1].replaced == 500
+
+
 # -- decomposition --------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gehost.rewrite.history import Step, history_of, steps_of
 from gehost.rewrite.provenance import Author, provenance
 from gehost.testing import graph_of
@@ -38,14 +40,30 @@ def test_steps_that_two_nodes_share_are_kept_once():
     ]
 
 
-def test_of_original_nodes_of_one_operator_the_operator_is_not_made_up():
-    """The four keys hold each operator once, so that which node had which cannot be told."""
+def test_each_original_node_has_its_operator():
     graph = graph_of(TEXT.replace("Exp", "Relu"))
     one, two, three, four = graph.nodes
     for key, text in Author("A").metadata(provenance([one, two, three])).items():
         graph.set_metadata(four, key, text)
     (step,) = steps_of(four, four.metadata)
-    assert step.sources == (("one", ""), ("two", ""), ("three", ""))
+    assert step.sources == (("one", "Relu"), ("two", "Relu"), ("three", "Neg"))
+
+
+@pytest.mark.parametrize(
+    ("types", "op"), [('["Relu"]', "Relu"), ('["Relu", "Neg"]', ""), ("[]", ""), ("3", "")]
+)
+def test_an_older_file_tells_the_operator_where_all_nodes_have_one(types, op):
+    graph = graph_of(TEXT)
+    node = graph.nodes[0] if isinstance(graph.nodes, list) else next(iter(graph.nodes))
+    notes = {
+        "gehost.pass": "P",
+        "gehost.origin_nodes": '["a", "b", "c"]',
+        "gehost.origin_types": types,
+    }
+    for key, text in notes.items():
+        graph.set_metadata(node, key, text)
+    (step,) = steps_of(node, node.metadata)
+    assert step.sources == tuple((name, op) for name in "abc")
 
 
 def test_half_a_pair_that_a_file_spells_stays_spelled():

@@ -18,8 +18,6 @@ _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 may mean anything.
 """
 
-_TRAITS = frozenset({"stateful", "random"})
-
 
 class Trust(IntEnum):
     """What may be done to a node; the minimum over all its parts counts."""
@@ -100,7 +98,7 @@ class Purity:
 
     def _has_traits(self, op: str) -> bool:
         definition = self._registry.get(op)
-        return definition is not None and not _TRAITS.isdisjoint(definition.traits)
+        return definition is not None and definition.impure
 
     def _bodies(self, owner: Node) -> Trust:
         if not self.has_open_bodies(owner):

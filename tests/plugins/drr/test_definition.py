@@ -276,7 +276,7 @@ def forwarded_twice(pat: Any, res: Any) -> None:
         (unknown_parameter, 'Transpose has no parameter "perms"', "perms="),
         (
             unknown_parameter_of_the_result,
-            'Transpose has no parameter "perms"; did you mean "perm"?',
+            'Transpose has no parameter "perms"; did you mean perm?',
             "perms=",
         ),
         (too_many_operands, "Relu takes at most 1 inputs, got 2", "pat.Relu"),

@@ -110,3 +110,26 @@ def test_in_a_nested_body(ascend):
     result, (record,) = ascend.run(model := ascend.model(text, b=(2, 3)), NAME)
     assert record.replaced == 1
     ascend.assert_equal(model, result)
+
+
+@pytest.mark.parametrize("pairs", [5, 150])
+def test_a_chain_of_concat_and_relu_is_a_step_each(ascend, pairs):
+    chain = " ".join(
+        f"c{k} = Concat <axis = 1> (r{k - 1}, b) r{k} = Relu(c{k})" for k in range(1, pairs + 1)
+    )
+    text = f"g (float[2,1] r0, float[2,1] b) => (float[2,{pairs + 1}] r{pairs}) {{ {chain} }}"
+    ascend.assert_rewrites(ascend.model(text), NAME, pairs, {"Relu": pairs + 1, "Concat": pairs})
+
+
+def test_the_result_of_a_relu_gets_no_second_one(ascend):
+    text = """g (float[2,3] a, float[2,3] b) => (float[4,3] y) {
+        r = Relu(a) c = Concat <axis = 0> (r, b) y = Relu(c) }"""
+    ascend.assert_rewrites(ascend.model(text), NAME, 1, {"Relu": 2, "Concat": 1})
+
+
+@pytest.mark.parametrize("opset", [1, 3])
+def test_concat_1_needs_no_axis(ascend, opset):
+    text = "g (float[2,3] a, float[2,1] b) => (float[2,4] y) { c = Concat (a, b) y = Relu(c) }"
+    model = ascend.model(text, opset=opset)
+    result, (record,) = ascend.run(model, NAME)
+    assert (record.replaced, ascend.ops(result)) == (1, {"Relu": 2, "Concat": 1})

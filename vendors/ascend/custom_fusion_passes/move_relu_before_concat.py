@@ -1,5 +1,6 @@
 """Relu after Concat  ==>  Relu before it:   x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ → Relu) → Concat."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gehost import (
@@ -23,6 +24,9 @@ from gehost import (
     es,
 )
 
+_AXIS_OF_CONCAT_1 = 1
+"""The default of ``axis``, which Concat has until opset 3."""
+
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, default=False)
 class MoveReluBeforeConcatPass(FusionBasePass):
@@ -36,7 +40,8 @@ class MoveReluBeforeConcatPass(FusionBasePass):
     Shapes: x₁ … xₙ any that Concat takes. ``shape_proven``: Relu keeps shapes, so that the new
     Concat joins the same sizes.
     Keeps: dtype, axis, and the name of the result. A Concat of Concats is followed to its ends at
-    once, so that a second run finds nothing; an operand that stands twice gets one Relu.
+    once, so that a second run finds nothing; an operand that stands twice gets one Relu, one that
+    is the result of a Relu none, so that a chain of Concat and Relu takes one step for each.
     Refuses: a Concat whose result has another reader, is a graph output or is read by a nested
     body: it would stay.
     Source: GE's example "move Relu before Concat"; max(0, ·) goes element by element.
@@ -46,28 +51,36 @@ class MoveReluBeforeConcatPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status:
         changed = False
+        rectified: set[Value] = set()
         for relu in graph.nodes_of("Relu"):
             concat = _concat_before(relu)
             if concat is None:
                 continue
-            if len(_result(concat).uses) > 1:
+            if len(_result(concat).readers) > 1:
                 context.record.reject("readers: the Concat is also read by others")
                 continue
-            tree = _tree(concat)
+            tree = _tree(concat, rectified)
             readers = _readers(tree)
             boundary = SubgraphBoundary()
             for index, nodes in enumerate(readers.values()):
                 boundary.AddInput(index, SubgraphInput(nodes))
             boundary.AddOutput(0, SubgraphOutput(NodeIo(relu, 0)))
-            SubgraphRewriter.Replace(boundary, _relus_then_concat(tree, list(readers)))
+            replacement = _relus_then_concat(tree, list(readers), rectified)
+            rectified.add(_result(relu))
+            SubgraphRewriter.Replace(boundary, replacement)
             changed = True
         return SUCCESS if changed else NOT_CHANGED
 
 
-def _result(concat: Node) -> Value:
-    (joined,) = concat.outputs
-    assert joined is not None
-    return joined
+def _result(node: Node) -> Value:
+    (result,) = node.outputs
+    assert result is not None
+    return result
+
+
+def _is_rectified(value: Value, rectified: set[Value]) -> bool:
+    """Whether another Relu would change nothing: Relu(Relu(x)) = Relu(x)."""
+    return value in rectified or (value.producer is not None and value.producer.op == "Relu")
 
 
 def _concat_before(relu: Node) -> Node | None:
@@ -80,14 +93,16 @@ def _concat_before(relu: Node) -> Node | None:
     )
 
 
-def _tree(concat: Node) -> list[Node]:
+def _tree(concat: Node, rectified: set[Value]) -> list[Node]:
     """The Concat and those that nothing but it reads, directly or through one another, in
-    topological order.
+    topological order; none that joins results of Relu already.
     """
     found = [concat]
     for node in found:  # grows while it is walked
-        for value in node.inputs:
-            inner = value.producer if value is not None and len(value.uses) == 1 else None
+        for value, times in Counter(node.inputs).items():
+            if value is None or times > 1 or len(value.readers) > 1 or value in rectified:
+                continue
+            inner = value.producer
             if inner is not None and inner.op == "Concat" and inner.graph is node.graph:
                 found.append(inner)
     return sorted(found, key=lambda node: node.order)
@@ -104,11 +119,17 @@ def _readers(tree: Sequence[Node]) -> dict[Value, list[NodeIo]]:
     return readers
 
 
-def _relus_then_concat(tree: Sequence[Node], entering: Sequence[Value]) -> EsGraph:
+def _relus_then_concat(
+    tree: Sequence[Node], entering: Sequence[Value], rectified: set[Value]
+) -> EsGraph:
     builder = EsGraphBuilder("relus_concat")
-    made = dict(zip(entering, map(es.Relu, builder.CreateInputs(len(entering))), strict=True))
+    inputs = zip(entering, builder.CreateInputs(len(entering)), strict=True)
+    made = {
+        value: tensor if _is_rectified(value, rectified) else es.Relu(tensor)
+        for value, tensor in inputs
+    }
     for node in tree:
         made[_result(node)] = es.Concat(
-            *(made[value] for value in node.inputs), axis=node.attrs["axis"]
+            *(made[value] for value in node.inputs), axis=node.attrs.get("axis", _AXIS_OF_CONCAT_1)
         )
     return builder.BuildAndReset([made[_result(tree[-1])]])

@@ -112,7 +112,7 @@ class RMSNormalizationFusionPass(PatternFusionPass):
         epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
         stash_type = match.GetCapturedTensor(1).value.dtype or DataType.FLOAT
         if (match.graph.model.opset() or 0) >= STANDARD_SINCE and _no_wider_than_float(match):
-            result = es.RMSNormalization(
+            result = es.op("RMSNormalization")(
                 x, scale, axis=-1, epsilon=epsilon, stash_type=int(DataType.FLOAT)
             )
         else:

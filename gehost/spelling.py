@@ -1,0 +1,78 @@
+"""Nearest names, for messages about a name that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_SIMILAR = 0.85
+"""Least similarity of a misspelled name to the one that is meant."""
+_SIMILAR_HOOK = 0.8
+"""The same for the name of a hook, of which a class has few."""
+_NUMBER = r"v?\d+"
+_SHORT = 5
+"""Letters below which one letter more or less makes another word (Add, AddN)."""
+
+
+def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The known names most like ``name``, best first; case and a domain ``d::`` count little.
+
+    Example:
+        >>> nearest("silu", ["acme::SiLU", "Relu"])
+        ['acme::SiLU']
+    """
+    spelled: dict[str, str] = {}
+    for each in sorted(known):
+        spelled.setdefault(each.lower(), each)
+        if "::" not in name:
+            spelled.setdefault(each.rpartition("::")[2].lower(), each)
+    found = difflib.get_close_matches(name.lower(), spelled, 2 * most)
+    return list(dict.fromkeys(spelled[each] for each in found))[:most]
+
+
+def hint(name: str, known: Iterable[str], most: int = 1) -> str:
+    """``; did you mean X or Y?``, or "" where no known name is near."""
+    near = nearest(name, known, most)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 file``, ``2 files``.
+
+    Example:
+        >>> counted(2, "pass", "passes")
+        '2 passes'
+    """
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def is_misspelled(name: str, meant: str) -> bool:
+    """Whether ``name`` is most likely a slip for ``meant``: case, underscores, a letter or two.
+
+    Names that differ in a number alone are two names (``Conv1D`` and ``Conv2D``), short ones must
+    be equal but for case.
+    """
+    a, b = (each.replace("_", "").lower() for each in (name, meant))
+    if a == b:
+        return name != meant
+    if min(len(a), len(b)) < _SHORT or abs(len(a) - len(b)) > 2:
+        return False
+    if re.sub(_NUMBER, "", a) == re.sub(_NUMBER, "", b):
+        return False
+    return sorted(a) == sorted(b) or is_similar(a, b, _SIMILAR)
+
+
+def is_similar(a: str, b: str, least: float = _SIMILAR_HOOK) -> bool:
+    """Whether two names are alike in at least this share of their letters."""
+    return difflib.SequenceMatcher(None, a.lower(), b.lower()).ratio() >= least
+
+
+def nearest_hooks(name: str, hooks: Iterable[str]) -> list[str]:
+    """The hooks that a public name of a class or module most likely means, best first.
+
+    ``meet_requirements`` is ``MeetRequirements``; ``Requirements`` is near, ``Helper`` is not.
+    """
+    spelled = {hook.replace("_", "").lower(): hook for hook in sorted(hooks)}
+    found = difflib.get_close_matches(name.replace("_", "").lower(), spelled, 3, _SIMILAR_HOOK)
+    return [spelled[each] for each in found]

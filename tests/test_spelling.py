@@ -1,0 +1,56 @@
+"""Names that are near others."""
+
+from __future__ import annotations
+
+import pytest
+
+from gehost.spelling import counted, hint, is_misspelled, nearest, nearest_hooks
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("silu", ["acme::SiLU", "Relu"], ["acme::SiLU"]),
+        ("acme::SilU", ["acme::SiLU", "Relu"], ["acme::SiLU"]),
+        ("Reluu", ["acme::SiLU", "Relu"], ["Relu"]),
+        ("Quux", ["acme::SiLU", "Relu"], []),
+    ],
+)
+def test_the_nearest(name, known, near):
+    assert nearest(name, known) == near
+    assert hint(name, known) == (f"; did you mean {near[0]}?" if near else "")
+
+
+def test_several():
+    assert nearest("Passs", ["Pass", "Past", "Other"], 2) == ["Pass", "Past"]
+    assert hint("Passs", ["Pass", "Past", "Other"], 2) == "; did you mean Pass or Past?"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant", "is_slip"),
+    [
+        ("SilU", "SiLU", True),
+        ("Rms_Norm", "RMSNorm", True),
+        ("Sofplus", "Softplus", True),
+        ("Sotfplus", "Softplus", True),
+        ("SiLU", "SiLU", False),
+        ("Add", "AddN", False),
+        ("Conv1D", "Conv2D", False),
+        ("MatMulV2", "MatMul", False),
+        ("FlashAttention", "FlashAttentionGrad", False),
+        ("MaxPool", "AveragePool", False),
+    ],
+)
+def test_slips_and_other_names(name, meant, is_slip):
+    assert is_misspelled(name, meant) is is_slip
+
+
+def test_hooks_are_few():
+    hooks = ["MeetRequirements", "Patterns", "Replacement"]
+    assert nearest_hooks("meet_requirement", hooks) == ["MeetRequirements"]
+    assert nearest_hooks("Requirements", hooks) == ["MeetRequirements"]
+    assert nearest_hooks("Helper", hooks) == []
+
+
+def test_counts():
+    assert (counted(1, "file"), counted(0, "pass", "passes")) == ("1 file", "0 passes")
