@@ -99,8 +99,8 @@ class _Described(Protocol):
     @property
     def attrs(self) -> Mapping[str, Any]: ...
 
-    inputs: tuple[Value | None, ...]
-    outputs: tuple[Value | None, ...]
+    inputs: Sequence[Value | None]
+    outputs: Sequence[Value | None]
 
 
 class _Editable(Protocol):

@@ -13,13 +13,16 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 
 _Entry = TypeVar("_Entry")
 
+_FEW = 16
+"""Nodes of a region that are searched as a list; more are searched as a set."""
+
 
 class Region:
     """Nodes of one graph, the values that they take from outside (None: an absent one) and those
     that they give.
     """
 
-    __slots__ = ("closed", "graph", "inputs", "nodes", "outputs")
+    __slots__ = ("_inside", "closed", "graph", "inputs", "nodes", "outputs")
 
     def __init__(
         self,
@@ -34,10 +37,19 @@ class Region:
         self.outputs = outputs
         self.nodes = nodes
         """In topological order."""
+        self._inside: frozenset[Node] | None = None
         self.closed = closed
         """Whether it is known that nobody outside reads a tensor that is made here, except for
         the outputs.
         """
+
+    def holds(self, node: Node) -> bool:
+        """Whether ``node`` is one of the region's nodes."""
+        if len(self.nodes) <= _FEW:
+            return node in self.nodes
+        if self._inside is None:
+            self._inside = frozenset(self.nodes)
+        return node in self._inside
 
     @property
     def last(self) -> Node:
@@ -49,7 +61,7 @@ class Region:
         in a body.
         """
         readers = [self.graph.reading_node(reader) for reader in value.readers]
-        return [reader for reader in readers if reader is not None and reader not in self.nodes]
+        return [reader for reader in readers if reader is not None and not self.holds(reader)]
 
     def readers_before(self, order: int) -> list[Node]:
         """The nodes outside that depend on an output and stand before ``order``, in topological
@@ -74,9 +86,9 @@ class Region:
         """Whether an output feeds an input, itself or through nodes outside: joined into one
         node it would be a cycle.
         """
-        if any(value in self.outputs for value in self.inputs):
+        if not set(self.outputs).isdisjoint(self.inputs):
             return True
-        return any(node in self.nodes for node in self.readers_before(self.last.order + 1))
+        return any(self.holds(node) for node in self.readers_before(self.last.order + 1))
 
 
 class SubgraphInput:
@@ -220,6 +232,7 @@ def _between(
     graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]
 ) -> list[Node]:
     found: dict[Node, None] = {}
+    entering = set(inputs)
     stack = [value.producer for value in outputs]
     while stack:
         node = stack.pop()
@@ -232,7 +245,7 @@ def _between(
             if value is not None and (node, slot) not in entries
         ]
         for body in node.bodies:
-            read.extend(value for _, _, value in body.captured() if value not in inputs)
+            read.extend(value for _, _, value in body.captured() if value not in entering)
         for value in read:
             if value.is_constant:
                 continue
@@ -248,12 +261,13 @@ def _check_closed(region: Region) -> None:
     """What is read inside must not be read outside too, unless it is an output; a tensor that
     only others read may.
     """
+    outputs = set(region.outputs)
     for node in region.nodes:
         for value in node.outputs:
-            if value is None or value in region.outputs:
+            if value is None or value in outputs:
                 continue
             readers = [region.graph.reading_node(reader) for reader in value.readers]
-            inside = [reader is not None and reader in region.nodes for reader in readers]
+            inside = [reader is not None and region.holds(reader) for reader in readers]
             if any(inside) and not all(inside):
                 raise PassError(
                     f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; '

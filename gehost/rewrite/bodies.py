@@ -268,12 +268,14 @@ class _BodyWriter:
         self._function = function
         self._opset = model.opset() or 0
         self._used = {*function.input, *function.output}
+        self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        count = 0
+        count = self._next.get(stem, 0)
         while (name := f"{stem}_{count}") in self._used:
             count += 1
         self._used.add(name)
+        self._next[stem] = count + 1
         return name
 
     def node(

@@ -129,7 +129,7 @@ class Transaction:
         if all(value.producer is last for value in self.region.outputs):
             return  # whoever reads it stands behind it
         for reader in self.region.readers_before(last.order + 1):
-            if reader in self.region.nodes:
+            if self.region.holds(reader):
                 raise Refused("cycle: the replacement would make one")
             self.graph.move_after(reader, behind)
             behind = reader
@@ -431,16 +431,12 @@ class Transaction:
         if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False
         comparison = Comparison(old, new)
-        pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
+        made = set(self.made)
+        # what now stands for a replaced value: itself when a new node makes it
         return all(
-            comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs
+            comparison.equal(value, value if value.producer in made else self._value(tensor))
+            for value, tensor in zip(self.region.outputs, self.replacement.outputs, strict=True)
         ) and comparison.covers(old)
-
-    def _delivered(self, value: Value, tensor: EsTensor) -> Value:
-        """What now stands for a replaced value: itself when a new node makes it, else what was
-        forwarded.
-        """
-        return value if value.producer in self.made else self._value(tensor)
 
 
 def _still_needed(region: Region) -> set[Node]:
@@ -451,12 +447,13 @@ def _still_needed(region: Region) -> set[Node]:
     if region.closed and not _enters_again(region):
         return kept
     inside, graph = set(region.nodes), region.graph
+    inputs, outputs = set(region.inputs), set(region.outputs)
     for node in reversed(region.nodes):
         for value in node.outputs:
             if value is None:
                 continue
-            replaced = value in region.outputs
-            if not replaced and value in region.inputs:
+            replaced = value in outputs
+            if not replaced and value in inputs:
                 kept.add(node)
                 continue
             for found in value.readers:
@@ -478,7 +475,7 @@ def _enters_again(region: Region) -> bool:
             value is not None
             and value.producer is not None
             and value.producer.order >= first
-            and value.producer in region.nodes
+            and region.holds(value.producer)
         ):
             return True
     return False
