@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -82,7 +82,7 @@ def with_entry(values: Sequence[T], slot: int, value: T) -> Sequence[T]:
     """``values`` with another entry at ``slot``; ``values`` itself stays as it is."""
     if len(values) <= WIDE:
         return _with_entry(values, slot, value)
-    wide = cast("Wide[T]", values) if isinstance(values, Wide) else Wide[T].of(values)
+    wide = values if isinstance(values, Wide) else Wide[T].of(values)
     return wide.replaced(slot, value)
 
 
