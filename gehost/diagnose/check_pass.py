@@ -32,7 +32,7 @@ OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
 pattern.
 """
 _FALLBACK_OPSETS = tuple(range(7, 27))
-_DRAWS = 240
+_DRAWS = 400
 """Instances that are drawn for one pattern without a good one among them before it is given up."""
 _DRAWS_BESIDE = 24
 """The same for a pass that offers instances itself."""

@@ -46,7 +46,7 @@ from gehost.rewrite.lower import Refused, lower_node
 _TRIES = 24
 """How often one operator is drawn before the instance is given up."""
 _MOST_ELEMENTS = 20_000
-_CONSTANT = (0.3, 0.3, 1.0)
+_CONSTANT = (0.3, 0.3, 0.6, 1.0)
 """Shares of placeholders that are constants, one for each instance; the last is that of a pass which
 computes new weights, and leaves out the first placeholder.
 """
