@@ -24,7 +24,7 @@ from gehost.diagnose.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
 from gehost.infer import infer_model
 from gehost.ir.model import Model
-from gehost.pattern.failure import why_not
+from gehost.pattern.failure import MatchFailure, why_not
 from gehost.pattern.rule import SourcePattern
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
@@ -34,8 +34,8 @@ pattern.
 _FALLBACK_OPSETS = tuple(range(7, 27))
 _DRAWS = 400
 """Instances that are drawn for one pattern without a good one among them before it is given up."""
-_DRAWS_BESIDE = 24
-"""The same for a pass that offers instances itself."""
+_DRAWS_BESIDE = 8
+"""The same for a pattern of which the pass offers an instance itself."""
 _MOST_FINDINGS = 12
 _PATIENCE = 12
 """Draws without a good one after which the search starts from what it has seen, and failures
@@ -92,6 +92,8 @@ class _Check:
         self._result = PassCheck(self._spec.name, self._spec.origin)
         self._good: list[Draw] = []
         """What the pass took, of any of its patterns."""
+        self._offered: set[int] = set()
+        """Patterns of which the pass offers an instance itself."""
         self._sources: dict[int, list[list[SourcePattern]]] = {}
 
     def run(self) -> PassCheck:
@@ -121,7 +123,7 @@ class _Check:
                 "with models"
             )
             return result
-        self._check_patterns(opsets, offered=offered)
+        self._check_patterns(opsets)
         return result
 
     def _check_offered(self) -> bool:
@@ -140,6 +142,11 @@ class _Check:
                 self._find(Finding(Wrong.NEVER_FIRES, name, "", told, model))
                 continue
             opset = next(e.version for e in model.opset_import if e.domain in ("", "ai.onnx"))
+            if has_sources(self._spec, self._trial.host):
+                sources = enumerate(self._sources_at(opset))
+                self._offered.update(
+                    pattern for pattern, variants in sources if _matches(model, variants)
+                )
             self._check_instance(Instance(model, opset, Draw(), name), outcome, reference)
         return bool(offered)
 
@@ -147,19 +154,18 @@ class _Check:
         least, most = self._spec.min_opset or 0, self._spec.max_opset or max(_FALLBACK_OPSETS)
         return [opset for opset in among if least <= opset <= most]
 
-    def _check_patterns(self, opsets: Sequence[int], *, offered: bool) -> None:
+    def _check_patterns(self, opsets: Sequence[int]) -> None:
         result = self._result
         count = max(len(self._sources_at(opset)) for opset in opsets)
         searches = [
-            _Search(number, _DRAWS_BESIDE if offered else _DRAWS) for number in range(count)
+            _Search(number, _DRAWS_BESIDE if number in self._offered else _DRAWS)
+            for number in range(count)
         ]
         for search in searches:
             wanted = max(1, -(-self._wanted // count))
             first = search.number % len(opsets)
             self._search(search, [*opsets[first:], *opsets[:first]], wanted)
-        fired = [search for search in searches if search.good]
-        if offered and count == 1:
-            fired = searches  # those that are offered are of the only pattern
+        fired = [search for search in searches if search.good or search.number in self._offered]
         result.patterns = (len(fired), count)
         for search in searches:
             if search not in fired and not search.failures:  # how it fails is found already
@@ -476,15 +482,25 @@ def _key(reason: str) -> str:
     return ":".join(reason.split(":")[:2])
 
 
-def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
-    """Why a pattern does not match its own instance."""
+def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
+    """Whether one of the variants of a pattern matches somewhere in a model."""
+    return any(failure is None for source in sources for failure in _failures(proto, source))
+
+
+def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
+    """Why a pattern does not match at each node that it could; None where it does."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
     infer_model(model, None)
     anchor = source.tensors[source.outputs[0]].producer
     assert anchor is not None
-    failures = [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+    return [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+
+
+def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
+    """Why a pattern does not match its own instance."""
+    failures = _failures(proto, source)
     deepest = max(
         (failure for failure in failures if failure is not None),
         key=lambda failure: failure.depth,

@@ -5,10 +5,12 @@ comes out.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import NoneType
 from typing import Any, overload
+
+import onnx
 
 from gehost import CustomPassStage, PassSpec, es
 
@@ -34,8 +36,10 @@ class RegisteredPass:
         where: es.Origin,
         trace: Callable[[], Rule],
         function: Callable[[], Any] | None = None,
+        instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
     ) -> None:
         self.name = name
+        self._instances = instances
         self._function = function
         self.module = module
         self.origin = where
@@ -77,7 +81,7 @@ class RegisteredPass:
             stage=rule.stage,
             origin=str(rule.origin),
             kind="register_pass",
-            factory=lambda: TracedPass(rule),
+            factory=lambda: TracedPass(rule, self._instances),
             min_opset=rule.min_opset,
             max_opset=rule.max_opset,
             trusted=True,
@@ -97,6 +101,7 @@ def RegisterPass(
     max_opset: int | None = ...,
     shape_proven: bool = ...,
     default: bool = ...,
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = ...,
 ) -> Callable[[Callable[[], Any]], RegisteredPass]: ...
 def RegisterPass(
     function: Any = None,
@@ -109,6 +114,7 @@ def RegisterPass(
     max_opset: int | None = None,
     shape_proven: bool = False,
     default: bool = True,
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Any:
     """Register what a function without parameters returns: a pattern and a replace function, or an
     iterable of such pairs.
@@ -123,6 +129,8 @@ def RegisterPass(
         shape_proven: the construction, or what the pattern asks, proves output sizes that the
             host cannot compare.
         default: False for a pass that runs only where ``--enable`` or a switch file names it.
+        instances: gives models that the rule rewrites, for ``check-pass`` to check besides those
+            that it draws.
 
     Raises:
         PatternError: it is no function, or takes parameters; or what is said of it is of the
@@ -142,6 +150,8 @@ def RegisterPass(
                 f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}",
                 where,
             )
+    if instances is not None and not callable(instances):
+        raise mistake(f"instances must be a function that returns models, got {instances!r}", where)
     specs: dict[Any, Any] = (
         dict(input_specs)
         if isinstance(input_specs, Mapping)
@@ -192,6 +202,6 @@ def RegisterPass(
                 default,
             )
 
-        return RegisteredPass(called, module, at, trace, function)
+        return RegisteredPass(called, module, at, trace, function, instances)
 
     return register if function is None else register(function)

@@ -589,6 +589,9 @@ def test_a_pass_that_is_off_by_default_is_checked_with_its_settings(
     file = vendors.write("acme/a.py", code)
     assert run(["check-pass", str(file), "--set", "Quiet.on=yes"]) == 6
     assert "Quiet" in capsys.readouterr().out
-    assert run(["check-pass", str(file)]) == 5
+    capsys.readouterr()
+    assert run(["check-pass", str(file)]) == 0
+    assert "not checked: Quiet\n" in capsys.readouterr().out
+    assert run(["check-pass", str(file), "--strict"]) == 5
     with pytest.raises(AssertionError, match="numbers differ"):
         check_pass("Quiet", vendors=vendors.root, settings={"Quiet.on": True})
