@@ -199,6 +199,7 @@ def check_pass(
 
     refusals = Refusals()
     host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], settings, cleanup=False)
+    host.drop_vendor_hooks()
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
     result = checks.check_pass(

@@ -58,8 +58,13 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "reduction": ("none", "add", "mul", "mean", "sum"),
 }
 _FLOATS = (0.5, 1.0, 2.0, 1e-5, 1e-3, 0.0, -1.0)
-_FLOATS_OF = {"scale": (0.5, 1.0, 2.0), "low": (0.0, -1.0), "high": (1.0, 2.0)}
-"""Those of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or
+_FLOATS_OF = {
+    "epsilon": (1e-5, 1e-3, 0.5),
+    "scale": (0.5, 1.0, 2.0),
+    "low": (0.0, -1.0),
+    "high": (1.0, 2.0),
+}
+"""What keeps a root from being of a negative number; and of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or
 less, or low above high.
 """
 _MOST_PERMUTATIONS = 24

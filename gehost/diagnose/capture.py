@@ -4,7 +4,7 @@ inputs of the match.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ import onnx.helper
 from gehost.diagnose.submodel import submodel
 from gehost.errors import GehostError, ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Node, Value
+from gehost.ir.region import Region
 from gehost.ir.types import OtherType
 from gehost.passes.context import Rewrite
 from gehost.verify import Baseline, Runner, Verification, make_feeds
@@ -149,7 +150,7 @@ class Capture:
             for value in dict.fromkeys(region.inputs)
             if value is not None and not value.is_constant and not isinstance(value.type, OtherType)
         ]
-        self._readers = [_a_reader(region.graph, value, region.nodes) for value in region.outputs]
+        self._readers = [_a_reader(region, value) for value in region.outputs]
         self._nodes = _told(region.nodes)
         outputs = [(value.name, value) for value in region.outputs]
         self._before = submodel(region.graph.model, outputs, self._inputs, name="before")
@@ -197,13 +198,14 @@ def _told(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
     return tuple((node.label, node.op) for node in nodes)
 
 
-def _a_reader(graph: Graph, value: Value, matched: Sequence[Node]) -> tuple[Node, int] | None:
+def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
     """A place outside the match that reads ``value``, to see what it reads then; None for a
     graph output, which stays.
     """
     if value.is_graph_output:
         return None
-    readers = (reader for reader in value.consumers() if graph.level_of(reader[0]) not in matched)
+    graph = region.graph
+    readers = (use for use in value.consumers() if not region.holds(graph.level_of(use[0])))
     return next(readers, None)
 
 

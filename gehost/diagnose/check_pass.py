@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,13 +18,13 @@ import onnx
 
 from gehost.diagnose.instances import Draw, Instance, NoInstance, draw
 from gehost.diagnose.mutations import Mutation, both, mutated, mutations
-from gehost.diagnose.sources import has_sources, sources_at
+from gehost.diagnose.sources import has_sources, instances_of, sources_at
 from gehost.diagnose.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
 from gehost.diagnose.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
 from gehost.infer import infer_model
 from gehost.ir.model import Model
-from gehost.pattern.failure import why_not
+from gehost.pattern.failure import MatchFailure, why_not
 from gehost.pattern.rule import SourcePattern
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
@@ -34,12 +34,14 @@ pattern.
 _FALLBACK_OPSETS = tuple(range(7, 27))
 _DRAWS = 400
 """Instances that are drawn for one pattern without a good one among them before it is given up."""
+_DRAWS_BESIDE = 8
+"""The same for a pattern of which the pass offers an instance itself."""
 _MOST_FINDINGS = 12
 _PATIENCE = 12
 """Draws without a good one after which the search starts from what it has seen, and failures
 after which it ends.
 """
-_NOVELTY = 48
+_NOVELTY = 16
 """Draws since the last good one within which another one with operands of the same ranks is
 passed over.
 """
@@ -49,7 +51,12 @@ _SHOWN_REASONS = 6
 
 
 def check_pass(
-    trial: Trial, *, seed: int = 0, instances: int = 24, mutations: int = 40
+    trial: Trial,
+    *,
+    seed: int = 0,
+    instances: int = 24,
+    mutations: int = 40,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> PassCheck:
     """Check one pass.
 
@@ -58,16 +65,25 @@ def check_pass(
         seed: of everything that is drawn.
         instances: how many good ones are wanted; at least one for each pattern.
         mutations: of each instance, at most.
+        progress: is given a line that says how far the check is, now and then.
 
     Raises:
         VendorError: an operator of the vendor's is wrong.
     """
-    return _Check(trial, seed, instances, mutations).run()
+    return _Check(trial, seed, instances, mutations, progress).run()
 
 
 class _Check:
-    def __init__(self, trial: Trial, seed: int, instances: int, mutations: int) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        seed: int,
+        instances: int,
+        mutations: int,
+        progress: Callable[[str], None],
+    ) -> None:
         self._trial = trial
+        self._progress = progress
         self._spec = trial.spec
         self._seed = seed
         self._wanted = instances
@@ -76,6 +92,8 @@ class _Check:
         self._result = PassCheck(self._spec.name, self._spec.origin)
         self._good: list[Draw] = []
         """What the pass took, of any of its patterns."""
+        self._offered: set[int] = set()
+        """Patterns of which the pass offers an instance itself."""
         self._sources: dict[int, list[list[SourcePattern]]] = {}
 
     def run(self) -> PassCheck:
@@ -96,7 +114,10 @@ class _Check:
         except GehostError as error:
             result.findings.append(Finding(Wrong.FAILS, "", "", str(error)))
             return result
+        offered = self._check_offered()
         if not has_sources(self._spec, self._trial.host):
+            if offered:
+                return result
             result.notes.append(
                 "it has no pattern (a Run of its own): instances cannot be built, check it "
                 "with models"
@@ -105,6 +126,30 @@ class _Check:
         self._check_patterns(opsets)
         return result
 
+    def _check_offered(self) -> bool:
+        """Check the instances that the pass offers itself; whether it offers any."""
+        offered = instances_of(self._spec, self._trial.host)
+        for number, model in enumerate(offered):
+            name = f"instance {number} of Instances()"
+            try:
+                outcome = self._trial.run(model)
+                reference = Reference(model, self._seed)
+            except GehostError as error:
+                self._find(Finding(Wrong.FAILS, name, "", str(error), model))
+                continue
+            if not outcome.replaced:
+                told = "; ".join(outcome.refusals) or outcome.message or "it does not match"
+                self._find(Finding(Wrong.NEVER_FIRES, name, "", told, model))
+                continue
+            opset = next(e.version for e in model.opset_import if e.domain in ("", "ai.onnx"))
+            if has_sources(self._spec, self._trial.host):
+                sources = enumerate(self._sources_at(opset))
+                self._offered.update(
+                    pattern for pattern, variants in sources if _matches(model, variants)
+                )
+            self._check_instance(Instance(model, opset, Draw(), name), outcome, reference)
+        return bool(offered)
+
     def _opsets(self, among: Sequence[int]) -> list[int]:
         least, most = self._spec.min_opset or 0, self._spec.max_opset or max(_FALLBACK_OPSETS)
         return [opset for opset in among if least <= opset <= most]
@@ -112,21 +157,22 @@ class _Check:
     def _check_patterns(self, opsets: Sequence[int]) -> None:
         result = self._result
         count = max(len(self._sources_at(opset)) for opset in opsets)
-        searches = [_Search(number) for number in range(count)]
+        searches = [
+            _Search(number, _DRAWS_BESIDE if number in self._offered else _DRAWS)
+            for number in range(count)
+        ]
         for search in searches:
             wanted = max(1, -(-self._wanted // count))
             first = search.number % len(opsets)
             self._search(search, [*opsets[first:], *opsets[:first]], wanted)
-        fired = [search for search in searches if search.good]
+        fired = [search for search in searches if search.good or search.number in self._offered]
         result.patterns = (len(fired), count)
         for search in searches:
-            if not search.good and not search.failures:  # how it fails is found already
-                self._tell_unchecked(search, f"pattern {search.number} of {count}", alone=not fired)
+            if search not in fired and not search.failures:  # how it fails is found already
+                self._tell_unchecked(search, f"pattern {search.number} of {count}")
 
-    def _tell_unchecked(self, search: _Search, place: str, *, alone: bool) -> None:
-        """Tell of a pattern without a good instance: that it never fires where that is known,
-        else why it was not checked.
-        """
+    def _tell_unchecked(self, search: _Search, place: str) -> None:
+        """Note why a pattern without a good instance was not checked."""
         refused = self._takes_none_that_runs(search)
         if search.unsteady:
             told = "numbers cannot be compared"
@@ -139,10 +185,7 @@ class _Check:
         else:
             told = "no runnable instance was found"
         told = f"{told}: {search.reasons_told()}"
-        if refused and alone and not search.fired:
-            self._result.findings.append(Finding(Wrong.NEVER_FIRES, place, "", told))
-        else:
-            self._result.notes.append(f"{place}: {told}")
+        self._result.notes.append(f"{place}: {told}")
 
     def _takes_none_that_runs(self, search: _Search) -> bool:
         """Whether there are instances that run on which the pass did not fire; why others do not
@@ -176,10 +219,12 @@ class _Check:
             return
         while (
             len(search.good) < wanted
-            and search.tries < _DRAWS
+            and search.tries < search.most
             and len(self._result.findings) < _MOST_FINDINGS
         ):
             search.tries += 1
+            if search.tries % _PATIENCE == 0:
+                self._progress(f"{self._spec.name}: pattern {search.number}, draw {search.tries}")
             opset = usable[len(search.good) % len(usable)]
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]
@@ -237,7 +282,7 @@ class _Check:
         Else what was good, or was refused for the rarest reason; one operand of it may be drawn
         anew.
         """
-        if search.tries <= _PATIENCE:
+        if search.tries <= _PATIENCE and (not search.good or self._rng.random() < 0.7):
             return Draw()
         known = search.good or (
             [search.refused[min(search.refused, key=search.keys.__getitem__)]]
@@ -268,6 +313,7 @@ class _Check:
         result.opsets.add(instance.opset)
         if not self._compare(str(instance), "", instance.model, outcome, reference):
             return  # so would be most changed ones
+        self._progress(f"{self._spec.name}: {result.instances} instances, {result.tried} mutations")
         listed = mutations(instance.model, self._rng)
         start = result.tried
         for mutation in listed:
@@ -304,16 +350,25 @@ class _Check:
         except ModelError:
             result.invalid += 1
             return
-        if self._compare(told, mutation.kind, changed, outcome, reference):
+        same = self._compare(told, mutation.kind, changed, outcome, reference)
+        if same is None:
+            result.invalid += 1
+        elif same:
             result.equal += 1
         else:
             result.wrong += 1
 
     def _compare(
         self, told: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
-    ) -> bool:
-        """Whether the numbers stay and a second run changes nothing; what does not is found."""
-        numbers: Numbers = reference.compare(outcome.model)
+    ) -> bool | None:
+        """Whether the numbers stay and a second run changes nothing; what does not is found.
+
+        None where two engines ran the models, and the second one refuses.
+        """
+        try:
+            numbers: Numbers = reference.compare(outcome.model)
+        except UnsteadyError:
+            return None
         if numbers.difference:
             self._find(
                 Finding(
@@ -371,8 +426,10 @@ class _Check:
 class _Search:
     """The search for instances of one pattern so far."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, most: int) -> None:
         self.number = number
+        self.most = most
+        """Draws without a good one after which it is given up."""
         self.good: list[Draw] = []
         self.ranks: set[tuple[int | None, ...]] = set()
         """Of the operands of good ones."""
@@ -425,15 +482,25 @@ def _key(reason: str) -> str:
     return ":".join(reason.split(":")[:2])
 
 
-def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
-    """Why a pattern does not match its own instance."""
+def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
+    """Whether one of the variants of a pattern matches somewhere in a model."""
+    return any(failure is None for source in sources for failure in _failures(proto, source))
+
+
+def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
+    """Why a pattern does not match at each node that it could; None where it does."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
     infer_model(model, None)
     anchor = source.tensors[source.outputs[0]].producer
     assert anchor is not None
-    failures = [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+    return [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+
+
+def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
+    """Why a pattern does not match its own instance."""
+    failures = _failures(proto, source)
     deepest = max(
         (failure for failure in failures if failure is not None),
         key=lambda failure: failure.depth,

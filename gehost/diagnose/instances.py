@@ -26,6 +26,7 @@ from gehost.diagnose.candidates import (
     pick,
     shape_beside,
 )
+from gehost.diagnose.constraints import RANKS, is_positive, settle, wanted_shape
 from gehost.diagnose.parameters import NoInstance, Parameters
 from gehost.errors import VendorError
 from gehost.es import schemas
@@ -45,8 +46,14 @@ from gehost.rewrite.lower import Refused, lower_node
 _TRIES = 24
 """How often one operator is drawn before the instance is given up."""
 _MOST_ELEMENTS = 20_000
-_CONSTANT = 0.3
-"""How often a placeholder is a constant."""
+_CONSTANT = (0.3, 0.3, 0.6, 1.0)
+"""Shares of placeholders that are constants, one for each instance; the last is that of a pass which
+computes new weights, and leaves out the first placeholder.
+"""
+_OTHER_DTYPE = 0.15
+"""How often an operand that may have another dtype than the first one has it."""
+_FITTING = 0.9
+"""How often an operand has a shape that the operator wants beside the others."""
 _VARIED = 0.3
 """How often a constant that may be any is another than the author's."""
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
@@ -58,6 +65,8 @@ class Operand:
 
     type: TensorType
     constant: bool
+    positive: bool = False
+    """The numbers are above zero."""
 
     def __str__(self) -> str:
         return f"{'constant ' if self.constant else ''}{self.type}"
@@ -98,8 +107,12 @@ class Instance:
     model: onnx.ModelProto
     opset: int
     drawn: Draw
+    name: str = ""
+    """Of one that the pass offers."""
 
     def __str__(self) -> str:
+        if self.name:
+            return self.name
         params = [f"{name}={value}" for (_, name), value in (self.drawn.parameters or {}).items()]
         return ", ".join([f"opset {self.opset}", *map(str, self.drawn.operands), *params])
 
@@ -151,6 +164,8 @@ class _Drawing:
         self._inferrer = Inferrer(self._model, registry)
         self._draft = EsGraph("instance").draft
         self._sizes = one_of(rng, SIZES)
+        self._constant_share = one_of(rng, _CONSTANT)
+        self._op = ""
         remembered = zip(source.inputs, like.operands, strict=False)
         self._like = {index: operand for index, operand in remembered if operand is not None}
         self._ops = tuple(op.label for op in source.ops)
@@ -197,7 +212,7 @@ class _Drawing:
         raise NoInstance(f"{op.label} cannot be built: {refusal}") from refusal
 
     def _try(self, op: OpPattern, node: EsNode) -> None:
-        name = one_of(self._rng, list(op.ops))
+        name = self._op = one_of(self._rng, list(op.ops))
         signature = op.ops[name]
         if signature is None or not signature.parameters:
             signature = None
@@ -231,6 +246,10 @@ class _Drawing:
             None,
         )
         params = self._parameters.of(op, node, name, None if first is None else len(first))
+        shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
+        fixed = {constraint.name for constraint in op.constraints} | node.params.keys()
+        settle(name, params, frozenset(fixed), shapes)
+        self._parameters.agree(op.index, params, fixed)
         built = EsNode(
             self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots
         )
@@ -324,6 +343,13 @@ class _Drawing:
                 return known.dtype
         return None
 
+    def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
+        """Mostly the dtype of the first input, which few operators may have another than."""
+        known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
+        if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
+            return None
+        return known.dtype or None
+
     def _constant(self, wanted: TensorPattern, given: EsConst, beside: DataType | None) -> EsConst:
         assert wanted.constant is not None
         if wanted.constant.by_value or wanted.constant.array is not None:
@@ -350,7 +376,7 @@ class _Drawing:
         rng = self._rng
         parameter = None if signature is None else signature.parameter_at(slot)
         allowed = frozenset(DTYPES) if parameter is None else parameter.dtypes
-        dtype = wanted.dtype or beside or self._dtype
+        dtype = wanted.dtype or beside or self._dtype_of_first(inputs) or self._dtype
         if dtype not in allowed:
             common = [known for known in DTYPES if known in allowed]
             if not common:
@@ -366,6 +392,13 @@ class _Drawing:
             if known
             else fresh_shape(rng, self._sizes, wanted.rank)
         )
+        shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
+        fitting = wanted_shape(rng, self._op, slot, shapes)
+        if rng.random() < _FITTING:
+            if fitting is not None:
+                shape = fitting
+            elif not known and slot == 0 and self._op in RANKS:
+                shape = fresh_shape(rng, self._sizes, one_of(rng, RANKS[self._op]))
         if wanted.rank not in (None, len(shape)):
             shape = fresh_shape(rng, self._sizes, wanted.rank)
         if wanted.shape is not None:
@@ -374,10 +407,11 @@ class _Drawing:
                 for given, drawn in zip(wanted.shape, shape, strict=True)
             )
         index = parameter is not None and parameter.dtypes <= _INDEX_TYPES
-        constant = rng.random() < (0.8 if index else _CONSTANT) and all(
+        share = self._constant_share if self._operands or self._constant_share < 1 else 0.0
+        constant = rng.random() < (max(0.8, share) if index else share) and all(
             isinstance(size, int) for size in shape
         )
-        return Operand(TensorType(dtype, shape), constant)
+        return Operand(TensorType(dtype, shape), constant, is_positive(self._op, slot))
 
     def _shape(self, tensor: EsTensor) -> tuple[Any, ...] | None:
         known = self._type_of(tensor)
@@ -404,7 +438,8 @@ class _Drawing:
         if not operand.constant or operand.type.shape is None:
             return operand.type
         shape = [size for size in operand.type.shape if isinstance(size, int)]
-        return numbers(self._rng, operand.type.dtype, shape)
+        array = numbers(self._rng, operand.type.dtype, shape)
+        return np.abs(array) + array.dtype.type(0.1) if operand.positive else array
 
 
 def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:

@@ -134,7 +134,10 @@ def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mu
 def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
     def apply(model: onnx.ModelProto) -> None:
         node = model.graph.node[number]
-        kept = [entry for entry in node.attribute if entry.name != name]
+        gone = {name}
+        if name in ("auto_pad", "pads") and value is not None:
+            gone |= {"auto_pad", "pads"}  # a node has one of them
+        kept = [entry for entry in node.attribute if entry.name not in gone]
         del node.attribute[:]
         node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
 

@@ -68,9 +68,7 @@ class Whereabouts:
 
     def rewritten(self, rewrite: Rewrite) -> None:
         """Look whether a rewrite took one."""
-        gone = [
-            node for node in self._watched if node in rewrite.region.nodes and not node.in_graph
-        ]
+        gone = [node for node in self._watched if rewrite.region.holds(node) and not node.in_graph]
         if gone:
             self.fate = f"was replaced by {rewrite.record.name}: {replacement(rewrite)}"
             self._watched = [node for node in self._watched if node not in gone]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,11 @@ class Parameters:
         other = copy.copy(self)
         other.chosen, other.bound = dict(self.chosen), dict(self.bound)
         return other
+
+    def agree(self, index: int, params: Mapping[str, Any], asked: AbstractSet[str]) -> None:
+        """Note what became of the parameters of operator ``index``, but for those ``asked`` for."""
+        self.chosen = {key: value for key, value in self.chosen.items() if key[0] != index}
+        self.chosen |= {(index, name): value for name, value in params.items() if name not in asked}
 
     def of(self, pattern: OpPattern, node: EsNode, op: str, rank: int | None) -> dict[str, Any]:
         """The parameters of one operator under the author's names.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from itertools import islice
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from gehost.host.report import Report
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
 from gehost.ir.types import TensorType
+from gehost.ir.wide import WIDE
 from gehost.passes.context import PassRecord, Rewrite
 from gehost.passes.pictures import (
     Picture,
@@ -62,7 +64,8 @@ class RewriteRecorder:
         region = rewrite.region
         self._before = _before(region)
         self._names = tuple(node.label for node in region.nodes)
-        self._readers = [use for value in region.outputs for use in _readers_outside(region, value)]
+        outputs = region.outputs[:_MOST_INPUTS]
+        self._readers = [use for value in outputs for use in _readers_outside(region, value)]
 
     @hookimpl
     def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
@@ -95,7 +98,7 @@ def _before(region: Region) -> Picture:
     sketch = _Sketch(region.graph, region.nodes)
     for node in region.nodes[:_MOST_NODES]:
         sketch.add(node, "matched")
-    for value in region.outputs:
+    for value in region.outputs[:_MOST_INPUTS]:
         sketch.add_readers(value, _readers_outside(region, value))
     sketch.add_producers()
     return sketch.picture(len(region.nodes[_MOST_NODES:]))
@@ -106,7 +109,7 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
     that was forwarded.
     """
     region = rewrite.region
-    kept = [node for node in region.nodes if node.in_graph]
+    kept = {node: None for node in region.nodes if node.in_graph}
     inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
     sketch = _Sketch(region.graph, inside)
     for node in inside[:_MOST_NODES]:
@@ -124,9 +127,8 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
 
 def _readers_outside(region: Region, value: Value) -> list[tuple[Node, int]]:
     """The reads of ``value``, also in bodies, by nodes outside of the region."""
-    inside = set(region.nodes)
     uses = [(reader, slot) for reader, slot in value.uses if isinstance(reader, Node)]
-    return [use for use in uses if region.graph.level_of(use[0]) not in inside]
+    return [use for use in uses if not region.holds(region.graph.level_of(use[0]))]
 
 
 class _Sketch:
@@ -177,7 +179,11 @@ class _Sketch:
                 self._around(producer)[2].append(tensor)
         for node, (role, inputs, _) in self._nodes.items():
             if role == "around":
-                seen = (self._tensors.get(value) for value in node.inputs if value is not None)
+                read = node.inputs
+                if len(read) > WIDE:
+                    slots = [(node.slots_of(v)[0], v) for v in self._tensors if node.reads(v)]
+                    read = [value for _, value in sorted(slots, key=itemgetter(0))]
+                seen = (self._tensors.get(value) for value in read if value is not None)
                 inputs[:] = dict.fromkeys(
                     [*inputs, *(tensor for tensor in seen if tensor is not None)]
                 )

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import onnx
 from msgspec.structs import replace
 
 from gehost.diagnose.instances import empty_model
+from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsGraphBuilder
 from gehost.es.opset import resolve_op
@@ -31,6 +33,29 @@ def has_sources(spec: PassSpec, host: Host) -> bool:
     """Whether a pass says what it looks for; one that walks the graph itself does not."""
     with host.vendor_code():
         return isinstance(spec.factory(), PatternFusionPass | DecomposePass)
+
+
+def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
+    """The models that a pass or rule offers by its method ``Instances``; none where it has none.
+
+    Raises:
+        PassError: they are no models.
+    """
+    with host.vendor_code():
+        offer: Any = getattr(spec.factory(), "Instances", None)
+        try:
+            offered: list[Any] = [] if offer is None else list(offer())
+        except Exception as error:  # an author's code may raise anything
+            raise PassError(
+                f"{spec.name} ({spec.origin}): Instances: {described(error)}"
+            ) from error
+    wrong = next((each for each in offered if not isinstance(each, onnx.ModelProto)), None)
+    if wrong is not None:
+        raise PassError(
+            f"{spec.name} ({spec.origin}): Instances must give models (onnx.ModelProto), "
+            f"got {type(wrong).__name__}"
+        )
+    return offered
 
 
 def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:

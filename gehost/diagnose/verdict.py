@@ -114,7 +114,7 @@ class PassCheck:
 
     def lines(self) -> list[str]:
         """All of it: what was tried, then a line for each finding and note."""
-        told = "wrong" if not self.ok else "ok" if self.instances else "could not be checked"
+        told = "wrong" if not self.ok else "ok" if self.instances else "not checked"
         head = f"{self.name} ({self.origin})"
         findings = [f"{head}: {finding}" for finding in self.findings]
         notes = (

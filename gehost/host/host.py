@@ -112,6 +112,7 @@ class Host:
             collectors = Plugins(own)
             hooked = self._load_vendors(collectors)
             self._plugins = Plugins([*own, *hooked]) if hooked else collectors
+            self._own_hooks = collectors
             self._register("gehost_register_ops", self.ops)
             self._register_passes()
             self._register("gehost_register_importers", self.importers)
@@ -141,6 +142,10 @@ class Host:
                 )
             found[name] = options
         return found
+
+    def drop_vendor_hooks(self) -> None:
+        """Call no hooks of vendor files from now on; what they registered stays."""
+        self._plugins = self._own_hooks
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
         if self.options.feeds is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from gehost.errors import ModelError
 from gehost.ir.graph import Graph, Node, Value, op_name
+from gehost.ir.wide import WIDE, Slots
 
 
 def check_graph(graph: Graph) -> None:
@@ -21,8 +24,10 @@ def check_graph(graph: Graph) -> None:
         _check_node(node, where)
     for value in graph.outputs:
         _check_read(graph, value, where)
+    _check_slots(graph, graph.outputs, where)
+    reads: dict[Node | Graph, frozenset[Value | None]] = {}
     for name, value in graph.values.items():
-        _check_value(name, value, where)
+        _check_value(name, value, where, reads)
 
 
 def _check_node(node: Node, where: str) -> None:
@@ -36,6 +41,7 @@ def _check_node(node: Node, where: str) -> None:
     for value in node.inputs:
         if value is not None:
             _check_read(node, value, where)
+    _check_slots(node, node.inputs, where)
     for slot, value in enumerate(node.outputs):
         if value is None:
             continue
@@ -60,13 +66,27 @@ def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
         raise ModelError(f'{where}: {reader!r} reads "{value.name}" before it is made')
 
 
-def _check_value(name: str, value: Value, where: str) -> None:
+def _check_slots(reader: Node | Graph, read: Sequence[Value | None], where: str) -> None:
+    """Compare an index of slots, where one was built, with the inputs."""
+    if reader.slots is not None and reader.slots != Slots(read):
+        raise ModelError(f"{where}: {reader!r} has an index of its slots that differs from them")
+
+
+def _check_value(
+    name: str, value: Value, where: str, reads: dict[Node | Graph, frozenset[Value | None]]
+) -> None:
+    """``reads`` keeps what a wide reader reads, as each of its values asks for it."""
     if value.producer is not None and not value.producer.in_graph:
         raise ModelError(f'{where}: tensor "{name}" is made by a removed node')
     if value.producer is None and value.initializer is None and not value.is_input:
         raise ModelError(f'{where}: tensor "{name}" is made by nothing')
     for reader in value.readers:
-        read = reader.outputs if isinstance(reader, Graph) else reader.inputs
+        read: Collection[Value | None] = (
+            reader.outputs if isinstance(reader, Graph) else reader.inputs
+        )
+        if len(read) > WIDE:
+            known = reads.get(reader)
+            read = reads[reader] = frozenset(read) if known is None else known
         node = reader.owner if isinstance(reader, Graph) else reader
         if value not in read or (node is not None and not node.in_graph):
             raise ModelError(f'{where}: "{name}" lists a reader that does not read it')

@@ -15,6 +15,7 @@ from gehost.ir.links import link, unlink
 from gehost.ir.listing import Listing
 from gehost.ir.node import Node, Value
 from gehost.ir.types import ValueType
+from gehost.ir.wide import with_entry
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
@@ -38,11 +39,14 @@ def connect(
 
 def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
-    node.inputs = (*node.inputs[:slot], value, *node.inputs[slot + 1 :])
-    node.proto.input[slot] = "" if value is None else value.name
     # by an undo it may be whatever a caller gave
-    if isinstance(old, Value) and old not in node.inputs:
-        old.drop_reader(node)
+    before = old if isinstance(old, Value) else None
+    node.inputs = with_entry(node.inputs, slot, value)
+    if node.slots is not None:
+        node.slots.put(slot, value, before)
+    node.proto.input[slot] = "" if value is None else value.name
+    if before is not None and not node.reads(before):
+        before.drop_reader(node)
     if value is not None:
         value.add_reader(node)
 
@@ -51,7 +55,7 @@ def put_output(node: Node, slot: int, value: Value) -> None:
     old = node.outputs[slot]
     if old is not None and old.producer is node:
         old.producer, old.index = None, 0
-    node.outputs = (*node.outputs[:slot], value, *node.outputs[slot + 1 :])
+    node.outputs = with_entry(node.outputs, slot, value)
     node.proto.output[slot] = value.name
     value.producer, value.index = node, slot
 

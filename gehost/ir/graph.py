@@ -57,6 +57,7 @@ from gehost.ir.node import (
     split_op,
 )
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
+from gehost.ir.wide import Slots
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -97,6 +98,7 @@ class Graph:
         "proto",
         "protos",
         "remade",
+        "slots",
         "tail",
         "values",
     )
@@ -111,6 +113,8 @@ class Graph:
         self.values: dict[str, Value] = {}
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
+        self.slots: Slots[Value] | None = None
+        """Index of many outputs, built when it is asked for."""
         self.by_op: dict[str, dict[Node, None]] = {}
         self.head: Node | None = None
         self.tail: Node | None = None
@@ -184,6 +188,12 @@ class Graph:
         if isinstance(reader, Node):
             return self.level_of(reader)
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
+
+    def slots_of(self, value: Value) -> list[int]:
+        """The positions of ``value`` among the outputs, in order, by an index."""
+        if self.slots is None:
+            self.slots = Slots(self.outputs)
+        return self.slots.of(value)
 
     def subgraphs(self) -> list[Graph]:
         """All nested bodies, depth first, each before its own."""

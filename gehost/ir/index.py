@@ -15,6 +15,7 @@ from gehost.errors import ModelError
 from gehost.ir.external import PLAIN_KINDS
 from gehost.ir.graph import GRAPH_KINDS, ORDER_GAP, Graph, Node, Value, op_name
 from gehost.ir.node import INPUT
+from gehost.ir.wide import with_entry
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -230,9 +231,11 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
         )
     for reader, slot in placeholder.uses:
         if isinstance(reader, Node):
-            reader.inputs = (*reader.inputs[:slot], value, *reader.inputs[slot + 1 :])
+            reader.inputs = with_entry(reader.inputs, slot, value)
         else:
             reader.outputs[slot] = value
+        if reader.slots is not None:
+            reader.slots.put(slot, value, placeholder)
         value.add_reader(reader)
 
 

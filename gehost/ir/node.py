@@ -18,6 +18,7 @@ from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.ge import GNodeAccessors
 from gehost.ir.listing import Listing
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
+from gehost.ir.wide import WIDE, Slots
 
 if TYPE_CHECKING:
     from gehost.ir.graph import Graph
@@ -168,7 +169,10 @@ class Value:
         found: list[tuple[Node | Graph, int]] = []
         for reader in self.readers:
             read = reader.inputs if isinstance(reader, Node) else reader.outputs
-            found.extend([(reader, slot) for slot, value in enumerate(read) if value is self])
+            if len(read) > WIDE:
+                found.extend([(reader, slot) for slot in reader.slots_of(self)])
+            else:
+                found.extend([(reader, slot) for slot, value in enumerate(read) if value is self])
         return found
 
     def add_reader(self, reader: Node | Graph) -> None:
@@ -245,6 +249,7 @@ class Node(GNodeAccessors):
         "outputs",
         "place",
         "prev",
+        "slots",
     )
 
     def __init__(self, graph: Graph, place: int, op: str) -> None:
@@ -253,8 +258,11 @@ class Node(GNodeAccessors):
         """Where ``listing`` has the node's protobuf."""
         self.listing: Listing = graph.listing
         self.op = op
-        self.inputs: tuple[Value | None, ...] = ()
-        self.outputs: tuple[Value | None, ...] = ()
+        self.inputs: Sequence[Value | None] = ()
+        """A tuple, or ``Wide``, which is one in all that can be seen."""
+        self.outputs: Sequence[Value | None] = ()
+        self.slots: Slots[Value] | None = None
+        """Index of wide inputs, built when it is asked for."""
         self.bodies: tuple[Graph, ...] = ()
         self.order = 0
         self.generation = 0
@@ -361,6 +369,22 @@ class Node(GNodeAccessors):
         """The value at input ``index``; None where absent, also past the end."""
         place = operator.index(index)
         return self.inputs[place] if place < len(self.inputs) else None
+
+    def slots_of(self, value: Value) -> list[int]:
+        """The slots at which the node reads ``value``, in order; for wide inputs by an index."""
+        if len(self.inputs) <= WIDE:
+            return [slot for slot, read in enumerate(self.inputs) if read is value]
+        if self.slots is None:
+            self.slots = Slots(self.inputs)
+        return self.slots.of(value)
+
+    def reads(self, value: Value) -> bool:
+        """Whether ``value`` is one of the node's inputs; for wide inputs by an index."""
+        if len(self.inputs) <= WIDE:
+            return value in self.inputs
+        if self.slots is None:
+            self.slots = Slots(self.inputs)
+        return value in self.slots
 
     def path_from(self, graph: Graph) -> tuple[int, ...]:
         """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which

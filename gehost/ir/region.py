@@ -15,6 +15,9 @@ from gehost.ir.graph import Graph, Node, Value, by_order
 
 _Entry = TypeVar("_Entry")
 
+_FEW = 16
+"""Nodes of a region that are searched as a list; more are searched as a set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -33,7 +36,7 @@ class Region:
     that they give.
     """
 
-    __slots__ = ("closed", "graph", "inputs", "nodes", "outputs")
+    __slots__ = ("_inside", "closed", "graph", "inputs", "nodes", "outputs")
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Region:
         self.outputs = outputs
         self.nodes = nodes
         """In topological order."""
+        self._inside: frozenset[Node] | None = None
         self.closed = closed
         """Whether it is known that nobody outside reads a tensor that is made here, except for
         the outputs.
@@ -109,6 +113,14 @@ class Region:
                 return f'no node of the region makes "{value.name}" any more'
         return ""
 
+    def holds(self, node: Node) -> bool:
+        """Whether ``node`` is one of the region's nodes."""
+        if len(self.nodes) <= _FEW:
+            return node in self.nodes
+        if self._inside is None:
+            self._inside = frozenset(self.nodes)
+        return node in self._inside
+
     @property
     def last(self) -> Node:
         """The node that runs last."""
@@ -121,11 +133,10 @@ class Region:
         Where such a node feeds the region, the region's nodes that it feeds are among them.
         """
         found: dict[Node, None] = {}
-        inside = set(self.nodes)
         readers = [
             self.graph.reading_node(reader) for value in self.outputs for reader in value.readers
         ]
-        stack = [reader for reader in readers if reader is not None and reader not in inside]
+        stack = [reader for reader in readers if reader is not None and not self.holds(reader)]
         while stack:
             node = stack.pop()
             if node in found or node.order >= order:
@@ -328,6 +339,7 @@ def _between(
     graph: Graph, inputs: list[Value], entries: set[tuple[Node, int]], outputs: list[Value]
 ) -> list[Node]:
     found: dict[Node, None] = {}
+    entering = set(inputs)
     stack = [value.producer for value in outputs]
     while stack:
         node = stack.pop()
@@ -340,7 +352,7 @@ def _between(
             if value is not None and (node, slot) not in entries
         ]
         for body in node.bodies:
-            read.extend(value for _, _, value in body.captured() if value not in inputs)
+            read.extend(value for _, _, value in body.captured() if value not in entering)
         for value in read:
             if value.is_constant:
                 continue
@@ -356,12 +368,13 @@ def _check_closed(region: Region) -> None:
     """What is read inside must not be read outside too, unless it is an output; a tensor that
     only others read may.
     """
+    outputs = set(region.outputs)
     for node in region.nodes:
         for value in node.outputs:
-            if value is None or value in region.outputs:
+            if value is None or value in outputs:
                 continue
             readers = [region.graph.reading_node(reader) for reader in value.readers]
-            inside = [reader is not None and reader in region.nodes for reader in readers]
+            inside = [reader is not None and region.holds(reader) for reader in readers]
             if any(inside) and not all(inside):
                 raise PassError(
                     f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; '

@@ -12,9 +12,10 @@ import onnx
 from gehost.errors import GehostError, VendorError, described
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
 from gehost.es.literals import exact
-from gehost.infer.local import InferenceFailed, Inferrer, array_type, small_array
+from gehost.infer.local import InferenceFailed, Inferrer, array_type
 from gehost.ir import tensors
 from gehost.ir.attributes import encode_attribute
+from gehost.ir.constants import content
 from gehost.ir.graph import CONSTANTS_OF_ALL_TYPES, Node, Value, spelled, split_op
 from gehost.ir.model import Model
 from gehost.ir.region import Region
@@ -321,12 +322,14 @@ class _BodyWriter:
         self._function = function
         self._opset = model.opset() or 0
         self._used = {*function.input, *function.output}
+        self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        count = 0
+        count = self._next.get(stem, 0)
         while (name := f"{stem}_{count}") in self._used:
             count += 1
         self._used.add(name)
+        self._next[stem] = count + 1
         return name
 
     def node(
@@ -429,19 +432,20 @@ def region_key(
         read: list[Hashable] = []
         for value in operands:
             if value not in numbers:
-                array = small_array(value)
-                if array is None:
+                known = None
+                if value is not None and value.is_constant:
+                    known = content(value, _INLINE_LIMIT)
+                if known is None:
                     return None
-                numbers[value] = (array.dtype, array.shape, array.tobytes())
+                numbers[value] = known
             read.append(numbers[value])
         for slot, value in enumerate(results):
             numbers.setdefault(value, (len(steps), slot))
-        parameters = node.attrs.serialized() if node.proto.attribute else ()
         steps.append(
             (
                 node.op,
-                original_op(node),
-                parameters,
+                original_op(node) if node.is_traced else node.op,
+                node.encoded_attrs,
                 tuple(read),
                 tuple(value is None for value in results),
             )

@@ -82,18 +82,19 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
     them.
     """
     inputs: list[Operand] = []
+    partner: EsTensor | None = None
     for tensor in node.inputs:
         if tensor is None or not isinstance(tensor.producer, EsConst):
             inputs.append(tensor)
         elif not tensor.producer.literal:
             inputs.append(tensor.producer.array)
         else:
-            partners = [
-                other for other in node.inputs if other is not None and not _is_literal(other)
-            ]
-            inputs.append(
-                _cast(tensor.producer.array, [_known_dtype(partners[0], op, type_of)], op, node)
-            )
+            if partner is None:
+                partner = next(
+                    other for other in node.inputs if other is not None and not _is_literal(other)
+                )
+            dtypes = [_known_dtype(partner, op, type_of)]
+            inputs.append(_cast(tensor.producer.array, dtypes, op, node))
     definition = registry.get(op)
     defaults: Mapping[str, Any] = {}
     if definition is not None:
@@ -133,6 +134,7 @@ class _Lowering:
         self._version = version
         self._signature = signature
         self._type_of = type_of
+        self._found: tuple[EsTensor | None, dict[str, EsTensor]] | None = None
         known = schemas.operator(*split_op(op))
         assert known is not None
         self._vectors = known.vectors
@@ -246,26 +248,36 @@ class _Lowering:
         allowed = parameter.dtypes
         if len(allowed) == 1:
             return _cast(literal, list(allowed), self._op, self._node)
-        partners = [
-            (self._signature.parameter_at(slot), tensor)
-            for slot, tensor in enumerate(self._node.inputs)
-            if tensor is not None and not _is_literal(tensor)
-        ]
-        for beside, tensor in partners:
-            if beside is not None and beside.type_name == parameter.type_name:
-                return _cast(
-                    literal, [_known_dtype(tensor, self._op, self._type_of)], self._op, self._node
-                )
+        first, partners = self._partners()
+        if parameter.type_name in partners:
+            dtypes = [_known_dtype(partners[parameter.type_name], self._op, self._type_of)]
+            return _cast(literal, dtypes, self._op, self._node)
         candidates = [DataType.INT64, DataType.INT32, DataType.BOOL]
         if not allowed <= _INDEX_TYPES:
+            assert first is not None
             candidates = [
-                _known_dtype(partners[0][1], self._op, self._type_of),
+                _known_dtype(first, self._op, self._type_of),
                 DataType.FLOAT,
                 *candidates,
             ]
         return _cast(
             literal, [dtype for dtype in candidates if dtype in allowed], self._op, self._node
         )
+
+    def _partners(self) -> tuple[EsTensor | None, dict[str, EsTensor]]:
+        """The first input that is no literal: of all, and of each type parameter."""
+        if self._found is None:
+            first: EsTensor | None = None
+            by_type: dict[str, EsTensor] = {}
+            for slot, tensor in enumerate(self._node.inputs):
+                if tensor is None or _is_literal(tensor):
+                    continue
+                parameter = self._signature.parameter_at(slot)
+                first = first or tensor
+                if parameter is not None:
+                    by_type.setdefault(parameter.type_name, tensor)
+            self._found = first, by_type
+        return self._found
 
 
 def _is_literal(tensor: EsTensor) -> bool:

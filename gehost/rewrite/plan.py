@@ -3,7 +3,8 @@ out again.
 
 A rule that fires a thousand times builds the same operators over and over. What lowering, function
 bodies, inference and the comparison of types make of a replacement depends on its operators and
-constants, on what is known of the tensors at its ends, and on nothing else in one compile.
+constants, on the types of the tensors at its ends, on the matched nodes where a body is made from
+them, on the elements of constants where inference looks at them, and on nothing else in one compile.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import onnx
 
 from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
 from gehost.es.literals import exact
-from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
-from gehost.ir.graph import NodeTemplate, Value
+from gehost.infer.local import small_array
+from gehost.ir.graph import NodeTemplate
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.rewrite.history import ORIGIN_NODES
@@ -89,6 +90,36 @@ there.
 """
 
 
+class Plans:
+    """The plans for one replacement in place of matches with equal types at their ends.
+
+    Attributes:
+        from_match: a body is made from the matched nodes, so that the plan depends on them.
+    """
+
+    __slots__ = ("_by_match", "from_match")
+
+    def __init__(self, *, from_match: bool) -> None:
+        self.from_match = from_match
+        self._by_match: dict[Hashable, Plan | dict[Hashable, Plan]] = {}
+        """One plan where inference looks at no elements, else one for each set of elements."""
+
+    def get(self, match: Hashable, region: Region) -> Plan | None:
+        """The plan for a region, of which ``match`` holds all that a body depends on."""
+        found = self._by_match.get(match)
+        return found.get(_elements(region)) if isinstance(found, dict) else found
+
+    def put(self, match: Hashable, region: Region, plan: Plan, *, blind: bool) -> None:
+        """Keep a plan; ``blind``: it holds whatever the elements of constants are."""
+        found = self._by_match.get(match)
+        if blind:
+            self._by_match[match] = plan
+        elif isinstance(found, dict):
+            found[_elements(region)] = plan
+        else:
+            self._by_match[match] = {_elements(region): plan}
+
+
 def as_plan(planned: Iterable[PlannedNode]) -> Plan:
     """A plan of nodes that were planned for one rewrite; its constants are its own, as an author
     may change his arrays.
@@ -103,14 +134,13 @@ def as_plan(planned: Iterable[PlannedNode]) -> Plan:
 
 
 def key_of(region: Region, replacement: EsGraph) -> Key | None:
-    """What a plan for ``replacement`` in place of ``region`` depends on; None where that is too
-    much to be kept.
+    """The key of ``Plans`` for ``replacement`` in place of ``region``; None where it would be
+    too large.
     """
     places: dict[object, int] = {}
     """Where each operator stands among them."""
     key: list[Hashable] = []
     """One after the other, each part behind the number of its entries."""
-    looks_into = False
     nodes = replacement.reachable()
     key.append(len(nodes))
     for node in nodes:
@@ -138,7 +168,6 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
                 key.append((producer.literal, array.dtype, array.shape, array.tobytes()))
             else:
                 return None
-        looks_into = looks_into or node.ops[0] not in ELEMENTS_DO_NOT_MATTER
         places[node] = len(places)
     key.append(len(replacement.outputs))
     for tensor in replacement.outputs:
@@ -147,20 +176,26 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
             return None
         key += (place, tensor.index)
     for value in region.inputs[: len(replacement.inputs)]:
-        if looks_into:
-            key.append(_known(value))
-        else:
-            key.append(None if value is None else value.type or _UNKNOWN)
+        key.append(None if value is None else value.type or _UNKNOWN)
     for value in region.outputs:
         key.append(value.type)
     return tuple(key)
 
 
-def _known(value: Value | None) -> Hashable:
-    """What may matter of a tensor that enters, into which an operator may look."""
-    if value is None:
-        return None
-    array = small_array(value)
-    if array is None:
-        return value.type or _UNKNOWN
-    return value.type, array.dtype, array.shape, array.tobytes()
+def inputs_read(replacement: EsGraph) -> set[int]:
+    """The positions of the inputs that a replacement reads."""
+    return {
+        tensor.producer.index
+        for node in replacement.reachable()
+        for tensor in node.inputs
+        if tensor is not None and isinstance(tensor.producer, EsInput)
+    }
+
+
+def _elements(region: Region) -> Hashable:
+    """The elements of the constants that enter, as far as inference is shown them."""
+    found: list[Hashable] = []
+    for value in region.inputs:
+        array = small_array(value)
+        found.append(None if array is None else (array.dtype, array.shape, array.tobytes()))
+    return tuple(found)

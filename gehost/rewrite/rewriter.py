@@ -16,7 +16,7 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.plan import Key, Plan
+from gehost.rewrite.plan import Key, Plans
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.transaction import Transaction
 
@@ -36,7 +36,7 @@ class Rewriter:
         self.replaced = 0
         self.rewired = False
         """Whether the last rewrite made old nodes read other old tensors than before."""
-        self.plans: dict[Key, Plan] = {}
+        self.plans: dict[Key, Plans] = {}
         self.bodies: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
         """Bodies that were made from matches, with the names under which they were offered."""
 

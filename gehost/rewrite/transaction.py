@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import onnx
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
 from gehost.infer.contents import REFINED
-from gehost.infer.local import InferenceFailed, array_type
+from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, InferenceFailed, array_type
 from gehost.ir.attributes import encode_attribute
-from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.graph import Graph, Node, Value, op_name
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
 from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
@@ -20,7 +21,7 @@ from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.devices import check_not_specified, inherit_devices
 from gehost.rewrite.history import HISTORY
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
-from gehost.rewrite.plan import Plan, PlannedNode, Read, as_plan, key_of
+from gehost.rewrite.plan import Key, Plan, PlannedNode, Plans, Read, as_plan, inputs_read, key_of
 from gehost.rewrite.proof import Step, TypeProof, is_whole
 from gehost.rewrite.provenance import provenance
 
@@ -52,7 +53,9 @@ class Transaction:
         self.planned: dict[EsNode, tuple[int, PlannedNode]] = {}
         """Where each operator stands among ``made``, and how it is written."""
         self.is_like_others = not self.kept
-        """Whether what was made out holds for every match that is alike, as ``key_of`` sees it."""
+        """Whether what was made out holds for every match with the same keys."""
+        self.from_match = False
+        """Whether a body was made from the matched nodes."""
         self.constants: dict[int, Value] = {}
         """By the identity of their arrays, which the replacement or the plan holds: one for all
         readers of one constant.
@@ -73,9 +76,10 @@ class Transaction:
             depth = f"{last.label} ({last.op}) is {self.generation} generations deep"
             raise PassError(f"rewrites feed each other without end: {depth}")
         self._make_room()
-        plans, nodes = self.rewriter.plans, self.region.nodes
+        nodes = self.region.nodes
         key = None if self.kept else key_of(self.region, self.replacement)
-        plan = None if key is None else plans.get(key)
+        plans = None if key is None else self.rewriter.plans.get(key)
+        plan = None if plans is None else plans.get(self._match_key(plans.from_match), self.region)
         if plan is not None and self._holds(plan):
             self._follow(plan)
         else:
@@ -85,7 +89,7 @@ class Transaction:
                 and self.is_like_others
                 and len(self.taken) == len(self.region.outputs)
             ):
-                plans[key] = as_plan([planned for _, planned in self.planned.values()])
+                self._keep(key)
         if len(self.made) == len(nodes) and self._nothing_changed():
             raise Refused("no change: the replacement equals what it replaces")
         removed = [node for node in nodes if node not in self.kept] if self.kept else nodes
@@ -109,6 +113,42 @@ class Transaction:
         self._settle_outputs()
         if self.constants:
             self._drop_unread_constants()
+
+    def _keep(self, key: Key) -> None:
+        """Keep what was made out for matches that are alike."""
+        match = self._match_key(self.from_match)
+        if match is None:
+            return
+        known = self.rewriter.plans
+        plans = known.get(key)
+        if plans is None or plans.from_match is not self.from_match:
+            plans = known[key] = Plans(from_match=self.from_match)
+        plan = as_plan([planned for _, planned in self.planned.values()])
+        blind = all(self._is_blind(node.original or node.op, node.body) for node in plan)
+        plans.put(match, self.region, plan, blind=blind)
+
+    def _match_key(self, from_match: bool) -> Hashable | None:
+        """All that a body which is made from the match depends on; None: not to be kept."""
+        if not from_match:
+            return ()
+        read = inputs_read(self.replacement)
+        region = self.region
+        # of a constant that the new node does not take, the body gets the elements
+        inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
+        return region_key(region, self._old(), inputs, region.outputs, ())
+
+    def _is_blind(self, op: str, body: onnx.FunctionProto | None) -> bool:
+        """Whether inference of an operator looks at no elements, in its body neither."""
+        definition = self.rewriter.registry.get(op)
+        if definition is not None and definition.shape is not None:
+            return True  # the author's function is given types
+        if body is None:
+            return op in ELEMENTS_DO_NOT_MATTER
+        for node in body.node:
+            inner = op_name(node.domain, node.op_type, node.overload)
+            if inner != "Constant" and not self._is_blind(inner, self.model.function(inner)):
+                return False
+        return True
 
     def _holds(self, plan: Plan) -> bool:
         """Whether the operators that a plan calls have the bodies that they had."""
@@ -134,9 +174,8 @@ class Transaction:
         self.position = last
         if all(value.producer is last for value in self.region.outputs):
             return  # whoever reads it stands behind it
-        inside = set(self.region.nodes)
         for reader in self.region.readers_before(last.order + 1):
-            if reader in inside:
+            if self.region.holds(reader):
                 raise Refused("cycle: the replacement would make one")
             self.graph.move_after(reader, behind)
             behind = reader
@@ -221,7 +260,8 @@ class Transaction:
         except InferenceFailed as error:
             raise Refused(f"types: {error}") from error
         self.planned[node] = len(self.made) - 1, planned
-        if of_match or made.op in REFINED:
+        self.from_match = self.from_match or of_match
+        if made.op in REFINED:
             self.is_like_others = False
         self._deliver(node, made, rewriter.inferrer.refined(made, types, planned.types))
 
@@ -429,7 +469,7 @@ class Transaction:
             check_not_specified(value, [node for node in nodes if self._stays(node)])
 
     def _stays(self, node: Node) -> bool:
-        return node in self.kept or node not in self.region.nodes
+        return node in self.kept or not self.region.holds(node)
 
     def _drop_unread_constants(self) -> None:
         """Take back constants that stand for a tensor which nobody read."""
@@ -451,16 +491,12 @@ class Transaction:
         if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False
         comparison = Comparison(old, new)
-        pairs = zip(self.region.outputs, self.replacement.outputs, strict=True)
+        made = set(self.made)
+        # what now stands for a replaced value: itself when a new node makes it
         return all(
-            comparison.equal(value, self._delivered(value, tensor)) for value, tensor in pairs
+            comparison.equal(value, value if value.producer in made else self._value(tensor))
+            for value, tensor in zip(self.region.outputs, self.replacement.outputs, strict=True)
         ) and comparison.covers(old)
-
-    def _delivered(self, value: Value, tensor: EsTensor) -> Value:
-        """What now stands for a replaced value: itself when a new node makes it, else what was
-        forwarded.
-        """
-        return value if value.producer in self.made else self._value(tensor)
 
 
 def _still_needed(region: Region) -> set[Node]:
@@ -470,13 +506,14 @@ def _still_needed(region: Region) -> set[Node]:
     kept: set[Node] = set()
     if region.closed and not _enters_again(region):
         return kept
-    inside, outputs, graph = set(region.nodes), set(region.outputs), region.graph
+    inside, graph = set(region.nodes), region.graph
+    inputs, outputs = set(region.inputs), set(region.outputs)
     for node in reversed(region.nodes):
         for value in node.outputs:
             if value is None:
                 continue
             replaced = value in outputs
-            if not replaced and value in region.inputs:
+            if not replaced and value in inputs:
                 kept.add(node)
                 continue
             for found in value.readers:
@@ -498,7 +535,7 @@ def _enters_again(region: Region) -> bool:
             value is not None
             and value.producer is not None
             and value.producer.order >= first
-            and value.producer in region.nodes
+            and region.holds(value.producer)
         ):
             return True
     return False

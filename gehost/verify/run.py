@@ -133,7 +133,8 @@ class Runner:
             ModelError: The model fails while it runs.
         """
         required, optional = self._engine.inputs
-        wrong = [name for name in feeds if name not in required and name not in optional]
+        known = {*required, *optional}
+        wrong = [name for name in feeds if name not in known]
         missing = [name for name in required if name not in feeds]
         if wrong or missing:
             what = (

@@ -70,6 +70,11 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
             isinstance(options["shape_proven"], bool),
         ),
         "default": (options["default"], "True or False", isinstance(options["default"], bool)),
+        "instances": (
+            options["instances"],
+            "a function that returns models",
+            options["instances"] is None or callable(options["instances"]),
+        ),
     }
     for option, (given, wanted, right) in said.items():
         if not right:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import onnx
+
 from gehost import CustomPassStage, es
 from gehost_drr.patterns import DrrPatternContext, attr
 from gehost_drr.rule import DrrRule
@@ -27,6 +29,7 @@ def rule(
     max_opset: int | None = None,
     shape_proven: bool = False,
     default: bool = True,
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Callable[[Callable[..., Any]], DrrRule]:
     """Define a rule by a function of source and result pattern, which is called at once.
 
@@ -39,6 +42,8 @@ def rule(
         max_opset: above it the rule does not apply.
         shape_proven: the rule proves output sizes that the host cannot compare.
         default: False for a rule that runs only where ``--enable`` or a switch file names it.
+        instances: gives models that the rule rewrites, for ``check-pass`` to check besides those
+            that it draws.
 
     Raises:
         PatternError: the rule is not well-formed; names the file and line at fault.
@@ -61,6 +66,7 @@ def rule(
             max_opset=max_opset,
             shape_proven=shape_proven,
             default=default,
+            instances=instances,
         )
         if function.__qualname__ == function.__name__:
             function.__globals__.setdefault(DEFINED, []).append((function.__name__, made))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
+import onnx
+
 from gehost import (
     CustomPassContext,
     CustomPassStage,
@@ -89,6 +91,10 @@ class Pass:
         del op
         raise PassError(f"{type(self).__name__} does not define Run(self, op)")
 
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """Models that the pass rewrites, for ``check-pass`` to check besides those it draws."""
+        return ()
+
     def AddStatistics(self, count: int) -> None:
         """Note how much was done, for passes that do it by themselves."""
         self.context.record.replaced += count
@@ -161,6 +167,10 @@ class RunningPass:
         self._noted = {} if driven is None else driven
         self._driven: Driven | None = None
 
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """The models that the pass offers to ``check-pass``."""
+        return self.subject.Instances()
+
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         pass_, returned = self.subject, None
         if self._driven is None:
@@ -186,7 +196,16 @@ class RunningRules(RunningPass, PatternFusionPass):
     subject: PatternRewritePass
 
     def Patterns(self) -> Sequence[Pattern]:
-        return [rule.pattern for rule in RewritePatternSet(*self.subject.patterns).rules]
+        return [rule.pattern for rule in self._rules_listed()]
+
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """The models that the pass and its rules offer to ``check-pass``."""
+        yield from self.subject.Instances()
+        for rule in self._rules_listed():
+            yield from () if rule.instances is None else rule.instances()
+
+    def _rules_listed(self) -> Sequence[DrrRule]:
+        return RewritePatternSet(*self.subject.patterns).rules
 
 
 _Pass = TypeVar("_Pass", bound=type[Pass])

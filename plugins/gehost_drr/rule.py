@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx
 
 from gehost import (
     CustomPassStage,
@@ -55,6 +56,8 @@ class DrrRule:
     max_opset: int | None = None
     shape_proven: bool = False
     default: bool = True
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = None
+    """Gives models that the rule rewrites, for ``check-pass``."""
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
@@ -250,6 +253,10 @@ class DrrPass(PatternFusionPass):
     def Patterns(self) -> Sequence[Pattern]:
         return [self.rule.pattern]
 
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """The models that the rule offers to ``check-pass``."""
+        return () if self.rule.instances is None else self.rule.instances()
+
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         refusal = self.rule.refusal(self._context(match))
         return True if refusal is None else refusal
@@ -302,6 +309,10 @@ class DrrPatternBase:
             f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)"
         )
 
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """Models that the rule rewrites, for ``check-pass`` to check besides those it draws."""
+        return ()
+
     def Build(self, context: Any = None) -> DrrRule:
         """The rule, as published code builds it; the context is not needed."""
         del context
@@ -323,6 +334,7 @@ class DrrPatternBase:
             max_opset=self.max_opset,
             shape_proven=self.shape_proven,
             default=self.default,
+            instances=self.Instances,
         )
 
 

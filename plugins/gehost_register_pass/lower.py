@@ -5,11 +5,12 @@ replacement for each match.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
+import onnx
 
 from gehost import (
     EsGraph,
@@ -49,14 +50,21 @@ _MOST_SHOWN: Final = 8
 class TracedPass(PatternFusionPass):
     """A rule as a pass: one pattern for each of its pairs."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(
+        self, rule: Rule, instances: Callable[[], Iterable[onnx.ModelProto]] | None = None
+    ) -> None:
         """Raises ``PatternError`` when a pattern is not well-formed."""
         super().__init__()
+        self._instances = instances
         self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - a class is what others write
         self._pairs = [LoweredPair(rule.name, pair) for pair in rule.pairs]
 
     def Patterns(self) -> list[Pattern]:
         return [pair.pattern for pair in self._pairs]
+
+    def Instances(self) -> Iterable[onnx.ModelProto]:
+        """The models that the rule offers to ``check-pass``."""
+        return () if self._instances is None else self._instances()
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         problem = self._pair_of(match).problem(match)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import NoneType
 from typing import Any, overload
 
 import numpy as np
+import onnx
 
 from gehost import CustomPassStage, PassSpec, es
 
@@ -39,8 +40,10 @@ class RegisteredPass:
         where: es.Origin,
         trace: Callable[[], Rule],
         function: Callable[[], Any] | None = None,
+        instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
     ) -> None:
         self.name = name
+        self._instances = instances
         self._function = function
         self.module = module
         self.origin = where
@@ -82,7 +85,7 @@ class RegisteredPass:
             stage=rule.stage,
             origin=str(rule.origin),
             kind="register_pass",
-            factory=lambda: TracedPass(rule),
+            factory=lambda: TracedPass(rule, self._instances),
             min_opset=rule.min_opset,
             max_opset=rule.max_opset,
             trusted=True,
@@ -108,6 +111,7 @@ def RegisterPass(
     max_opset: int | None = ...,
     shape_proven: bool = ...,
     default: bool = ...,
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = ...,
 ) -> Callable[[Callable[[], Any]], RegisteredPass]: ...
 def RegisterPass(
     function: Any = None,
@@ -120,6 +124,7 @@ def RegisterPass(
     max_opset: int | None = None,
     shape_proven: bool = False,
     default: bool = True,
+    instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Any:
     """Register what a function without parameters returns: a pattern and a replace function, or an
     iterable of such pairs.
@@ -134,6 +139,8 @@ def RegisterPass(
         shape_proven: the construction, or what the pattern asks, proves output sizes that the
             host cannot compare.
         default: False for a pass that runs only where ``--enable`` or a switch file names it.
+        instances: gives models that the rule rewrites, for ``check-pass`` to check besides those
+            that it draws.
 
     Raises:
         PatternError: it is no function, or takes parameters; or what is said of it is of the
@@ -153,6 +160,8 @@ def RegisterPass(
                 f"{what} must be {' or '.join(kind.__name__ for kind in kinds)}, got {given!r}",
                 where,
             )
+    if instances is not None and not callable(instances):
+        raise mistake(f"instances must be a function that returns models, got {instances!r}", where)
     specs: dict[Any, Any] = (
         dict(input_specs)
         if isinstance(input_specs, Mapping)
@@ -203,7 +212,7 @@ def RegisterPass(
                 default,
             )
 
-        made = RegisteredPass(called, module, at, trace, function)
+        made = RegisteredPass(called, module, at, trace, function, instances)
         function.__globals__.setdefault(REGISTERED, []).append(made)
         return made
 

@@ -34,11 +34,13 @@ from tests.benchmarks.figures import (
     QUICK_SIZES,
     SIZES,
     STYLES_LARGEST,
+    WIDE,
+    WIDE_SIZES,
 )
 from tests.benchmarks.processes import ROOT, Outcome, medians, run, run_task
 from tests.benchmarks.style_models import compare_styles
 
-SECTIONS = ("graph", "memory", "styles", "optimizers", "corpus", "external")
+SECTIONS = ("graph", "memory", "styles", "wide", "optimizers", "corpus", "external")
 PACKAGES = (
     "onnx",
     "onnxruntime",
@@ -76,7 +78,7 @@ _Tables = Iterator[tuple[Table, dict[str, Any]]]
 
 
 def _graphs(bench: _Bench, sections: Sequence[str], sizes: Sequence[int]) -> _Tables:
-    if not {"graph", "memory", "styles", "optimizers"} & set(sections):
+    if not {"graph", "memory", "styles", "wide", "optimizers"} & set(sections):
         return
     graphs = bench.graphs(sections, sizes)
     measured = {
@@ -146,14 +148,16 @@ class _Bench:
         """Each kind of graph at each size, with the outcomes of the tasks that the sections want."""
         chosen = [figure for figure in FIGURES if figure.section in sections]
         measured: dict[tuple[str, int], Graph] = {}
-        for kind in ("decoder", "siblings", "mirrored", "styles"):
+        for kind in ("decoder", "siblings", "mirrored", "styles", *WIDE):
             tasks = dict.fromkeys(
                 task for figure in chosen if figure.graph == kind for task in figure.tasks
             )
             if kind == "decoder" and "optimizers" in sections:
                 tasks |= dict.fromkeys(("gehost.compile", *OPTIMIZERS))
             wanted = [task for task in tasks if self._wants(task)]
-            for size in sizes if wanted else ():
+            for size in (
+                (WIDE_SIZES if kind in WIDE and sizes is SIZES else sizes) if wanted else ()
+            ):
                 if kind == "styles" and size > STYLES_LARGEST:
                     continue
                 model = self._generate(kind, size)

@@ -18,6 +18,9 @@ STYLED = ("transposes", "add_zero", "casts", "linear", "layer_norm")
 STYLES = ("ge", "drr", "traced")
 STYLES_LARGEST = 100_000
 """The largest graph that styles are compared on."""
+WIDE = ("wide_concat", "wide_split", "wide_equal")
+WIDE_SIZES = (1_000, 10_000, 100_000)
+"""Inputs or outputs of one node."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Figure:
 
     @property
     def section(self) -> str:
+        if self.graph in WIDE:
+            return "wide"
         return "memory" if self.memory else "styles" if self.graph == "styles" else "graph"
 
     @property
@@ -145,6 +150,9 @@ FIGURES = (
         sites=_THREE,
         memory=True,
     ),
+    Figure("Concat, Relu", "gehost.wide_concat", graph="wide_concat", sites=("wide_concat",)),
+    Figure("Split, Relu of each, Sum", "gehost.wide_split", graph="wide_split"),
+    Figure("equal Neg, Concat", "gehost.wide_equal", graph="wide_equal"),
     *(Figure(f"{rule}, ge", f"gehost.{rule}.ge", graph="styles", sites=(rule,)) for rule in STYLED),
     *(
         Figure(

@@ -14,6 +14,8 @@ has the operands of its Add swapped, so that no matcher can take one node for bo
 
     x → Transpose → Transpose → Add 0 → Cast → Cast → MatMul → Add → Relu → LayerNorm, 9 nodes → Add x → x
 
+``wide_concat``, ``wide_split``, ``wide_equal``: one node with as many inputs, or outputs, as is asked for.
+
 ``external``: a chain of large projections whose weights lie in a file of their own. The file is sparse: it has its full size,
 reads as zeros, and takes disk space only in copies of it.
 """
@@ -78,11 +80,12 @@ class _Writer:
         normal = add("Div", centred, add("Sqrt", add("Add", variance, epsilon)))
         return add("Add", add("Mul", normal, self.random(self.width)), self.random(self.width))
 
-    def model(self, result: str) -> onnx.ModelProto:
-        shape = ["batch", self.width]
+    def model(self, result: str, *, grows: bool = False) -> onnx.ModelProto:
+        """From ``x`` to ``result``; ``grows``: its first size is another one than the batch."""
+        rows = {"x": "batch", result: "rows" if grows else "batch"}
         ends = [
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
-            for name in ("x", result)
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, self.width])]
+            for name, size in rows.items()
         ]
         graph = helper.make_graph(self.nodes, "benchmark", *ends, self.weights)
         return helper.make_model(
@@ -143,7 +146,36 @@ def styles(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
     return writer.model(x), dict.fromkeys(STYLED, blocks)
 
 
+def wide_concat(inputs: int) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """A Concat of so many tensors and a Relu, which a pass of ``vendors/`` moves before it."""
+    writer = _Writer()
+    made = [writer.add("LeakyRelu", "x", alpha=0.1 + number) for number in range(inputs)]
+    joined = writer.add("Concat", *made, axis=0)
+    return writer.model(writer.add("Relu", joined), grows=True), {"wide_concat": 1}
+
+
+def wide_split(outputs: int) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """A Concat that reads one tensor so often, a Split into as many outputs, a Sum of a node for each."""
+    writer = _Writer()
+    joined = writer.add("Concat", *["x"] * outputs, axis=1)
+    parts = [f"part_{number}" for number in range(outputs)]
+    writer.nodes.append(
+        helper.make_node("Split", [joined], parts, "Split", axis=1, num_outputs=outputs)
+    )
+    return writer.model(writer.add("Sum", *(writer.add("Relu", part) for part in parts))), {}
+
+
+def wide_equal(nodes: int) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """So many equal nodes, of which one stays, and the Concat that reads them."""
+    writer = _Writer()
+    made = [writer.add("Neg", "x") for _ in range(nodes)]
+    return writer.model(writer.add("Concat", *made, axis=0), grows=True), {}
+
+
 _KINDS = {
+    "wide_concat": wide_concat,
+    "wide_split": wide_split,
+    "wide_equal": wide_equal,
     "decoder": decoder,
     "siblings": siblings,
     "mirrored": partial(siblings, mirrored=True),

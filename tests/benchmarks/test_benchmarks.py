@@ -13,7 +13,7 @@ import pytest
 
 from gehost.verify import compare
 from tests.benchmarks.comparison import Graph, compared, growth
-from tests.benchmarks.figures import EXPLAINED, FIGURES, Goal
+from tests.benchmarks.figures import EXPLAINED, FIGURES, WIDE, Goal
 from tests.benchmarks.gehost_tasks import TASKS
 from tests.benchmarks.generate import BLOCK, GROUP, decoder, external, siblings, write
 from tests.benchmarks.near_misses import chains
@@ -28,7 +28,7 @@ OWN = {figure.own.removeprefix("gehost."): figure for figure in FIGURES}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("benchmarks")
-    for kind in ("decoder", "siblings", "mirrored", "styles"):
+    for kind in ("decoder", "siblings", "mirrored", "styles", *WIDE):
         write(kind, NODES, folder / f"{kind}.onnx")
     return {path.stem: path for path in folder.glob("*.onnx")}
 

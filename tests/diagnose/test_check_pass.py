@@ -6,11 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
+import gehost_drr
+import gehost_register_pass
 from gehost import (
     REG_DECOMPOSE_PASS,
+    DataType,
     DecomposePass,
     EsGraphBuilder,
     FusionBasePass,
@@ -20,16 +24,18 @@ from gehost import (
     es,
 )
 from gehost.cli import run
-from gehost.testing import check_pass
+from gehost.errors import PassError
+from gehost.testing import check_pass, parse
 from gehost.verify import compare, load_feeds
 from tests.diagnose import planted_patterns as planted
 
 VENDORS = Path(__file__).parents[2] / "vendors"
 SHIPPED = [
-    spec.name
-    for spec in Host(HostOptions(vendors=[VENDORS], plugins=False)).passes
-    if spec.kind != "fusion"
+    spec.name for spec in Host(HostOptions(vendors=[VENDORS])).passes if spec.kind != "fusion"
 ]
+
+
+PLUGINS = [("drr", gehost_drr), ("register_pass", gehost_register_pass)]
 
 
 def findings(pass_: Any, **options: Any) -> str:
@@ -43,7 +49,7 @@ def findings(pass_: Any, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right(name):
-    result = check_pass(name, vendors=VENDORS, instances=2, mutations=6)
+    result = check_pass(name, vendors=VENDORS, plugins=PLUGINS, instances=2, mutations=6)
     fired, patterns = result.patterns
     assert fired == patterns > 0
     assert result.instances >= patterns
@@ -78,6 +84,111 @@ def test_a_condition_that_only_a_changed_instance_gets_past():
 
     assert check_pass(FirstIsOne, instances=2, mutations=0).ok
     assert "with another last element: output0" in findings(FirstIsOne, instances=2, mutations=60)
+
+
+class FoldBatchNorm(planted.Rewrites):
+    """Conv and BatchNormalization become a Conv of other weights, all of which are constants."""
+
+    inputs = 6
+    shift = "b - m * factor"
+
+    def Patterns(self):
+        builder = EsGraphBuilder("conv_bn")
+        x, *weights = builder.CreateInputs(6)
+        self.conv = es.Conv(x, weights[0])
+        self.norm = es.BatchNormalization(self.conv, *weights[1:])
+        pattern = Pattern(builder.BuildAndReset([self.norm]))
+        for weight in weights:
+            pattern.CaptureTensor(weight)
+        return [pattern]
+
+    def MeetRequirements(self, match):
+        values = [match.GetCapturedTensor(place).value for place in range(5)]
+        if any(value.array is None for value in values):
+            return match.reject("weights: not constant")
+        if match.GetMatchedNode(self.norm).attrs.get("training_mode", 0):
+            return match.reject("training: computes the statistics")
+        return values[0].dtype is DataType.FLOAT or match.reject("dtype: no float")
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("conv")
+        x, *_ = builder.CreateInputs(6)
+        w, s, b, m, v = (
+            match.GetCapturedTensor(place).value.numpy().astype(np.float64) for place in range(5)
+        )
+        epsilon = match.GetMatchedNode(self.norm).attrs.get("epsilon", 1e-5)
+        factor = s / np.sqrt(v + epsilon)
+        shift = self.shifted(b, m, factor)
+        weight = w * factor.reshape(-1, *[1] * (w.ndim - 1))
+        attributes = dict(match.GetMatchedNode(self.conv).attrs)
+        weights = [builder.CreateConst(each.astype(np.float32)) for each in (weight, shift)]
+        return builder.BuildAndReset([es.Conv(x, *weights, **attributes)])
+
+    def shifted(self, b, m, factor):
+        return b - m * factor
+
+
+class WrongShift(FoldBatchNorm):
+    """Has the mean's sign wrong."""
+
+    def shifted(self, b, m, factor):
+        return b + m * factor
+
+
+def test_a_fold_of_weights_is_checked_where_all_of_them_are_constant():
+    result = check_pass(FoldBatchNorm, instances=4, mutations=10)
+    assert (result.patterns, result.instances, result.notes) == ((1, 1), 4, [])
+    assert result.equal > 0
+    assert "numbers differ: opset" in findings(WrongShift, instances=2, mutations=0)
+
+
+class Sevens(planted.NegatedDifference):
+    """Takes only what is hardly ever drawn, and offers an instance of it."""
+
+    text = "g (float[7,7] a, float[7,7] b) => (float[7,7] y) { c = Sub(a, b) y = Neg(c) }"
+
+    def MeetRequirements(self, match):
+        return match.inputs[0].shape == (7, 7) or match.reject("shape: not of sevens")
+
+    def Instances(self):
+        return [parse(f'<ir_version: 8, opset_import: ["": 17]> {self.text}')]
+
+
+class WrongSevens(Sevens):
+    def after(self, _match, a, b):
+        return es.Sub(a, b)
+
+
+class NotOfSevens(Sevens):
+    text = Sevens.text.replace("7", "6")
+
+
+class NoModels(Sevens):
+    def Instances(self):
+        return [7]
+
+
+class WalkingSevens(FusionBasePass):
+    """Has no pattern; what it offers is checked all the same."""
+
+    def Instances(self):
+        return Sevens().Instances()
+
+    def Run(self, graph, context):
+        return None
+
+
+def test_a_pass_may_offer_instances():
+    result = check_pass(Sevens, instances=1, mutations=5)
+    assert (result.instances, result.patterns, result.notes) == (1, (1, 1), [])
+    assert result.opsets == {17}
+    told = findings(WrongSevens, instances=1, mutations=5)
+    assert "numbers differ: instance 0 of Instances(): output" in told or "y[" in told
+    never = "never fires: instance 0 of Instances(): "
+    assert f"{never}shape: not of sevens" in findings(NotOfSevens, instances=1, mutations=5)
+    assert f"{never}it does not match" in findings(WalkingSevens, instances=1, mutations=5)
+    with pytest.raises(PassError, match=r"NoModels .*Instances must give models .*got int"):
+        check_pass(NoModels, instances=1, mutations=5)
 
 
 def test_one_seed_gives_one_answer():
@@ -174,28 +285,28 @@ class Walking(FusionBasePass):
     [
         (
             Picky,
-            r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over",
+            r"not checked: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon: not full over",
         ),
         (
             Unsatisfiable,
-            r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built",
+            r"not checked: pattern 0 of 1: no runnable instance was found: \d+ × Concat cannot be built",
         ),
         (
             NeedsScalars,
-            r"could not be checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
+            r"not checked: pattern 0 of 1: no runnable instance was found: \d+ × it does not run: .*Range",
         ),
         (
             Random,
-            r"could not be checked: pattern 0 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
+            r"not checked: pattern 0 of 1: numbers cannot be compared: \d+ × it draws random numbers \(Bernoulli\)",
         ),
         (
             RandomNormal,
-            "could not be checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)",
+            "not checked: pattern 0 of 1: numbers cannot be compared: .*(RandomNormalLike)",
         ),
         (FailingOnRandom, "the pass fails: opset .*: ValueError: no"),
         (
             RefusingRandom,
-            r"never fires: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon",
+            r"not checked: pattern 0 of 1: could not build an instance that it accepts: \d+ × refused: moon",
         ),
         (
             Failing,
@@ -203,7 +314,7 @@ class Walking(FusionBasePass):
         ),
         (FailingAtOnce, "the pass fails: FailingAtOnce"),
         (Growing, "a second run changes it again: opset"),
-        (Walking, "could not be checked: it has no pattern"),
+        (Walking, "not checked: it has no pattern"),
     ],
 )
 def test_what_is_wrong_is_said(cls, told):
@@ -339,9 +450,30 @@ def test_a_pass_that_never_fires(check, vendors):
         "acme/x.py", vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
     )
     code, lines, err = check(file)
-    assert code == 5
-    assert "refused: never: no" in lines[1]
-    assert err == f"gehost: {file}: something is wrong with Never\n"
+    assert (code, err) == (0, "")
+    assert ": not checked: pattern 0 of 1: could not build an instance" in lines[0]
+    assert "refused: never: no" in lines[0]
+    assert lines[1:] == ["not checked: Never"]
+    code, again, err = check(file, "--strict")
+    assert (code, again) == (5, lines)
+    assert err == f"gehost: {file}: not checked (--strict): Never\n"
+
+
+def test_hooks_of_vendors_do_not_run_on_instances(check, vendors):
+    hook = """
+        @hookimpl
+        def gehost_compile_started(graph):
+            raise RuntimeError("a hook")
+
+        @hookimpl
+        def gehost_after_infershape(graph):
+            raise RuntimeError("a hook")
+    """
+    file = vendors.write("acme/x.py", DOUBLE.format(name="Double", factor=2), hook)
+    vendors.write("other/y.py", hook)
+    code, (line,), err = check(file)
+    assert (code, err) == (0, "")
+    assert ": ok: 2 instances" in line
 
 
 def test_a_pass_without_a_pattern_is_told_and_no_error(check):
@@ -349,8 +481,8 @@ def test_a_pass_without_a_pattern_is_told_and_no_error(check):
         VENDORS / "ascend/custom_fusion_passes/move_relu_before_concat.py"
     )
     assert (code, err) == (0, "")
-    assert "could not be checked: it has no pattern (a Run of its own)" in line
-    assert last == f"could not be checked, neither right nor wrong: {line.split(' ')[0]}"
+    assert "not checked: it has no pattern (a Run of its own)" in line
+    assert last == f"not checked: {line.split(' ')[0]}"
 
 
 def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
@@ -361,15 +493,21 @@ def test_a_pass_whose_numbers_are_random_is_told_and_no_error(check, vendors):
     )
     code, lines, err = check(file)
     assert (code, err) == (0, "")
-    assert lines[-1] == "could not be checked, neither right nor wrong: Random"
+    assert lines[-1] == "not checked: Random"
 
 
 def test_the_last_line_names_all_that_is_wrong_by_kind(check, vendors):
     never = vendors.swap("Never", "Relu", "Abs", meet='return match.reject("never: no")')
-    file = vendors.write("acme/x.py", never, DOUBLE.format(name="Triple", factor=3))
-    code, _, err = check(file)
+    failing = vendors.swap("Failing", "Exp", "Log", meet='raise ValueError("no")')
+    file = vendors.write("acme/x.py", never, failing, DOUBLE.format(name="Triple", factor=3))
+    code, lines, err = check(file)
     assert code == 6
-    assert err == f"gehost: {file}: the numbers change by Triple; something is wrong with Never\n"
+    wrong = "the numbers change by Triple; something is wrong with Failing"
+    assert err == f"gehost: {file}: {wrong}\n"
+    assert "not checked: Never" in lines
+    code, _, err = check(file, "--strict")
+    assert code == 6
+    assert err == f"gehost: {file}: {wrong}; not checked (--strict): Never\n"
 
 
 def test_a_package_with_relative_imports_and_an_operator(check, vendors):
@@ -451,6 +589,9 @@ def test_a_pass_that_is_off_by_default_is_checked_with_its_settings(
     file = vendors.write("acme/a.py", code)
     assert run(["check-pass", str(file), "--set", "Quiet.on=yes"]) == 6
     assert "Quiet" in capsys.readouterr().out
-    assert run(["check-pass", str(file)]) == 5
+    capsys.readouterr()
+    assert run(["check-pass", str(file)]) == 0
+    assert "not checked: Quiet\n" in capsys.readouterr().out
+    assert run(["check-pass", str(file), "--strict"]) == 5
     with pytest.raises(AssertionError, match="numbers differ"):
         check_pass("Quiet", vendors=vendors.root, settings={"Quiet.on": True})

@@ -299,3 +299,99 @@ def test_a_tensor_inside_has_the_type_that_its_own_surroundings_tell(rewriting, 
     made = [node.outputs[0].shape for node in work.model.graph.nodes if node.op == "Reshape"]
     assert (made, planned) == ([(2, 3), (3, 2)], [])
     work.assert_equal()
+
+
+def linear(builder):
+    x, weight, bias = builder.CreateInputs(3)
+    return es.Add(es.MatMul(x, weight), bias), ()
+
+
+LINEARS = """g (float[2,2] x) => (float[2,2] z) {
+    a = MatMul(x, p) b = Add(a, s) c = Relu(b) d = MatMul(c, q) e = Add(d, t)
+    f = Relu(e) h = MatMul(f, r) z = Add(h, u) }"""
+
+
+@pytest.mark.parametrize("has_body", [False, True])
+def test_the_contents_of_weights_are_in_no_key(planned, has_body, monkeypatch):
+    """Small weights, which inference would be shown; the operator's body has no use for them."""
+    generator = np.random.default_rng(3)
+    weights = {name: generator.normal(size=(2, 2)).astype(np.float32) for name in "pqr"}
+    weights |= {name: generator.normal(size=2).astype(np.float32) for name in "stu"}
+
+    def body(x: Any, weight: Any, bias: Any) -> Any:
+        return es.Add(es.MatMul(x, weight), bias)
+
+    definition = OpDef(
+        "acme::Linear", 1, ("x", "w", "b"), 3, ("y",), {}, body, None, frozenset(), "here:1"
+    )
+    if has_body:
+        init = OpRegistry.__init__
+
+        def with_linear(self: OpRegistry) -> None:
+            init(self)
+            self.add(definition)
+
+        monkeypatch.setattr(OpRegistry, "__init__", with_linear)
+
+    result, _ = rewritten(
+        LINEARS,
+        a_pass(linear, lambda builder, _: es.op("acme::Linear")(*builder.CreateInputs(3))),
+        3,
+        **weights,
+    )
+    assert len(result.functions) == 1
+    assert planned == [1, 1]
+
+
+@pytest.mark.parametrize("size", [1, 6, 300], ids=["small", "beyond inference", "large"])
+def test_a_body_that_inlines_a_constant_is_that_of_its_match(planned, size):
+    """The new node does not take the scale, so that each body holds its own, equal ones once."""
+    generator = np.random.default_rng(4)
+    weights = {name: generator.normal(size=size).astype(np.float32) for name in "pq"}
+    weights["r"] = weights["p"]
+    result, _ = rewritten(
+        f"g (float[{size}] x) => (float[{size}] z) {{ a = Mul(x, p) b = Neg(a) c = Mul(b, q) "
+        "d = Neg(c) e = Mul(d, r) z = Neg(e) }",
+        a_pass(
+            lambda builder: (es.Neg(es.Mul(*builder.CreateInputs(2))), ()),
+            lambda builder, _: es.op("acme::Scaled")(builder.CreateInputs(2)[0]),
+        ),
+        3,
+        **weights,
+    )
+    assert len(result.functions) == 2
+    assert planned == [1]
+
+
+def test_a_constant_at_two_inputs_of_which_one_is_taken_is_not_inlined(planned):
+    generator = np.random.default_rng(5)
+    weights = {name: generator.normal(size=2).astype(np.float32) for name in "pq"}
+
+    def pattern(builder: Any) -> Any:
+        x, first, second = builder.CreateInputs(3)
+        return es.Sub(es.Mul(x, first), second), ()
+
+    result, _ = rewritten(
+        "g (float[2] x) => (float[2] z) { a = Mul(x, p) b = Sub(a, p) c = Relu(b) d = Mul(c, q) z = Sub(d, q) }",
+        a_pass(pattern, lambda builder, _: es.op("acme::Odd")(*builder.CreateInputs(3)[:2])),
+        2,
+        **weights,
+    )
+    assert len(result.functions) == 1
+    assert planned == [1]
+
+
+def test_bodies_of_matches_that_differ_are_not_taken_for_each_other(planned):
+    """One replacement, equal types at its ends; the attribute inside is not asked for."""
+    result, _ = rewritten(
+        """g (float[2,2] x) => (float[2,2] z) {
+           a = LeakyRelu<alpha = 0.1>(x) b = Neg(a) c = LeakyRelu<alpha = 0.2>(b) d = Neg(c)
+           e = LeakyRelu<alpha = 0.1>(d) z = Neg(e) }""",
+        a_pass(
+            lambda builder: (es.Neg(es.LeakyRelu(builder.CreateInput(0))), ()),
+            lambda builder, _: es.op("acme::Leaky")(builder.CreateInput(0)),
+        ),
+        3,
+    )
+    assert len(result.functions) == 2
+    assert planned == [1]

@@ -9,9 +9,14 @@ nor name, as such sizes are not proven to be equal.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx.parser
 
 from gehost import DataType, EsTensor, Rejection, es, ops, shapes
 from gehost_drr import REG_IR_PASS, DrrRule, MatchContext, PatternRewritePass, drr
@@ -238,3 +243,54 @@ class MultiheadMatmulFusePass(PatternRewritePass):
         for twice in (False, True)
         for flattened in (False, True)
     )
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """A model of each rule: random draws hardly ever agree in weights, heads and targets."""
+        for mask, twice, flattened in itertools.product((False, True), repeat=3):
+            yield _instance(with_mask=mask, k_transposed_twice=twice, flattened=flattened)
+
+
+def _instance(*, with_mask: bool, k_transposed_twice: bool, flattened: bool) -> onnx.ModelProto:
+    """A model of one rule: x [2, 5, 12], three heads of size 4."""
+    lines: list[str] = []
+    for path in PATHS:
+        if flattened:
+            lines += [
+                f"f{path} = Flatten <axis = 2> (x)",
+                f"g{path} = Gemm (f{path}, w{path}, b{path})",
+                f"a{path} = Reshape (g{path}, rows)",
+            ]
+        else:
+            lines += [f"p{path} = MatMul (x, w{path})", f"a{path} = Add (p{path}, b{path})"]
+        lines.append(f"r{path} = Reshape (a{path}, split)")
+        if path == "k" and not k_transposed_twice:
+            lines.append("tk = Transpose <perm = [0, 2, 3, 1]> (rk)")
+        elif path == "k":
+            lines.append("uk = Transpose <perm = [0, 2, 1, 3]> (rk)")
+            lines.append("tk = Transpose <perm = [0, 1, 3, 2]> (uk)")
+        else:
+            lines.append(f"t{path} = Transpose <perm = [0, 2, 1, 3]> (r{path})")
+    lines += ["sq = Mul (tq, scale)", "qk = MatMul (sq, tk)"]
+    if with_mask:
+        lines.append("masked = Add (qk, mask)")
+    lines += [
+        f"shares = Softmax <axis = -1> ({'masked' if with_mask else 'qk'})",
+        "mixed = MatMul (shares, tv)",
+        "turned = Transpose <perm = [0, 2, 1, 3]> (mixed)",
+        "out = Reshape (turned, joined)",
+    ]
+    inputs = f"float[2,5,12] x{', float[2,3,5,5] mask' if with_mask else ''}"
+    rows = "int64[3] rows = {2,5,12}, " if flattened else ""
+    constants = (
+        f"{rows}int64[4] split = {{0,0,3,4}}, int64[3] joined = {{0,0,12}}, float scale = {{0.5}}"
+    )
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> attention ({inputs}) => (float[2,5,12] out) '
+        f"<{constants}> {{ {' '.join(lines)} }}"
+    )
+    random = np.random.default_rng(0)
+    for path in PATHS:
+        for name, shape in ((f"w{path}", (12, 12)), (f"b{path}", (12,))):
+            array = random.standard_normal(shape).astype(np.float32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model

@@ -1,0 +1,137 @@
+"""Nodes and graphs with many inputs or outputs, at a cost per edit that does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar, overload
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+WIDE: Final = 64
+"""More entries than this make a sequence wide."""
+
+_CHUNK: Final = 256
+
+
+class Wide(Sequence[T]):
+    """A tuple in chunks: a copy with one other entry shares all chunks but one.
+
+    It equals, and hashes like, the tuple of its entries.
+    """
+
+    __slots__ = ("_chunks", "_length")
+
+    def __init__(self, chunks: tuple[tuple[T, ...], ...], length: int) -> None:
+        self._chunks = chunks
+        self._length = length
+
+    @classmethod
+    def of(cls, values: Sequence[T]) -> Wide[T]:
+        """Split a sequence into chunks."""
+        starts = range(0, len(values), _CHUNK)
+        return cls(tuple([tuple(values[start : start + _CHUNK]) for start in starts]), len(values))
+
+    def replaced(self, slot: int, value: T) -> Wide[T]:
+        """A copy with ``value`` at ``slot``, which counts from the front."""
+        if not 0 <= slot < self._length:
+            raise IndexError(f"slot {slot} of {self._length}")
+        number, place = divmod(slot, _CHUNK)
+        chunks = self._chunks
+        chunk = _with_entry(chunks[number], place, value)
+        return Wide(_with_entry(chunks, number, chunk), self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._chunks)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        slot = index + self._length if index < 0 else index
+        if not 0 <= slot < self._length:
+            raise IndexError("tuple index out of range")
+        return self._chunks[slot // _CHUNK][slot % _CHUNK]
+
+    def __add__(self, other: tuple[T, ...]) -> tuple[T, ...]:
+        return (*self, *other)
+
+    def __radd__(self, other: tuple[T, ...]) -> tuple[T, ...]:
+        return (*other, *self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Wide):
+            return self._chunks == other._chunks  # pyright: ignore[reportUnknownMemberType]
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def with_entry(values: Sequence[T], slot: int, value: T) -> Sequence[T]:
+    """``values`` with another entry at ``slot``; ``values`` itself stays as it is."""
+    if len(values) <= WIDE:
+        return _with_entry(values, slot, value)
+    wide = values if isinstance(values, Wide) else Wide[T].of(values)
+    return wide.replaced(slot, value)
+
+
+def _with_entry(values: Sequence[Any], slot: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:slot], value, *values[slot + 1 :])
+
+
+class Slots(Generic[K]):
+    """Index from each value to the slots at which a wide reader reads it."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self, values: Sequence[K | None]) -> None:
+        self._found: dict[K, int | set[int]] = {}
+        """Most values are read at one slot."""
+        for slot, value in enumerate(values):
+            if value is not None:
+                self._add(value, slot)
+
+    def __contains__(self, value: K) -> bool:
+        return value in self._found
+
+    def of(self, value: K) -> list[int]:
+        """The slots of a value, in order."""
+        found = self._found.get(value)
+        if found is None:
+            return []
+        return [found] if isinstance(found, int) else sorted(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slots) and self._found == other._found  # pyright: ignore[reportUnknownMemberType]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def put(self, slot: int, value: K | None, old: K | None) -> None:
+        """Note that ``value`` is read at ``slot`` in place of ``old``; harmless when repeated."""
+        found = None if old is None else self._found.get(old)
+        if old is not None and found == slot:
+            del self._found[old]
+        elif old is not None and isinstance(found, set):
+            found.discard(slot)
+            if len(found) == 1:
+                self._found[old] = found.pop()
+        if value is not None:
+            self._add(value, slot)
+
+    def _add(self, value: K, slot: int) -> None:
+        found = self._found.setdefault(value, slot)
+        if isinstance(found, set):
+            found.add(slot)
+        elif found != slot:
+            self._found[value] = {found, slot}
