@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import NoneType
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import onnx
@@ -95,8 +95,9 @@ class RegisteredPass:
 
 def _plain(number: Any) -> Any:
     """One of numpy's integers as Python's."""
-    is_numpy: bool = isinstance(number, np.integer)
-    return operator.index(number) if is_numpy else number
+    if isinstance(number, np.integer):
+        return operator.index(cast("np.integer[Any]", number))
+    return number
 
 
 @overload
