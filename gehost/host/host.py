@@ -234,15 +234,15 @@ class Host:
 
     def _summary(self) -> list[str]:
         """A line where there are fewer passes than the user may expect."""
-        if not self.options.vendors and not len(self.passes):
+        passes = [spec for spec in self.passes if spec.default or not spec.from_plugin]
+        if not self.options.vendors and not passes:
             return ["no vendors, so that only the clean-up runs; name their directory (--vendors)"]
-        used = {spec.vendor for spec in self.passes} | {file.vendor for file in self._used}
+        used = {spec.vendor for spec in passes} | {file.vendor for file in self._used}
         idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
-        if not idle and not self._unexpected and len(self.passes):
+        if not idle and not self._unexpected and passes:
             return []
         line = (
-            f"{counted(len(self.passes), 'pass', 'passes')} of "
-            f"{counted(len(self._vendors), 'vendor')}"
+            f"{counted(len(passes), 'pass', 'passes')} of {counted(len(self._vendors), 'vendor')}"
         )
         if idle and used:
             line += f", none of {', '.join(idle)}"

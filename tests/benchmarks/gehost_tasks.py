@@ -29,6 +29,7 @@ from tests.benchmarks.figures import EXPLAINED, STYLED, STYLES, WIDE
 from tests.benchmarks.measured import Measured
 from tests.benchmarks.near_misses import IDLE_COPIES
 from tests.benchmarks.processes import ROOT
+from tests.shipped import EXAMPLES
 
 Task = Callable[[str, str], Measured]
 
@@ -165,7 +166,7 @@ class _ExplainedClock(explaining._Watch):
             self._clock.gehost_after_pass(spec, record)
 
 
-_VENDORS = HostOptions(vendors=[ROOT / "vendors"], plugins=False)
+_VENDORS = HostOptions(vendors=[ROOT / "vendors"], plugins=False, enable=EXAMPLES)
 
 
 def _plain(name: str, path: str, out: str) -> Measured:

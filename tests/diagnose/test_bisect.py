@@ -353,7 +353,7 @@ class ByHand(FusionBasePass):
         in headline
     )
     assert out[-3:-1] == [
-        "3 model runs for 1 rewrites",
+        "3 model runs for 1 rewrite",
         "the match alone: equal: 1 feed, 1 output, no difference",
     ]
 

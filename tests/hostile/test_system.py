@@ -186,7 +186,7 @@ def test_a_compile_onto_its_input_that_fails_leaves_it(gehost_run: Any, vendors:
         ("m.onnx/dumps", "cannot make the directory for dumps: Not a directory"),
         ("/proc/dumps", "cannot make the directory for dumps: No such file or directory"),
         ("/proc/self", "cannot write '/proc/self/ge_onnx_00000000_graph_0_PreRunBegin.pbtxt'"),
-        ("taken", "it names a directory; name a file in it"),
+        ("taken", "cannot remove the dump of an earlier compile: Is a directory"),
     ],
 )
 def test_dumps_that_cannot_be_written(gehost_run: Any, old: bytes, dump: str, told: str) -> None:
