@@ -83,7 +83,7 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
 @hookimpl
 def gehost_register_commands(cli: click.Group) -> None:
     """Add ``gehost linalg``."""
-    from gehost_linalg.commands import command
+    from gehost_linalg.cli import command
 
     cli.add_command(command)
 

@@ -1,4 +1,4 @@
-"""``gehost linalg``: the groups of a model, with loops, maps and payload; or the fused form of an MLIR text."""
+"""What ``gehost linalg`` shows: the groups of a model, with loops, maps and payload; or the fused form of an MLIR text."""
 
 from __future__ import annotations
 
@@ -26,55 +26,22 @@ if TYPE_CHECKING:
 _BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1}
 
 
-@click.command("linalg")
-@click.argument("model", type=click.Path())
-@click.option("--node", metavar="NAME", help="Only the group with this node.")
-@click.option(
-    "--before/--after",
-    default=False,
-    help="The operations as they are lowered, or after fusion (default).",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "mlir", "dot"]),
-    default="table",
-    show_default=True,
-)
-@click.option(
-    "--control", default="one-use", show_default=True, help="Which legal fusions are done."
-)
-@click.option(
-    "--multi-use",
-    default="refuse",
-    show_default=True,
-    help="Other readers of a producer: refuse, duplicate, share.",
-)
-@click.option(
-    "--companions",
-    default="",
-    metavar="LIST",
-    help="Companion patterns to add, or -NAME to leave out.",
-)
-@click.option(
-    "--vendors", multiple=True, type=click.Path(), metavar="DIR", help="As in gehost compile."
-)
-def command(
+def show(
     model: str,
     node: str | None,
     form: str,
-    control: str,
-    multi_use: str,
-    companions: str,
-    vendors: tuple[str, ...],
+    settings: Mapping[str, str],
+    vendors: Sequence[str],
     *,
     before: bool,
-) -> None:
-    """Show how the element-wise operators of MODEL are fused, or fuse the text FILE.mlir."""
-    settings = {"control": control, "multi_use": multi_use, "companions": companions}
+) -> str:
+    """The text that ``gehost linalg`` prints.
+
+    Raises:
+        UsageError: a name is unknown, or a text is malformed.
+    """
     if model.endswith(".mlir"):
-        click.echo(fused_text(model, settings, before=before), nl=False)
-        return
+        return fused_text(model, settings, before=before)
     plans = plans_of(model, settings, vendors)
     shown = [Shown(plan, group) for plan in plans for group in plan.groups]
     if node is not None:
@@ -82,12 +49,10 @@ def command(
         if not shown:
             raise UsageError(_no_group(node, plans))
     if form == "table":
-        click.echo(_table(shown, plans, node))
-    elif form == "mlir":
-        texts = [each.text(before=before) for each in shown]
-        click.echo("\n".join(texts), nl=False)
-    else:
-        click.echo(_dot(shown, before=before), nl=False)
+        return _table(shown, plans, node) + "\n"
+    if form == "mlir":
+        return "\n".join(each.text(before=before) for each in shown)
+    return _dot(shown, before=before)
 
 
 # -- MLIR files -------------------------------------------------------------------------------------------------------------

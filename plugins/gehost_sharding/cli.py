@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gehost import Model, ModelError, NumbersDifferError, OutputError, UsageError
+from gehost import ModelError, NumbersDifferError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from gehost_sharding.hardware import Hardware
@@ -174,6 +174,8 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
     planner.compare(found, compared)
     if os.path.exists(output) and os.path.samefile(output, model):
         raise UsageError(f"{output}: the output is the model itself; name another file")
+    from gehost import Model
+
     annotated = annotate(found.assignment)
     Model(annotated, path=model).save(output)
     for line in report.lines(found, verbose=given["verbose"]):
