@@ -8,6 +8,7 @@ share nothing.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +32,8 @@ it keeps a state.
 """
 IMPURE = frozenset({"random", "stateful"})
 """Traits that keep clean-up away from an operator."""
+
+_PROVIDER = re.compile(r"[A-Za-z][\w.-]*((>=|<=|==|!=|<|>)\d+(\.\d+)*(,(?=[<>=!])|$))*")
 
 ShapeFunction: TypeAlias = Callable[
     [Sequence[TensorType | None], Mapping[str, Any]], Sequence[TensorType | None]
@@ -117,6 +120,8 @@ class OpDef:
     shape: ShapeFunction | None
     traits: frozenset[str]
     origin: str
+    provided_by: str = ""
+    """The runtime, with its versions, whose kernel computes the operator: it keeps its name."""
 
     @property
     def impure(self) -> bool:
@@ -162,6 +167,15 @@ class OpDef:
                 return f'{self.name}: attribute "{name}" must be {kind.wanted}, got {value!r}'
         return ""
 
+    def output_problem(self, count: int) -> str:
+        """Why a call cannot have this many outputs, "" if it can.
+
+        An operator that declares neither a body nor inputs may have any number.
+        """
+        if count <= len(self.outputs) or (self.body is None and not self.inputs):
+            return ""
+        return f"{self.name} has outputs {', '.join(self.outputs)}, no output {count - 1}"
+
     @property
     def defaults(self) -> dict[str, Any]:
         """The attributes that may be left out, and what they are then."""
@@ -181,6 +195,7 @@ def register(
     version: int = 1,
     shape: ShapeFunction | None = None,
     traits: Iterable[str] = (),
+    provided_by: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the operator ``domain::Type`` for the host that loads the calling module.
 
@@ -196,9 +211,13 @@ def register(
         traits: some of ``"commutative"`` (any order of the inputs gives the same result:
             ``es.Commutative`` takes the operator), ``"random"`` and ``"stateful"`` (clean-up leaves
             the operator alone).
+        provided_by: the runtime that has a kernel for the operator, with the versions for which
+            the body is exact: ``"onnxruntime>=1.31"``. Such an operator is never renamed. The
+            model carries its body where all calls share one, else none, which the report notes.
 
     Raises:
         VendorError: the name has no domain, the module declares it twice, a trait does not exist,
+            ``provided_by`` is not a name with versions,
             an attribute's default is of no kind that ONNX has, or the body takes any number of
             arguments.
     """
@@ -222,8 +241,14 @@ def register(
         shape,
         frozenset(traits),
         origin,
+        provided_by,
     )
     _check_traits(definition, traits)
+    if provided_by and not _PROVIDER.fullmatch(provided_by):
+        raise VendorError(
+            f'{origin}: operator "{name}": provided_by must be a runtime with versions, as in '
+            f'"onnxruntime>=1.31", got {provided_by!r}'
+        )
     _check_defaults(definition)
     marks: dict[str, OpDef] = caller.f_globals.setdefault(MARK, {})
     if name in marks:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from gehost.errors import PatternError
+from gehost.es import schemas
 from gehost.es.literals import as_array, element_type, in_dtype
 from gehost.es.origin import Origin, author_origin
+from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 
 
@@ -178,6 +180,29 @@ class EsTensor:
 
     def GetProducer(self) -> EsNode | EsInput | EsConst | EsChoice:
         return self.producer
+
+    def __getitem__(self, index: SupportsIndex) -> EsTensor:
+        """Output ``index`` of the custom operator that makes this one; its declaration is checked
+        when the graph meets a model.
+
+        Raises:
+            PatternError: nothing, or an operator of ONNX's, makes the tensor.
+        """
+        wanted, node = operator.index(index), self.producer
+        if not isinstance(node, EsNode) or any(
+            schemas.operator(*split_op(op)) is not None for op in node.ops
+        ):
+            raise PatternError(f"{author_origin()}: only outputs of custom operators have an index")
+        if wanted < 0:
+            raise PatternError(f"{author_origin()}: outputs are counted from 0, got [{wanted}]")
+        node.count = max(node.count, wanted + 1)
+        return EsTensor(node, wanted)
+
+    def __iter__(self) -> NoReturn:
+        raise PatternError(
+            f"{author_origin()}: write [0], [1], … for the outputs of a custom operator, or give "
+            "num_outputs="
+        )
 
     def __add__(self, other: Operand) -> EsTensor:
         return _binary("Add", self, other)

@@ -34,7 +34,7 @@ from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
-from gehost.infer import Inferrer, infer_model
+from gehost.infer import infer_model
 from gehost.infer.findings import type_findings
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
@@ -43,7 +43,7 @@ from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
 from gehost.passes.cleanup import clean_up, remove_leftovers
-from gehost.rewrite.bodies import check_body
+from gehost.rewrite.bodies import check_body, inferrer_of
 from gehost.settings import PassOption, check_settings
 from gehost.spelling import counted
 from gehost.stages import RUN_STAGES, CustomPassStage
@@ -427,7 +427,9 @@ class Host:
             report.keep_going(problem, VendorError.exit_code)
         counts = op_counts(model)
         report.op_types_before, report.nodes_before = counts, sum(counts.values())
-        context = CompileContext(model, self.options, self.ops, Inferrer(model, self.ops), report)
+        context = CompileContext(
+            model, self.options, self.ops, inferrer_of(model, self.ops), report
+        )
         executor = Executor(context, self._plugins, self.passes, self._disabled)
         executor.look("gehost_compile_started", context=context)
         inferred, cleaned = 0, None
@@ -455,6 +457,12 @@ class Host:
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.look("gehost_compile_finished", context=context)
+        report.notes.extend(
+            f"{op} has no body in the model, as its calls need several: it runs in "
+            f"{definition.provided_by} alone"
+            for op in sorted(model.withheld & counts.keys())
+            if (definition := self.ops.get(op)) is not None
+        )
         if executor.seconds_looking:
             report.seconds["hooks"] = executor.seconds_looking
 

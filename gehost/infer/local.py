@@ -95,6 +95,11 @@ class Inferrer:
         """Operators whose bodies are being walked."""
         self.failures: dict[Node, str] = {}
         """Nodes of the model whose operators do not take their inputs, and why."""
+        self.body_of_call: (
+            Callable[[OpDef, onnx.NodeProto, Sequence[ValueType | None]], onnx.FunctionProto | None]
+            | None
+        ) = None
+        """The body of one call of an operator that a runtime provides, where the model has none."""
         self.walk: Callable[[Graph, Inferrer], None] | None = None
         """Inference of a whole graph, once there is such: bodies may want it."""
 
@@ -204,6 +209,8 @@ class Inferrer:
         if definition is not None and definition.shape is not None:
             return _ask_author(definition, proto, types)
         body = self._model.function(op)
+        if body is None and definition is not None and definition.provided_by and self.body_of_call:
+            body = self.body_of_call(definition, proto, types)
         if body is not None:
             return self._through_body(op, body, proto, types, arrays)
         domain, op_type = split_op(op)

@@ -72,6 +72,8 @@ class Model:
         }
         self._original_functions = len(proto.functions)
         self.new_functions: dict[str, onnx.FunctionProto] = {}
+        self.withheld: set[str] = set()
+        """Operators of a runtime whose calls need several bodies, so that none is written."""
         """Bodies that were offered since; those that a node calls are written to the protobuf."""
         self.journal = Journal()
         self.names = Names(self, self.journal)
@@ -224,16 +226,41 @@ class Model:
         came = self.functions.get(op)
         return self.new_functions.get(op) if came is None else came
 
+    def variants_of(self, op: str) -> list[str]:
+        """The names under which nodes call other bodies of an operator, as ``add_function`` gives
+        them.
+        """
+        return sorted(
+            {
+                called
+                for graph in self.graphs
+                for called, nodes in graph.by_op.items()
+                if called.startswith(f"{op}__")
+                and any(node.metadata.get("gehost.op") == op for node in nodes)
+            }
+        )
+
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
         """Offer a body for an operator that has none; it is written when a node of the model
         calls it.
         """
-        if self.function(op) is None:
+        if self.function(op) is None and op not in self.withheld:
             self.journal.record(self._withdraw_function, op)
             self.new_functions[op] = function
 
     def _withdraw_function(self, op: str) -> None:
         self.new_functions.pop(op, None)
+
+    def withhold_function(self, op: str) -> None:
+        """Take back the body that was offered for an operator, and take no other one."""
+        self.journal.record(self._offer_again, op, self.new_functions.get(op))
+        self.new_functions.pop(op, None)
+        self.withheld.add(op)
+
+    def _offer_again(self, op: str, function: onnx.FunctionProto | None) -> None:
+        self.withheld.discard(op)
+        if function is not None:
+            self.new_functions[op] = function
 
     def _collect_function(self, op: str, used: dict[str, onnx.FunctionProto]) -> None:
         if op in used or op not in self.new_functions:

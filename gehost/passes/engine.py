@@ -220,12 +220,13 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
                 'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or '
                 "give them to the constructor"
             )
-        return [
+        found = [
             resolve_op(
                 op_name(*split_op(op)), context.model, context.registry, context.record.origin
             )
             for op in listed
         ]
+        return [name for op in found for name in (op, *context.model.variants_of(op))]
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:

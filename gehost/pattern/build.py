@@ -271,7 +271,11 @@ class _Builder:
             op = opset.resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
                 self._check_custom(node, op)
-                found.append(_Fit(op, self._custom_signature(op), node.inputs, node.params))
+                signature = self._custom_signature(op)
+                found.extend(
+                    _Fit(name, signature, node.inputs, node.params)
+                    for name in (op, *self._model.variants_of(op))
+                )
                 continue
             version = self._model.opset(split_op(op)[0])
             try:
@@ -320,7 +324,7 @@ class _Builder:
                 name: None if callable(value) or isinstance(value, Bind) else value
                 for name, value in {**node.constraints, **node.params}.items()
             }
-            problem = definition.problem(plain)
+            problem = definition.problem(plain) or definition.output_problem(node.count)
             if problem:
                 raise PatternError(f"{node.origin}: {problem}")
 

@@ -14,7 +14,7 @@ from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsTensor
 from gehost.es.literals import exact
 from gehost.infer.local import InferenceFailed, Inferrer, array_type
 from gehost.ir import tensors
-from gehost.ir.attributes import encode_attribute
+from gehost.ir.attributes import attribute_value, encode_attribute
 from gehost.ir.constants import content
 from gehost.ir.graph import CONSTANTS_OF_ALL_TYPES, Node, Value, spelled, split_op
 from gehost.ir.model import Model
@@ -43,7 +43,8 @@ def op_with_body(
     """Write the body of a registered operator into the model; returns the operator name under which
     it stands.
 
-    Bodies that differ (other attributes, another opset) get names that differ. None when the
+    Bodies that differ (other attributes, another opset) get names that differ, but for an operator
+    that a runtime provides: where its calls need several, the model carries none. None when the
     operator has no body.
 
     Args:
@@ -64,15 +65,29 @@ def op_with_body(
     )
 
 
-def add_function(op: str, function: onnx.FunctionProto, model: Model, version: int = 1) -> str:
+def add_function(
+    op: str, function: onnx.FunctionProto, model: Model, version: int = 1, *, renamed: bool = True
+) -> str:
     """Offer a function under ``op``, or under ``op__<hash>`` when another body has that name;
     returns the name.
+
+    With ``renamed`` false, the operator keeps its name, and the model carries a body only while all
+    its calls share one; a runtime would run the one body for all of them.
+
+    Raises:
+        Refused: the operator keeps its name, and the model came with another body for it.
     """
     function.domain, function.name = split_op(op)
     content = function.SerializeToString(deterministic=True)
     named = op
     known = model.function(op)
-    if known is not None and known.SerializeToString(deterministic=True) != content:
+    differs = known is not None and known.SerializeToString(deterministic=True) != content
+    if not renamed:
+        if differs and op not in model.new_functions:
+            raise Refused(f"body: the model came with another body for {op}")
+        if op not in model.withheld and (differs or (known is None and op in model.original_ops)):
+            model.withhold_function(op)
+    elif differs:
         import hashlib  # with OpenSSL behind it; few models have two bodies of a name
 
         named = f"{op}__{hashlib.sha256(content).hexdigest()[:8]}"
@@ -80,6 +95,24 @@ def add_function(op: str, function: onnx.FunctionProto, model: Model, version: i
     model.offer_function(named, function)
     model.import_domain(split_op(named)[0], version)
     return named
+
+
+def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
+    """An inferrer that also knows the types of calls whose body the model does not carry."""
+    inferrer = Inferrer(model, registry)
+
+    def body_of_call(
+        definition: OpDef, call: onnx.NodeProto, types: Sequence[ValueType | None]
+    ) -> onnx.FunctionProto | None:
+        attributes = {entry.name: attribute_value(entry) for entry in call.attribute}
+        maker = _BodyMaker(model, registry, inferrer)
+        try:
+            return maker.function(definition, types, list(map(bool, call.input)), attributes)
+        except (Refused, VendorError):  # a call that came with the model need not fit
+            return None
+
+    inferrer.body_of_call = body_of_call
+    return inferrer
 
 
 class WrongOutputsError(VendorError):
@@ -105,6 +138,29 @@ class _BodyMaker:
         definition = self._registry.get(op)
         if definition is None or definition.body is None:
             return None
+        key = _call_key(op, types, present, attributes)
+        known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
+        # else it, or what it calls, was taken back meanwhile
+        if written is not None and self._model.function(known) is written:
+            self._model.import_domain(split_op(known)[0], definition.version)
+            return known
+        function = self.function(definition, types, present, attributes)
+        named = add_function(
+            op, function, self._model, definition.version, renamed=not definition.provided_by
+        )
+        if key is not None:
+            self._inferrer.written[key] = named, self._model.function(named)
+        return named
+
+    def function(
+        self,
+        definition: OpDef,
+        types: Sequence[ValueType | None],
+        present: Sequence[bool],
+        attributes: Mapping[str, Any],
+    ) -> onnx.FunctionProto:
+        """The body of one call, once the call is checked."""
+        op = definition.name
         where = f"{definition.origin}: {op}"
         if op in self._inside:
             raise VendorError(f"{where} calls itself in its body")
@@ -122,23 +178,13 @@ class _BodyMaker:
             raise VendorError(
                 f"{where} needs input {definition.inputs[list(present).index(False)]!r}"
             )
-        key = _call_key(op, types, present, attributes)
-        known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
-        # else it, or what it calls, was taken back meanwhile
-        if written is not None and self._model.function(known) is written:
-            self._model.import_domain(split_op(known)[0], definition.version)
-            return known
         self._inside.append(op)
         try:
-            function = self._function(
+            return self._function(
                 definition, _call_body(definition, present, attributes), types, attributes
             )
         finally:
             self._inside.pop()
-        named = add_function(op, function, self._model, definition.version)
-        if key is not None:
-            self._inferrer.written[key] = named, self._model.function(named)
-        return named
 
     def _function(
         self,

@@ -99,7 +99,7 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
     defaults: Mapping[str, Any] = {}
     if definition is not None:
         defaults = definition.defaults
-        problem = definition.problem(node.params)
+        problem = definition.problem(node.params) or definition.output_problem(node.count)
         if problem:
             raise PatternError(f"{node.origin}: {problem}")
     attributes = {name: value for name, value in node.params.items() if value is not None}

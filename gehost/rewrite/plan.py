@@ -48,6 +48,7 @@ class PlannedNode:
         attributes: encoded.
         original: the custom operator that ``op`` stands for, where its body needed a name of
             its own.
+        provided_by: the runtime that has a kernel for it, "" if none is needed.
         body: the function that ``op`` calls.
         reads: its inputs.
         replaces: for each output the position of the region's output that it becomes; None for
@@ -58,6 +59,7 @@ class PlannedNode:
     op: str
     attributes: list[onnx.AttributeProto]
     original: str
+    provided_by: str
     body: onnx.FunctionProto | None
     reads: list[Read]
     replaces: list[int | None]
@@ -78,6 +80,8 @@ class PlannedNode:
             metadata = author.metadata(Provenance("", origin_types))
             if self.original:
                 metadata["gehost.op"] = self.original
+            if self.provided_by:
+                metadata["gehost.provided_by"] = self.provided_by
             found = self._templates[origin_types] = NodeTemplate.of(
                 self.op, self.attributes, metadata, ORIGIN_NODES
             )

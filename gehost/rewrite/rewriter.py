@@ -15,6 +15,7 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
+from gehost.rewrite.bodies import inferrer_of
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.plan import Key, Plans
 from gehost.rewrite.provenance import Author
@@ -32,7 +33,7 @@ class Rewriter:
         self.author = author
         self.shape_proven = False
         """The rule at hand vouches for output sizes that cannot be compared."""
-        self.inferrer = inferrer or Inferrer(model, registry)
+        self.inferrer = inferrer or inferrer_of(model, registry)
         self.replaced = 0
         self.rewired = False
         """Whether the last rewrite made old nodes read other old tensors than before."""

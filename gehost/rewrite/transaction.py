@@ -246,10 +246,12 @@ class Transaction:
                 inputs.append(None if operand is None else self._value(operand))
         types = [None if value is None else self._value_type(value) for value in inputs]
         op, of_match = self._with_body(node, lowered, inputs, types)
+        definition = rewriter.registry.get(lowered.op)
         planned = PlannedNode(
             op,
             [encode_attribute(name, value) for name, value in lowered.attributes.items()],
             lowered.op if op != lowered.op else "",
+            "" if definition is None else definition.provided_by,
             self.model.function(op),
             list(map(self._read, lowered.inputs)),
             [self.taken.get(_key(tensor)) for tensor in node.outputs],
