@@ -51,7 +51,8 @@ def remove_unused(model: Model, before: Usage) -> None:
     domains = [
         domain
         for domain in model.opsets
-        if domain not in ("", *now.domains)
+        if domain
+        and domain not in now.domains
         and (domain in before.domains or domain not in model.original_domains)
     ]
     if domains:
