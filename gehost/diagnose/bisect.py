@@ -12,25 +12,21 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 from gehost.diagnose.capture import Capture, Captured
 from gehost.errors import UsageError
+from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
-from gehost.host.plugins import installed_plugins
+from gehost.host.pipeline import CLEAN_UP, stages_before
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
-from gehost.host.vendors import find_vendor_files
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.context import PassRecord, Rewrite
-from gehost.stages import CustomPassStage
 from gehost.verify import Baseline, Verification
-
-_BEFORE_CLEAN_UP = (CustomPassStage.kBeforeInferShape.name, CustomPassStage.kAfterInferShape.name)
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Trial:
     found: Verification
     cleanup: bool = True
     hooks: tuple[str, ...] = ()
-    """Stage hooks that changed the graph, with the plugins that have them."""
+    """Stage hooks that changed the graph, with their plugins."""
 
 
 @dataclass(frozen=True)
@@ -91,23 +87,19 @@ class Bisection:
     def clean_up_follows(self) -> bool:
         """Whether the clean-up met what the rewrite made; that of a later stage comes after it."""
         cleaned = self.wrong is not None and self.wrong.cleanup
-        return cleaned and self.captured is not None and self.captured.stage in _BEFORE_CLEAN_UP
+        earlier = [stage.name for stage in stages_before(CLEAN_UP)]
+        return cleaned and self.captured is not None and self.captured.stage in earlier
 
 
 @dataclass
 class _Watch:
-    """Counts rewrites, and notes the passes that edit in other ways, and the stages whose hooks
-    do.
-    """
+    """Counts rewrites; notes passes that edit in other ways, and stage hooks that edit."""
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
     """Name and place of each such pass; rewrites done before it and after it."""
-    modules: list[ModuleType] = field(default_factory=list[ModuleType])
-    """Of the vendors."""
-    hooks: list[str] = field(default_factory=list[str])
-    """Stage hooks in which some plugin changed the graph."""
-    _stage: tuple[str, int] = ("", 0)
+    hooks: tuple[str, ...] = ()
+    """Stage hooks that changed the graph, with their plugins."""
     _before: tuple[int, int] = (0, 0)
     _rewriting: int = 0
     _mark: int = 0
@@ -132,30 +124,10 @@ class _Watch:
             self.by_hand.append((f"{spec.name} ({spec.origin})", done, self.done))
 
     @hookimpl
-    def gehost_collect_passes(self, module: ModuleType) -> None:
-        self.modules.append(module)
-
-    @hookimpl(tryfirst=True)
-    def gehost_before_infershape(self, graph: Graph) -> None:
-        self._stage = "gehost_before_infershape", graph.model.mark()
-
-    @hookimpl(tryfirst=True)
-    def gehost_after_infershape(self, graph: Graph) -> None:
-        self._stage = "gehost_after_infershape", graph.model.mark()
-
-    @hookimpl(tryfirst=True)
-    def gehost_after_builtin_fusion_pass(self, graph: Graph) -> None:
-        self._stage = "gehost_after_builtin_fusion_pass", graph.model.mark()
-
-    @hookimpl(tryfirst=True)
-    def gehost_after_origin_graph_optimize(self, graph: Graph) -> None:
-        self._stage = "gehost_after_origin_graph_optimize", graph.model.mark()
-
-    @hookimpl(tryfirst=True)
-    def gehost_stage_finished(self, graph: Graph) -> None:
-        hook, mark = self._stage
-        if graph.model.mark() > mark:
-            self.hooks.append(hook)
+    def gehost_compile_finished(self, context: CompileContext) -> None:
+        self.hooks = tuple(
+            f"{hook} of plugin {plugin}" for hook, plugin in dict.fromkeys(context.hook_edits)
+        )
 
     def step(self, number: int) -> tuple[str, ...]:
         """The passes that may have edited by hand between rewrite ``number`` - 1 and ``number``."""
@@ -212,32 +184,10 @@ class _Compiles:
         watch = watch or _Watch()
         with self.compiled(watch, limit, cleanup=cleanup) as model:
             found = baseline.against(model.flush(), base_dir=model.base_dir)
-        trial = Trial(limit, found, self._options.cleanup and cleanup, self._named(watch))
+        trial = Trial(limit, found, self._options.cleanup and cleanup, watch.hooks)
         self.trials.append(trial)
         self._tell(trial)
         return trial
-
-    def _named(self, watch: _Watch) -> tuple[str, ...]:
-        """The stage hooks that changed the graph, with the plugins that have them: one of these
-        it was.
-        """
-        if not watch.hooks:
-            return ()
-        files = {
-            file.module_name: file.plugin_name
-            for file in find_vendor_files(self._options.vendors)[0]
-        }
-        plugins: list[tuple[str, Any]] = installed_plugins() if self._options.plugins else []
-        plugins += [
-            (files[module.__name__], module) for module in watch.modules if module.__name__ in files
-        ]
-        having = {
-            hook: " or ".join(name for name, plugin in plugins if hasattr(plugin, hook))
-            for hook in watch.hooks
-        }
-        return tuple(
-            f"{hook} of plugin {names}" if names else hook for hook, names in having.items()
-        )
 
 
 def bisect(

@@ -301,7 +301,7 @@ def test_a_clean_up_that_is_wrong_is_told_from_rewrites(
         model.graph.redirect(model.graph.nodes_of("LeakyRelu")[0].inputs[0], model.graph.inputs[0])
         return done
 
-    monkeypatch.setattr("gehost.host.host.clean_up", wrong)
+    monkeypatch.setattr("gehost.host.pipeline.clean_up", wrong)
     vendors.write("acme/a.py", vendors.swap("Right", "Relu", "Elu", meet="return False"))
     found = bisect("m.onnx", vendors.host(cleanup=True).options)
     assert (found.before_rewrites, found.rewrites, found.model_runs) == (
@@ -371,7 +371,7 @@ def test_a_clean_up_that_is_wrong_after_a_right_rewrite_is_told(
             model.graph.set_input(model.graph.nodes_of("Neg")[0], 0, model.graph.inputs[0])
         return done
 
-    monkeypatch.setattr("gehost.host.host.clean_up", wrong)
+    monkeypatch.setattr("gehost.host.pipeline.clean_up", wrong)
     assert few_enough(bisect("m.onnx", vendors.host(cleanup=True).options))
     settled = "; alone the rewrite is right within the tolerance, and so are the numbers without the clean-up"
     left_open = "so it may be the clean-up, which no run was left to settle: try --no-cleanup"
