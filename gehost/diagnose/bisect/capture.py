@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx.helper
 
-from gehost.diagnose.submodel import submodel
+from gehost.diagnose.bisect.submodel import submodel
 from gehost.errors import GehostError, ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.ir.graph import Node, Value

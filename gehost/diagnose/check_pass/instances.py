@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gehost.diagnose.assemble import Application, array_of, assemble, node_proto
-from gehost.diagnose.candidates import (
+from gehost.diagnose.check_pass.assemble import Application, array_of, assemble, node_proto
+from gehost.diagnose.check_pass.candidates import (
     DTYPES,
     SIZES,
     fresh_shape,
@@ -26,8 +26,8 @@ from gehost.diagnose.candidates import (
     pick,
     shape_beside,
 )
-from gehost.diagnose.constraints import RANKS, is_positive, settle, wanted_shape
-from gehost.diagnose.parameters import NoInstance, Parameters
+from gehost.diagnose.check_pass.constraints import RANKS, is_positive, settle, wanted_shape
+from gehost.diagnose.check_pass.parameters import NoInstance, Parameters
 from gehost.errors import VendorError
 from gehost.es import schemas
 from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor

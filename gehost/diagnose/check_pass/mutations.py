@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from gehost.diagnose.candidates import DTYPES, attribute_values, numbers, one_of
+from gehost.diagnose.check_pass.candidates import DTYPES, attribute_values, numbers, one_of
 from gehost.es import schemas
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value, encode_attribute

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from gehost.diagnose.findings import Finding, Outcome
+from gehost.diagnose.explain.findings import Finding, Outcome
 from gehost.diagnose.nodes import replacement
 from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import onnx
 
-from gehost.diagnose.account import Account
-from gehost.diagnose.findings import Explanation, Finding, Outcome
+from gehost.diagnose.explain.account import Account
+from gehost.diagnose.explain.findings import Explanation, Finding, Outcome
 from gehost.diagnose.nodes import Whereabouts, check_name, near_names, nodes_named
 from gehost.errors import GehostError, UsageError
 from gehost.host.context import CompileContext

@@ -11,7 +11,7 @@ import pytest
 
 from gehost import Report
 from gehost.cli import run
-from gehost.diagnose.report_file import versions, write_report
+from gehost.diagnose.report.file import versions, write_report
 
 COMPILE = (
     "compile",
@@ -60,7 +60,7 @@ def test_without_a_report_nothing_is_recorded(
     vendors: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vendors.write("acme/a.py", vendors.swap("Turn", "Relu", "Abs"))
-    monkeypatch.setattr("gehost.diagnose.recorder.RewriteRecorder", None)
+    monkeypatch.setattr("gehost.diagnose.report.recorder.RewriteRecorder", None)
     assert run(list(COMPILE[: COMPILE.index("--report")])) == 0
 
 

@@ -18,7 +18,7 @@ def write_report(path: str, report: Report) -> None:
         OutputError: it cannot be written.
     """
     if path.endswith(".html"):
-        from gehost.diagnose.report_html import render
+        from gehost.diagnose.report.page import render
 
         text = render(report)
     else:

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost.diagnose.submodel import submodel
+from gehost.diagnose.bisect.submodel import submodel
 from gehost.ir.model import Model
 from gehost.verify import Runner
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 HEAD = '<ir_version: 10, opset_import: ["": 21, "local": 1]>'
 CHAIN = f"""{HEAD} g (float[n, 2] x, float[2] b) => (float[n, 2] y) <float[2] w = {{1, 2}}> {{
     k = Constant <value = float {{3}}> ()

@@ -16,11 +16,11 @@ from dataclasses import replace
 import numpy as np
 import onnx
 
-from gehost.diagnose.instances import Draw, Instance, NoInstance, draw
-from gehost.diagnose.mutations import Mutation, both, mutated, mutations
-from gehost.diagnose.sources import has_sources, instances_of, sources_at
-from gehost.diagnose.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
-from gehost.diagnose.verdict import Finding, PassCheck, Wrong
+from gehost.diagnose.check_pass.instances import Draw, Instance, NoInstance, draw
+from gehost.diagnose.check_pass.mutations import Mutation, both, mutated, mutations
+from gehost.diagnose.check_pass.sources import has_sources, instances_of, sources_at
+from gehost.diagnose.check_pass.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
+from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
 from gehost.infer import infer_model
 from gehost.ir.model import Model

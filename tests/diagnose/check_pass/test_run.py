@@ -27,9 +27,9 @@ from gehost.cli import run
 from gehost.errors import PassError
 from gehost.testing import check_pass, parse
 from gehost.verify import compare, load_feeds
-from tests.diagnose import planted_patterns as planted
+from tests.diagnose.check_pass import planted_patterns as planted
 
-VENDORS = Path(__file__).parents[2] / "vendors"
+VENDORS = Path(__file__).parents[3] / "vendors"
 NOT_ALL_CHECKED = (
     "KeepReducedAxesPass",
     "MergeReshapesPass",
@@ -321,7 +321,7 @@ class Walking(FusionBasePass):
         ),
         (
             Failing,
-            r"the pass fails: opset 17, .*: Failing \(.*test_check_pass.py:\d+\): Replacement at node .*: ValueError: no",
+            r"the pass fails: opset 17, .*: Failing \(.*test_run.py:\d+\): Replacement at node .*: ValueError: no",
         ),
         (FailingAtOnce, "the pass fails: FailingAtOnce"),
         (Growing, "a second run changes it again: opset"),

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gehost import PassRecord, Report
-from gehost.diagnose.recorder import RewriteRecorder
-from gehost.diagnose.report_html import render
+from gehost.diagnose.report.page import render
+from gehost.diagnose.report.recorder import RewriteRecorder
 from gehost.passes.pictures import (
     Picture,
     PictureNode,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gehost.diagnose.capture import Capture, Captured
+from gehost.diagnose.bisect.capture import Capture, Captured
 from gehost.errors import UsageError
 from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.markup import escape
 
-from gehost.diagnose.bisect import Bisection, Trial
-from gehost.diagnose.capture import Captured
+from gehost.diagnose.bisect.capture import Captured
+from gehost.diagnose.bisect.run import Bisection, Trial
 from gehost.diagnose.directory import fresh_directory
 from gehost.errors import one_line
 from gehost.ir.save import save_model

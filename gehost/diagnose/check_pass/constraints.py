@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gehost.diagnose.candidates import one_of
+from gehost.diagnose.check_pass.candidates import one_of
 from gehost.ir.types import Dim
 
 _Shape = tuple[Dim, ...]

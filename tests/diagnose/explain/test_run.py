@@ -12,8 +12,8 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.cli import run
-from gehost.diagnose.explain import explain
-from gehost.diagnose.findings import Explanation
+from gehost.diagnose.explain.findings import Explanation
+from gehost.diagnose.explain.run import explain
 from gehost.testing import parse
 from tests.diagnose.conftest import Pass
 
@@ -602,7 +602,7 @@ def test_names_of_the_model_have_no_meaning_to_the_terminal(
 def test_on_a_real_model_what_is_told_agrees_with_the_report_of_a_compile(
     name: str, tmp_path: Path
 ) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     model, options = (
         root / "tests" / "models" / name,
         HostOptions(vendors=[root / "vendors"], plugins=False),

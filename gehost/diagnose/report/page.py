@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gehost.diagnose.drawing import KINDS, Drawing, draw, shortened
+from gehost.diagnose.report.drawing import KINDS, Drawing, draw, shortened
 from gehost.host.report import Report
 from gehost.passes.context import PassRecord
 from gehost.passes.pictures import Refusals, RewriteGroup

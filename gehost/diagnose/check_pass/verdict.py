@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gehost.diagnose.trial import Feeds
+from gehost.diagnose.check_pass.trial import Feeds
 from gehost.errors import OutputError
 from gehost.ir.save import write_bytes_atomic
 from gehost.spelling import counted

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from gehost.diagnose.layout import LAYER_GAP, Layout, Point, Size, lay_out
+from gehost.diagnose.report.layout import LAYER_GAP, Layout, Point, Size, lay_out
 from gehost.errors import one_line
 from gehost.ir import schemas
 from gehost.ir.graph import split_op

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from gehost import PassRecord
-from gehost.diagnose.recorder import RewriteRecorder
+from gehost.diagnose.report.recorder import RewriteRecorder
 from gehost.passes.pictures import Picture, RewriteGroup
 from gehost.testing import parse
 

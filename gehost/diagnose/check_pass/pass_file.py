@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gehost.diagnose.trial import Trial
+from gehost.diagnose.check_pass.trial import Trial
 from gehost.errors import UsageError
 from gehost.host.host import REGISTERS_NOTHING, Host
 from gehost.host.registry import PassSpec

@@ -13,13 +13,13 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.cli import run
-from gehost.diagnose.bisect import Bisection, bisect
+from gehost.diagnose.bisect.run import Bisection, bisect
 from gehost.errors import UsageError
 from gehost.ir.model import Model
 from gehost.passes.cleanup import clean_up
 from gehost.testing import parse
 from gehost.verify import compare, load_feeds
-from tests.diagnose.tower import BLOCKS, BUGS, PLANTED, RIGHT, SIGNED_BLOCK, tower
+from tests.diagnose.bisect.tower import BLOCKS, BUGS, PLANTED, RIGHT, SIGNED_BLOCK, tower
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -444,7 +444,7 @@ class Forward(PatternFusionPass):
 def test_external_weights_stay_external_and_those_of_the_match_go_with_it(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = Path(__file__).parents[1] / "models" / "external.onnx"
+    source = Path(__file__).parents[2] / "models" / "external.onnx"
     code, out, _ = command(capsys, str(source), "--vendors", str(PLANTED), "-o", "found")
     assert code == 6
     assert Path("found/before.onnx.data").stat().st_size < Path(f"{source}.data").stat().st_size

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from gehost import DataType, EsGraphBuilder, Model, Pattern, PatternMatcher, es
-from gehost.diagnose.candidates import attribute_values
-from gehost.diagnose.instances import NoInstance, draw, empty_model
-from gehost.diagnose.mutations import mutated, mutations
+from gehost.diagnose.check_pass.candidates import attribute_values
+from gehost.diagnose.check_pass.instances import NoInstance, draw, empty_model
+from gehost.diagnose.check_pass.mutations import mutated, mutations
 from gehost.infer import infer_model
 from gehost.ops import OpRegistry
 from gehost.pattern.build import build_source

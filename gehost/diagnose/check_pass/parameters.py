@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gehost.diagnose.candidates import attribute_values, one_of
+from gehost.diagnose.check_pass.candidates import attribute_values, one_of
 from gehost.es import schemas
 from gehost.es.graph import EsNode
 from gehost.es.schemas import Signature

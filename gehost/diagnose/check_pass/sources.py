@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from msgspec.structs import replace
 
-from gehost.diagnose.instances import empty_model
+from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsGraphBuilder
