@@ -32,7 +32,7 @@ from gehost.spelling import counted
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
-    from gehost.diagnose.verdict import PassCheck
+    from gehost.diagnose.check_pass.verdict import PassCheck
 
 PassClass: TypeAlias = type[FusionBasePass]
 PluginList: TypeAlias = Sequence[tuple[str, Any]]
@@ -194,8 +194,8 @@ def check_pass(
     Raises:
         AssertionError: says what is wrong, a line for each kind, or that the pass has no pattern.
     """
-    from gehost.diagnose import check_pass as checks
-    from gehost.diagnose.trial import Refusals, Trial
+    from gehost.diagnose.check_pass import run as checks
+    from gehost.diagnose.check_pass.trial import Refusals, Trial
 
     refusals = Refusals()
     host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], settings, cleanup=False)

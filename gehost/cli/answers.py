@@ -41,7 +41,7 @@ def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **gi
     """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
     that it meets.
     """
-    from gehost.diagnose.explain import explain as explain_pass
+    from gehost.diagnose.explain.run import explain as explain_pass
     from gehost.host.containment import output_on_stderr
 
     given["cleanup"] = not given.pop("no_cleanup")
@@ -145,9 +145,9 @@ def check_pass(
     The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
     found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.
     """
-    from gehost.diagnose.check_pass import check_pass
-    from gehost.diagnose.pass_file import trials_of
-    from gehost.diagnose.verdict import Wrong, save_findings
+    from gehost.diagnose.check_pass.pass_file import trials_of
+    from gehost.diagnose.check_pass.run import check_pass
+    from gehost.diagnose.check_pass.verdict import Wrong, save_findings
     from gehost.host.containment import output_on_stderr
 
     with output_on_stderr():
@@ -223,8 +223,8 @@ def bisect(
     """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
     that run alone.
     """
-    from gehost.diagnose import bisect as search
-    from gehost.diagnose import match_files
+    from gehost.diagnose.bisect import files as match_files
+    from gehost.diagnose.bisect import run as search
     from gehost.diagnose.directory import check_fresh, free_name
     from gehost.host.containment import output_on_stderr
     from gehost.verify import load_feeds

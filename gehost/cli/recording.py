@@ -39,8 +39,8 @@ def reported(
     if not paths:
         yield
         return
-    from gehost.diagnose.recorder import RewriteRecorder
-    from gehost.diagnose.report_file import versions, write_report
+    from gehost.diagnose.report.file import versions, write_report
+    from gehost.diagnose.report.recorder import RewriteRecorder
     from gehost.host.report import Report
 
     recorder = RewriteRecorder()

@@ -21,6 +21,7 @@ from gehost.errors import GehostError, PassError, one_line
 from gehost.host.context import CompileContext
 from gehost.host.dumper import dump_proto
 from gehost.host.hookspecs import hookimpl
+from gehost.host.pipeline import SHAPE_INFERENCE, stages_before
 from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR, find_vendor_files
 from gehost.ir.external import external_tensors, nbytes
@@ -28,7 +29,6 @@ from gehost.ir.graph import Graph
 from gehost.ir.save import save_model
 from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
-from gehost.stages import CustomPassStage
 
 _LARGEST = 1 << 24
 """Bytes of a file beside a vendor's passes up to which it is copied."""
@@ -64,7 +64,7 @@ class FailureKeeper:
 
     def _write(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
         model = graph.model
-        typed = spec is not None and spec.stage is not CustomPassStage.kBeforeInferShape
+        typed = spec is not None and spec.stage not in stages_before(SHAPE_INFERENCE)
         proto = dump_proto(graph, 1) if typed else model.flush()
         outside = sum(map(nbytes, external_tensors(proto)))
         with fresh_directory(self._directory) as home:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.tree import Tree
 
 from gehost.diagnose.blame import Ancestor, Ancestry
-from gehost.diagnose.findings import Explanation, Finding, Group, Outcome
+from gehost.diagnose.explain.findings import Explanation, Finding, Group, Outcome
 from gehost.errors import one_line
 
 _EXAMPLES = 3

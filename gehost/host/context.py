@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gehost.host.report import Report
 from gehost.infer import Inferrer
@@ -23,3 +23,9 @@ class CompileContext:
     report: Report
     stage: CustomPassStage | None = None
     """The stage at hand; None before the first and after the last."""
+    inferred_at: int = 0
+    """Point in the journal behind shape inference."""
+    cleaned_at: int | None = None
+    """Point in the journal behind the clean-up; None where none was done."""
+    hook_edits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Each stage hook that edited the graph, and its plugin."""

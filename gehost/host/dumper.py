@@ -12,6 +12,7 @@ from google.protobuf import text_format
 from gehost.errors import OutputError
 from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl
+from gehost.host.pipeline import PIPELINE
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import Graph
 from gehost.ir.save import write_bytes_atomic
@@ -19,14 +20,8 @@ from gehost.ir.skeleton import skeleton
 from gehost.ir.types import encode_type
 from gehost.options import DumpFormat
 from gehost.passes.context import PassRecord
-from gehost.stages import CustomPassStage
 
-_STAGE_NAMES = {
-    CustomPassStage.kBeforeInferShape: "RunCustomPassBeforeInfershape",
-    CustomPassStage.kAfterInferShape: "RunCustomPass_AfterInferShape",
-    CustomPassStage.kAfterBuiltinFusionPass: "RunCustomPassAfterBuiltinFusionPass",
-    CustomPassStage.kAfterOriginGraphOptimize: "RunCustomPassAfterOriginGraphOptimize",
-}
+_STAGE_NAMES = {row.stage: row.dump for row in PIPELINE}
 _DUMPED = re.compile(
     rf"ge_onnx_\d{{8}}_graph_0_(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.(pbtxt|onnx)"
 )

@@ -10,6 +10,7 @@ from typing import Any
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
 from gehost.host.containment import contained
 from gehost.host.context import CompileContext
+from gehost.host.pipeline import StageRow
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.edits import undo_add_node
@@ -29,15 +30,7 @@ from gehost.pattern.rule import SourcePattern
 from gehost.rewrite.history import PASS
 from gehost.rewrite.provenance import Author
 from gehost.settings import option_values
-from gehost.stages import CustomPassStage
 from gehost.status import FAILED, NOT_CHANGED, SUCCESS
-
-_STAGE_HOOKS = {
-    CustomPassStage.kBeforeInferShape: "gehost_before_infershape",
-    CustomPassStage.kAfterInferShape: "gehost_after_infershape",
-    CustomPassStage.kAfterBuiltinFusionPass: "gehost_after_builtin_fusion_pass",
-    CustomPassStage.kAfterOriginGraphOptimize: "gehost_after_origin_graph_optimize",
-}
 
 _REWRITE_HOOKS = (
     "gehost_before_rule",
@@ -67,17 +60,17 @@ class Executor:
         self.seconds_looking = 0.0
         """In hooks that look only, such as dumps; no part of what passes take."""
 
-    def run_stage(self, stage: CustomPassStage) -> None:
+    def run_stage(self, row: StageRow) -> None:
         """Run a stage's passes in load order, then its hook.
 
         Raises:
             PassError: a pass or stage hook failed, and the compile is not to keep going.
             VendorError: another hook failed, and the compile is not to keep going.
         """
-        self._context.stage = stage
-        for spec in self._passes.at(stage):
+        self._context.stage = row.stage
+        for spec in self._passes.at(row.stage):
             self._run_pass(spec)
-        for hook in self._plugins.each(_STAGE_HOOKS[stage]):
+        for hook in self._plugins.each(row.hook):
             self._run_stage_hook(hook)
         self.look("gehost_stage_finished", context=self._context)
         self._context.stage = None
@@ -226,6 +219,7 @@ class Executor:
                 hook(graph=self._model.graph, context=self._context)
             if self._model.mark() > mark:
                 self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
+                self._context.hook_edits.append((hook.name, hook.plugin))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure

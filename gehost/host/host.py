@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -29,24 +28,22 @@ from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
+from gehost.host.pipeline import PIPELINE
 from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
-from gehost.infer import infer_model
-from gehost.infer.findings import type_findings
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
 from gehost.ir.model import Model, collector_is_free, collector_spared
 from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
-from gehost.passes.cleanup import clean_up, remove_leftovers
+from gehost.passes.cleanup import remove_leftovers
 from gehost.rewrite.bodies import check_body, inferrer_of
 from gehost.settings import PassOption, check_settings
 from gehost.spelling import counted
-from gehost.stages import RUN_STAGES, CustomPassStage
 
 if TYPE_CHECKING:
     from gehost.verify import Runner
@@ -294,7 +291,7 @@ class Host:
             difference = self._difference(lambda: self.original(path), compiled, report)
             if difference:
                 raise _refusal(compiled, path, target, report)
-            with self._timed(report, "save"):
+            with report.timed("save"):
                 compiled.save(target)
         return report
 
@@ -383,18 +380,18 @@ class Host:
                 spare = stack.enter_context(
                     collector_spared(is_free=self._own_process or collector_is_free())
                 )
-                with self._timed(report, "load"):
+                with report.timed("load"):
                     model = load()
                 spare(model)
-                with self._timed(report, "check"):
+                with report.timed("check"):
                     admit(model)
                 used = Usage.of(model)
                 if self.options.inline_functions and model.functions:
-                    with self._timed(report, "inline"):
+                    with report.timed("inline"):
                         model = _inlined(model, report)
                     spare(model)
                 if self.options.dims:
-                    with self._timed(report, "dims"):
+                    with report.timed("dims"):
                         model = _with_dims(model, self.options.dims)
                     spare(model)
                 stack.callback(model.close)
@@ -409,7 +406,7 @@ class Host:
             return ""
         from gehost.verify import Baseline, Runner
 
-        with self._timed(report, "verify"):
+        with report.timed("verify"):
             given, options = original(), self.options
             runner = (
                 given
@@ -432,27 +429,21 @@ class Host:
         )
         executor = Executor(context, self._plugins, self.passes, self._disabled)
         executor.look("gehost_compile_started", context=context)
-        inferred, cleaned = 0, None
-        for stage in RUN_STAGES:
-            if stage is CustomPassStage.kAfterInferShape:
-                with self._timed(report, "infer_shape"):
-                    self._infer(context)
-                    inferred = model.mark()
-            if stage is CustomPassStage.kAfterBuiltinFusionPass and self.options.cleanup:
-                with self._timed(report, "cleanup"):
-                    cleaned = self._clean_up(context, is_edited=model.mark() > inferred)
+        for row in PIPELINE:
+            if row.before is not None:
+                row.before.run(context)
             before = executor.seconds_looking
             try:
-                with self._timed(report, "passes"):
-                    executor.run_stage(stage)
+                with report.timed("passes"):
+                    executor.run_stage(row)
             finally:
                 report.seconds["passes"] -= executor.seconds_looking - before
         if self.options.cleanup:
-            with self._timed(report, "cleanup"):
-                if cleaned is not None and model.mark() > cleaned:
+            with report.timed("cleanup"):
+                if context.cleaned_at is not None and model.mark() > context.cleaned_at:
                     self._remove_leftovers(context)
                 remove_unused(model, used)
-        with self._timed(report, "check"):
+        with report.timed("check"):
             _final_check(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
@@ -466,44 +457,11 @@ class Host:
         if executor.seconds_looking:
             report.seconds["hooks"] = executor.seconds_looking
 
-    def _infer(self, context: CompileContext) -> None:
-        try:
-            infer_model(context.model, context.inferrer)
-            context.report.warnings.extend(type_findings(context.model, context.inferrer))
-        except VendorError as error:  # the shape function or the body of a custom operator
-            if not self.options.keep_going:
-                raise
-            context.report.keep_going(f"shape inference gave up: {error}", error.exit_code)
-
-    def _clean_up(self, context: CompileContext, *, is_edited: bool) -> int | None:
-        """Clean up; returns the point in the journal behind it, None where it gave up."""
-        mark = context.model.mark()
-        done = None
-        try:
-            found = clean_up(context.model, self.ops, context.inferrer, is_edited=is_edited)
-            context.report.cleanup, done = asdict(found), context.model.mark()
-        except VendorError as error:  # as above
-            if not self.options.keep_going:
-                raise
-            context.model.undo(mark)
-            context.report.keep_going(f"clean-up gave up: {error}", error.exit_code)
-        context.model.commit()
-        return done
-
     def _remove_leftovers(self, context: CompileContext) -> None:
         """Remove nodes and weights that the stages after the clean-up added or made dead."""
         found = asdict(remove_leftovers(context.model, self.ops, context.inferrer))
         counts = context.report.cleanup
         context.report.cleanup = {what: count + found[what] for what, count in counts.items()}
-
-    @staticmethod
-    @contextmanager
-    def _timed(report: Report, what: str) -> Generator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            report.seconds[what] = report.seconds.get(what, 0.0) + time.perf_counter() - start
 
 
 def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:

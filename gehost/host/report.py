@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -46,6 +49,15 @@ class Report:
         """Note a failure that does not end the compile."""
         self.problems.append(problem)
         self.exit_code = self.exit_code or exit_code
+
+    @contextmanager
+    def timed(self, what: str) -> Generator[None]:
+        """Add the time of a block to ``seconds[what]``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON can carry it."""

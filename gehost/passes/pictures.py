@@ -1,7 +1,7 @@
 """What rewrites looked like: the matched part of a graph and what took its place, kept as plain
 data.
 
-``gehost.diagnose.recorder`` fills them in. They hold names and types, nothing of the graph, so that
+``gehost.diagnose.report.recorder`` fills them in. They hold names and types, nothing of the graph, so that
 they outlive it.
 """
 

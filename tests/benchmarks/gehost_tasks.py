@@ -18,7 +18,7 @@ from gehost import (
     PassSpec,
     hookimpl,
 )
-from gehost.diagnose import explain as explaining
+from gehost.diagnose.explain import run as explaining
 from gehost.host.ge_style import pass_spec
 from gehost.infer import Inferrer, infer_model
 from gehost.ops import OpRegistry

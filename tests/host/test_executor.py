@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from gehost import CustomPassStage, PassError, UsageError, VendorError, hookimpl
-from gehost.diagnose.recorder import RewriteRecorder
+from gehost.diagnose.report.recorder import RewriteRecorder
 from gehost.host import executor
 from gehost.stages import RUN_STAGES
 from gehost.testing import parse

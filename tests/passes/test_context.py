@@ -24,7 +24,7 @@ from gehost import (
     SubgraphRewriter,
     es,
 )
-from gehost.diagnose.recorder import RewriteRecorder
+from gehost.diagnose.report.recorder import RewriteRecorder
 from gehost.host.registry import PassSpec
 from gehost.passes.context import RewriteLimit, current_context
 from gehost.testing import parse, run_pass

@@ -1,0 +1,277 @@
+"""One rewrite of a compile, kept as two small models, before and after, with the values at the
+inputs of the match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+
+from gehost.diagnose.bisect.submodel import submodel
+from gehost.errors import GehostError, ModelError, UsageError
+from gehost.host.hookspecs import hookimpl
+from gehost.ir.graph import Node, Value
+from gehost.ir.region import Region
+from gehost.ir.types import OtherType
+from gehost.passes.context import Rewrite
+from gehost.verify import Baseline, Runner, Verification, make_feeds
+
+Feeds = Mapping[str, np.ndarray[Any, Any]]
+
+_PROBED = " (probed)"
+"""Tells the name of a probe's output from that of the tensor."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A rewrite, with the matched nodes and those that came for them as ``(label, operator)``."""
+
+    number: int
+    pass_name: str
+    vendor: str
+    stage: str
+    origin: str
+    inside: str
+    """The node in whose body the match is; "" in the main graph."""
+    nodes: tuple[tuple[str, str], ...]
+    made: tuple[tuple[str, str], ...]
+    before: onnx.ModelProto
+    after: onnx.ModelProto
+    probe: onnx.ModelProto | None
+    """Gives the values at the inputs of both; None where the match is in a body, which may run
+    any number of times.
+    """
+    base_dir: str | None
+    """Where external data of the models is."""
+    libraries: tuple[str, ...] = ()
+    """Of custom operators that ONNX Runtime needs to run the models."""
+    feeds: Feeds = field(default_factory=dict[str, Any])
+    made_up: str = ""
+    """Why the feeds are not those of the failing run; "" where they are."""
+    alone: Verification | str = ""
+    """The numbers of the match alone, or why they are not known."""
+
+    @property
+    def probes(self) -> int:
+        """Model runs that the values took."""
+        return int(self.probe is not None and bool(self.probe.graph.output))
+
+    @property
+    def right_alone(self) -> bool:
+        return isinstance(self.alone, Verification) and self.alone.equal
+
+    def compared(self, rtol: float | None = None, atol: float | None = None) -> Captured:
+        """The same with what ``compare`` gives."""
+        try:
+            return replace(self, alone=self.compare(rtol, atol))
+        except (ModelError, UsageError) as error:
+            return replace(self, alone=str(error))
+
+    def with_values(self, feeds: Feeds) -> Captured:
+        """The same with the values at the inputs of the match that ``feeds`` of the whole model
+        give; else with made-up ones.
+        """
+        values = (
+            "the match is in the body of a node"
+            if self.probe is None
+            else self._probed(self.probe, feeds)
+        )
+        given, made_up = (
+            (_made_up(self.before), values) if isinstance(values, str) else (values, "")
+        )
+        before, after = onnx.ModelProto(), onnx.ModelProto()
+        for copy, proto in ((before, self.before), (after, self.after)):
+            copy.CopyFrom(proto)
+            _declare_inputs(copy, given)
+        _declare_outputs(before, after, given, self._runner)
+        return replace(self, before=before, after=after, feeds=given, made_up=made_up)
+
+    def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
+        """The numbers of the match alone, before and after.
+
+        Raises:
+            ModelError: the match alone does not run.
+        """
+        runner = self._runner(self.before)
+        baseline = Baseline.of(runner, [self.feeds], rtol=rtol, atol=atol)
+        return baseline.against(self.after, base_dir=self.base_dir)
+
+    def _runner(self, model: onnx.ModelProto) -> Runner:
+        return Runner(model, base_dir=self.base_dir, libraries=self.libraries)
+
+    def _probed(self, probe: onnx.ModelProto, feeds: Feeds) -> Feeds | str:
+        """The values that ``probe`` gives, or why it gives none."""
+        try:
+            needed = {entry.name for entry in probe.graph.input}
+            given = {name: array for name, array in feeds.items() if name in needed}
+            values = self._runner(probe).run(given) if probe.graph.output else {}
+        except GehostError as error:
+            return str(error)
+        return {name.removesuffix(_PROBED): array for name, array in values.items()}
+
+
+class Capture:
+    """A plugin that looks at the ``number``-th rewrite of a compile; what it keeps are copies."""
+
+    def __init__(self, number: int, libraries: tuple[str, ...] = ()) -> None:
+        self._number = number
+        self._libraries = libraries
+        self._inputs: list[Value] = []
+        self._readers: list[tuple[Node, int] | None] = []
+        self._nodes: tuple[tuple[str, str], ...] = ()
+        self._before = onnx.ModelProto()
+        self._captured: Captured | None = None
+
+    def captured(self) -> Captured:
+        """What was seen.
+
+        Raises:
+            GehostError: the compile did not do so many rewrites.
+        """
+        if self._captured is None:
+            raise GehostError(
+                f"this compile did not come to rewrite {self._number}; two compiles of one "
+                "model differ"
+            )
+        return self._captured
+
+    @hookimpl
+    def gehost_before_rewrite(self, rewrite: Rewrite) -> None:
+        if rewrite.number != self._number:
+            return
+        region = rewrite.region
+        self._inputs = [
+            value
+            for value in dict.fromkeys(region.inputs)
+            if value is not None and not value.is_constant and not isinstance(value.type, OtherType)
+        ]
+        self._readers = [_a_reader(region, value) for value in region.outputs]
+        self._nodes = _told(region.nodes)
+        outputs = [(value.name, value) for value in region.outputs]
+        self._before = submodel(region.graph.model, outputs, self._inputs, name="before")
+
+    @hookimpl
+    def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
+        if rewrite.number != self._number:
+            return
+        region = rewrite.region
+        outputs = [
+            (value.name, value if reader is None else _read(*reader))
+            for value, reader in zip(region.outputs, self._readers, strict=True)
+        ]
+        model, owner = region.graph.model, region.graph.owner
+        before, after = self._before, submodel(model, outputs, self._inputs, name="after")
+        _share_inputs(before, after)
+        found = [(entry.name, region.graph.find(entry.name)) for entry in before.graph.input]
+        probed = [(f"{name}{_PROBED}", value) for name, value in found if value is not None]
+        record = rewrite.record
+        self._captured = Captured(
+            number=rewrite.number,
+            pass_name=record.name,
+            vendor=record.vendor,
+            stage=record.stage,
+            origin=record.origin,
+            inside="" if owner is None else owner.label,
+            nodes=self._nodes,
+            made=_told(rewrite.made),
+            before=before,
+            after=after,
+            probe=submodel(model, probed, name="probe") if owner is None else None,
+            base_dir=model.base_dir,
+            libraries=self._libraries,
+        )
+
+
+def _made_up(model: onnx.ModelProto) -> Feeds:
+    try:
+        return make_feeds(model)
+    except UsageError:  # of unknown rank; the files say it by having none
+        return {}
+
+
+def _told(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
+    return tuple((node.label, node.op) for node in nodes)
+
+
+def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
+    """A place outside the match that reads ``value``, to see what it reads then; None for a
+    graph output, which stays.
+    """
+    if value.is_graph_output:
+        return None
+    graph = region.graph
+    readers = (use for use in value.consumers() if not region.holds(graph.level_of(use[0])))
+    return next(readers, None)
+
+
+def _read(node: Node, slot: int) -> Value:
+    value = node.input(slot)
+    if value is None:
+        raise GehostError(f"{node!r} lost its input {slot}")
+    return value
+
+
+def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
+    """Give two models the same inputs, so that they run on the same feeds; one need not read
+    them all.
+    """
+    constants = {tensor.name for proto in (a, b) for tensor in proto.graph.initializer}
+    entries = {
+        entry.name: entry
+        for proto in (a, b)
+        for entry in proto.graph.input
+        if entry.name not in constants
+    }
+    for proto in (a, b):
+        own = {entry.name for entry in proto.graph.input}
+        proto.graph.input.extend(entry for name, entry in entries.items() if name not in own)
+
+
+def _declare_inputs(proto: onnx.ModelProto, feeds: Feeds) -> None:
+    """Declare the inputs as the feeds are."""
+    for entry in proto.graph.input:
+        if entry.name in feeds:
+            array = feeds[entry.name]
+            entry.CopyFrom(
+                onnx.helper.make_tensor_value_info(entry.name, _element(array), array.shape)
+            )
+
+
+def _declare_outputs(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    feeds: Feeds,
+    runner: Callable[[onnx.ModelProto], Runner],
+) -> None:
+    """Declare element type and rank alone of the outputs, as the rewrite may have changed their
+    sizes.
+    """
+    types = {entry.name: entry.type for entry in before.graph.output}
+    for name, known in types.items():
+        if known.WhichOneof("value") not in (None, "tensor_type"):
+            continue
+        tensor = known.tensor_type
+        if tensor.HasField("shape"):
+            element, rank = tensor.elem_type, len(tensor.shape.dim)
+        else:
+            try:
+                array = runner(before).run(feeds)[name]
+            except GehostError:
+                continue
+            element, rank = _element(array), array.ndim
+        known.CopyFrom(onnx.helper.make_tensor_type_proto(element, [None] * rank))
+    for entry in after.graph.output:
+        entry.type.CopyFrom(types[entry.name])
+
+
+def _element(array: np.ndarray[Any, Any]) -> int:
+    return (
+        onnx.TensorProto.STRING
+        if array.dtype.kind in "OUS"
+        else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    )

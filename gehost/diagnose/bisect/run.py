@@ -1,0 +1,286 @@
+"""``gehost bisect``: after which single rewrite of a compile the numbers leave the tolerance.
+
+A compile that stops after k rewrites does the same first k rewrites on every run, so the limit is
+what is searched over. Both ends of what is left are always known by a run: the lower one is right,
+the upper one is wrong. So the answer k is one such that the model with k - 1 rewrites is right and
+that with k is wrong, also where several errors overlap or cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gehost.diagnose.bisect.capture import Capture, Captured
+from gehost.errors import UsageError
+from gehost.host.context import CompileContext
+from gehost.host.hookspecs import hookimpl
+from gehost.host.host import Host
+from gehost.host.pipeline import CLEAN_UP, stages_before
+from gehost.host.registry import PassSpec
+from gehost.host.report import Report
+from gehost.ir.graph import Graph
+from gehost.ir.model import Model
+from gehost.options import HostOptions
+from gehost.passes.context import PassRecord, Rewrite
+from gehost.verify import Baseline, Verification
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One compiled model, run on all inputs and compared with the original."""
+
+    limit: int | None
+    """Of rewrites; None for the whole compile."""
+    found: Verification
+    cleanup: bool = True
+    hooks: tuple[str, ...] = ()
+    """Stage hooks that changed the graph, with their plugins."""
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What a search found; ``wrong`` is None where the numbers of the whole compile are right."""
+
+    rewrites: int
+    """That the whole compile does."""
+    trials: tuple[Trial, ...]
+    wrong: Trial | None = None
+    captured: Captured | None = None
+    """The rewrite that ``wrong`` has and the last right model has not."""
+    uncleaned: Trial | None = None
+    """``wrong`` without the clean-up, where the rewrite alone is right and one more run was to
+    be had.
+    """
+    by_hand: tuple[str, ...] = ()
+    """Passes that in this step, too, changed the graph without ``Replace``."""
+    before_rewrites: str = ""
+    """What changes the numbers without any rewrite, where that is so."""
+    probes: int = 0
+    """Runs that gave the values at the inputs of the match."""
+
+    @property
+    def model_runs(self) -> int:
+        """How often a compiled model, or the part of it before the match, was run on the inputs."""
+        return len(self.trials) + self.probes
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """What else may have changed the numbers in this step."""
+        hand = [f"{name}, which edited by hand in the same step" for name in self.by_hand]
+        hooks = () if self.wrong is None else self.wrong.hooks
+        unsettled = self.clean_up_follows and self.uncleaned is None
+        return (
+            *hand,
+            *hooks,
+            *(
+                ["the clean-up, which no run was left to settle: try --no-cleanup"]
+                if unsettled
+                else []
+            ),
+        )
+
+    @property
+    def clean_up_follows(self) -> bool:
+        """Whether the clean-up met what the rewrite made; that of a later stage comes after it."""
+        cleaned = self.wrong is not None and self.wrong.cleanup
+        earlier = [stage.name for stage in stages_before(CLEAN_UP)]
+        return cleaned and self.captured is not None and self.captured.stage in earlier
+
+
+@dataclass
+class _Watch:
+    """Counts rewrites; notes passes that edit in other ways, and stage hooks that edit."""
+
+    done: int = 0
+    by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+    """Name and place of each such pass; rewrites done before it and after it."""
+    hooks: tuple[str, ...] = ()
+    """Stage hooks that changed the graph, with their plugins."""
+    _before: tuple[int, int] = (0, 0)
+    _rewriting: int = 0
+    _mark: int = 0
+
+    @hookimpl
+    def gehost_before_pass(self, graph: Graph) -> None:
+        self._before, self._rewriting = (graph.model.mark(), self.done), 0
+
+    @hookimpl
+    def gehost_before_rewrite(self, rewrite: Rewrite) -> None:
+        self._mark = rewrite.region.graph.model.mark()
+
+    @hookimpl
+    def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
+        self.done = rewrite.number
+        self._rewriting += rewrite.region.graph.model.mark() - self._mark
+
+    @hookimpl
+    def gehost_after_pass(self, spec: PassSpec, graph: Graph, record: PassRecord) -> None:
+        mark, done = self._before
+        if record.status == "done" and graph.model.mark() - mark > self._rewriting:
+            self.by_hand.append((f"{spec.name} ({spec.origin})", done, self.done))
+
+    @hookimpl
+    def gehost_compile_finished(self, context: CompileContext) -> None:
+        self.hooks = tuple(
+            f"{hook} of plugin {plugin}" for hook, plugin in dict.fromkeys(context.hook_edits)
+        )
+
+    def step(self, number: int) -> tuple[str, ...]:
+        """The passes that may have edited by hand between rewrite ``number`` - 1 and ``number``."""
+        return tuple(
+            name
+            for name, before, after in self.by_hand
+            if before < number <= max(after, before + 1)
+        )
+
+
+class _Compiles:
+    """Compiles one model with various limits, each time by a host of its own, so that no state
+    of a vendor is carried over.
+    """
+
+    def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
+        self._model = model
+        self._options = replace(
+            options,
+            dump=None,
+            verify=False,
+            feeds=None,
+            special_values=False,
+            ort_libraries=(),
+            rewrite_limit=None,
+        )
+        self._tell = tell
+        self.trials: list[Trial] = []
+
+    def baseline(self, libraries: Sequence[str], **given: Any) -> Baseline:
+        return Baseline.of(Host(self._options).original(self._model, libraries), **given)
+
+    @contextmanager
+    def compiled(
+        self, plugin: object, limit: int | None, *, cleanup: bool = True
+    ) -> Generator[Model]:
+        options = replace(
+            self._options, rewrite_limit=limit, cleanup=self._options.cleanup and cleanup
+        )
+        with Host(options, plugins=[("bisect", plugin)]).compiled(
+            self._model, Report(model=self._model)
+        ) as model:
+            yield model
+
+    def trial(
+        self,
+        baseline: Baseline,
+        limit: int | None,
+        watch: _Watch | None = None,
+        *,
+        cleanup: bool = True,
+    ) -> Trial:
+        """Compile, run and compare once."""
+        watch = watch or _Watch()
+        with self.compiled(watch, limit, cleanup=cleanup) as model:
+            found = baseline.against(model.flush(), base_dir=model.base_dir)
+        trial = Trial(limit, found, self._options.cleanup and cleanup, watch.hooks)
+        self.trials.append(trial)
+        self._tell(trial)
+        return trial
+
+
+def bisect(
+    model: str,
+    options: HostOptions,
+    *,
+    feeds: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    seed: int = 0,
+    special_values: bool = False,
+    libraries: Sequence[str] = (),
+    tell: Callable[[Trial], None] = lambda _: None,
+) -> Bisection:
+    """Find the rewrite after which the numbers of a compile differ.
+
+    Args:
+        model: the file.
+        options: of the compile; its limit of rewrites and its dumps do not count.
+        feeds: inputs by name, any number of times; made from the signature unless given.
+        rtol: instead of the default of each dtype.
+        atol: instead of the default of each dtype.
+        seed: of the inputs that are made.
+        special_values: compare on inputs with NaN, infinities, denormals and the like, too.
+        libraries: of custom operators that ONNX Runtime needs.
+        tell: is told of each model that was run.
+
+    Raises:
+        UsageError: the options keep going, or the feeds do not fit.
+        GehostError: the compile or the original model fails.
+    """
+    if options.keep_going:
+        raise UsageError(
+            "a bisection needs the same rewrites on every run, which keep_going does not "
+            "give; leave it out"
+        )
+    compiles = _Compiles(model, options, tell)
+    baseline = compiles.baseline(
+        libraries, feeds=feeds, rtol=rtol, atol=atol, seed=seed, special_values=special_values
+    )
+    watch = _Watch()
+    whole = compiles.trial(baseline, None, watch)
+    if whole.found.equal:
+        return Bisection(watch.done, tuple(compiles.trials))
+    # A pass that edits by hand behind the last rewrite is one more step: only the whole compile has
+    # it.
+    last = watch.done + bool(watch.step(watch.done + 1))
+    right, wrong, limit = -1, whole, last
+    while limit - right > 1:
+        middle = (right + limit) // 2
+        trial = compiles.trial(baseline, middle)
+        if trial.found.equal:
+            right = middle
+        else:
+            limit, wrong = middle, trial
+    if limit == 0:
+        cause = _without_rewrites(compiles, baseline, wrong)
+        return Bisection(watch.done, tuple(compiles.trials), wrong, before_rewrites=cause)
+    by_hand = watch.step(limit)
+    if limit > watch.done:
+        return Bisection(watch.done, tuple(compiles.trials), wrong, by_hand=by_hand)
+    capture = Capture(limit, baseline.runner.libraries)
+    with compiles.compiled(capture, limit):
+        pass
+    captured = (
+        capture.captured()
+        .with_values(baseline.runs[_worst_feed(wrong.found)][0])
+        .compared(rtol, atol)
+    )
+    found = Bisection(
+        watch.done, tuple(compiles.trials), wrong, captured, by_hand=by_hand, probes=captured.probes
+    )
+    if (
+        captured.right_alone
+        and found.clean_up_follows
+        and found.model_runs + 1 <= math.log2(watch.done) + 3
+    ):
+        uncleaned = compiles.trial(baseline, limit, cleanup=False)
+        return replace(found, trials=tuple(compiles.trials), uncleaned=uncleaned)
+    return found
+
+
+def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> str:
+    """What changes the numbers where no pass does."""
+    if wrong.cleanup and compiles.trial(baseline, 0, cleanup=False).found.equal:
+        return "the built-in clean-up"
+    return ", or ".join([*wrong.hooks, "the load itself"])
+
+
+def _worst_feed(found: Verification) -> int:
+    """The feed on which the model failed, else that of the worst output; the first where it did
+    not load.
+    """
+    if found.error is not None:
+        return found.failed_feed or 0
+    return max(found.outputs, key=lambda o: (not o.equal, bool(o.reason), o.max_abs)).feed

@@ -1,0 +1,134 @@
+"""Shapes and attributes that operators want of each other, which inference does not all check.
+
+Source: the operators' descriptions in ONNX. An instance mostly keeps to them, as a draw of
+independent shapes hardly ever meets them; the rest of the draws show what they leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from gehost.diagnose.check_pass.candidates import one_of
+from gehost.ir.types import Dim
+
+_Shape = tuple[Dim, ...]
+_Rule = Callable[[np.random.Generator, _Shape], _Shape]
+
+RANKS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {
+        "AveragePool": (3, 4, 4, 4, 5),
+        "BatchNormalization": (2, 3, 4, 4, 4),
+        "Conv": (3, 4, 4, 4, 5),
+        "ConvTranspose": (3, 4, 4, 4),
+        "DepthToSpace": (4,),
+        "Gemm": (2,),
+        "GlobalAveragePool": (3, 4, 4),
+        "GlobalMaxPool": (3, 4, 4),
+        "GroupNormalization": (3, 4, 4),
+        "InstanceNormalization": (3, 4, 4),
+        "LRN": (3, 4, 4),
+        "MaxPool": (3, 4, 4, 4, 5),
+        "SpaceToDepth": (4,),
+    }
+)
+"""Ranks of the first input, those of which there are more models more often."""
+
+
+def _channels(_rng: np.random.Generator, shape: _Shape) -> _Shape:
+    return shape[1:2]
+
+
+def _kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
+    """Weights of a Conv: [M, C / group, …]."""
+    channels = shape[1]
+    parts: list[Dim] = [channels, channels, channels]
+    if isinstance(channels, int):
+        parts += [channels // groups for groups in (2, channels) if not channels % groups]
+    part = one_of(rng, parts)
+    groups = channels // part if isinstance(channels, int) and isinstance(part, int) else 1
+    return (groups * int(rng.integers(1, 4)), part, *_spatial(rng, shape))
+
+
+def _transposed_kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
+    """Weights of a ConvTranspose: [C, M / group, …]."""
+    return (shape[1], int(rng.integers(1, 5)), *_spatial(rng, shape))
+
+
+def _spatial(rng: np.random.Generator, shape: _Shape) -> list[int]:
+    sizes = [size if isinstance(size, int) else 3 for size in shape[2:]]
+    return [int(rng.integers(1, min(3, max(size, 1)) + 1)) for size in sizes]
+
+
+def _last(_rng: np.random.Generator, shape: _Shape) -> _Shape:
+    return shape[-1:]
+
+
+_BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
+    {
+        **{("BatchNormalization", slot): _channels for slot in range(1, 5)},
+        **{("InstanceNormalization", slot): _channels for slot in (1, 2)},
+        **{("GroupNormalization", slot): _channels for slot in (1, 2)},
+        **{("LayerNormalization", slot): _last for slot in (1, 2)},
+        ("RMSNormalization", 1): _last,
+        ("Conv", 1): _kernel,
+        ("ConvTranspose", 1): _transposed_kernel,
+    }
+)
+"""The shape of an input, from that of the first."""
+
+
+def wanted_shape(
+    rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
+) -> _Shape | None:
+    """A shape that ``op`` takes at ``slot`` beside inputs of known shapes; None: it has no wish."""
+    first = shapes[0] if shapes else None
+    if op == "Conv" and slot == 2 and len(shapes) > 1 and shapes[1]:
+        return shapes[1][:1]
+    rule = _BESIDE_FIRST.get((op, slot))
+    if rule is None or first is None or len(first) < min(RANKS.get(op, (1,))):
+        return None
+    return rule(rng, first)
+
+
+def settle(
+    op: str, params: dict[str, Any], fixed: frozenset[str], shapes: Sequence[_Shape | None]
+) -> None:
+    """Make parameters that were drawn one by one agree with the shapes, and with each other.
+
+    Args:
+        op: the operator.
+        params: changed in place.
+        fixed: those that the pattern asks for, which stay.
+        shapes: of the inputs.
+    """
+    if op in ("BatchNormalization", "Dropout"):
+        # another operator: it computes the statistics, or draws numbers, and has more outputs
+        _drop(params, fixed, "training_mode", "spatial", "is_test")
+    if "auto_pad" in params and "pads" in params and params["auto_pad"] != "NOTSET":
+        _drop(params, fixed, "pads" if "pads" not in fixed else "auto_pad")
+    weights = shapes[1] if len(shapes) > 1 else None
+    if op not in ("Conv", "ConvTranspose") or weights is None or len(weights) < 3:
+        return
+    _drop(params, fixed, "kernel_shape")
+    first = shapes[0]
+    if op == "Conv" and first is not None and len(first) > 1 and "group" not in fixed:
+        channels, part = first[1], weights[1]
+        if isinstance(channels, int) and isinstance(part, int) and part and not channels % part:
+            params["group"] = channels // part
+    elif op == "ConvTranspose":
+        _drop(params, fixed, "group", "output_shape", "output_padding")
+
+
+def _drop(params: dict[str, Any], fixed: frozenset[str], *names: str) -> None:
+    for name in names:
+        if name not in fixed:
+            params.pop(name, None)
+
+
+def is_positive(op: str, slot: int) -> bool:
+    """Whether an input holds what is never negative: a variance."""
+    return (op, slot) == ("BatchNormalization", 4)

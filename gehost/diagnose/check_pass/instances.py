@@ -1,0 +1,484 @@
+"""Random instances of a pattern: small models whose nodes are the pattern's own, drawn operator by
+operator.
+
+A placeholder gets its type when the first operator that reads it is built, in view of the operands
+that are known by then; an operator that inference refuses is drawn again, and after too many tries
+the instance is given up. Whether the pass takes an instance is for the host to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.check_pass.assemble import Application, array_of, assemble, node_proto
+from gehost.diagnose.check_pass.candidates import (
+    DTYPES,
+    SIZES,
+    fresh_shape,
+    numbers,
+    numbers_like,
+    one_of,
+    pick,
+    shape_beside,
+)
+from gehost.diagnose.check_pass.constraints import RANKS, is_positive, settle, wanted_shape
+from gehost.diagnose.check_pass.parameters import NoInstance, Parameters
+from gehost.errors import VendorError
+from gehost.es import schemas
+from gehost.es.graph import Draft, EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.literals import in_dtype
+from gehost.infer import Inferrer
+from gehost.infer.local import InferenceFailed, array_type
+from gehost.ir import tensors
+from gehost.ir.graph import split_op
+from gehost.ir.model import Model
+from gehost.ir.types import DataType, TensorType, ValueType
+from gehost.ops import OpRegistry
+from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.rewrite.bodies import op_with_body
+from gehost.rewrite.lower import Refused, lower_node
+
+_TRIES = 24
+"""How often one operator is drawn before the instance is given up."""
+_MOST_ELEMENTS = 20_000
+_CONSTANT = (0.3, 0.3, 0.6, 1.0)
+"""Shares of placeholders that are constants, one for each instance; the last is that of a pass which
+computes new weights, and leaves out the first placeholder.
+"""
+_OTHER_DTYPE = 0.15
+"""How often an operand that may have another dtype than the first one has it."""
+_FITTING = 0.9
+"""How often an operand has a shape that the operator wants beside the others."""
+_VARIED = 0.3
+"""How often a constant that may be any is another than the author's."""
+_INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What stands at a placeholder: a tensor that the model is given, or a constant."""
+
+    type: TensorType
+    constant: bool
+    positive: bool = False
+    """The numbers are above zero."""
+
+    def __str__(self) -> str:
+        return f"{'constant ' if self.constant else ''}{self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What was chosen for an instance, to be used again.
+
+    Attributes:
+        operands: what stands at each placeholder; None for what is to be chosen anew.
+        parameters: those of which the pattern says nothing, by number of the operator and name;
+            None where all are open.
+        ops: the pattern's operators; the parameters mean nothing to another one.
+    """
+
+    operands: tuple[Operand | None, ...] = ()
+    parameters: Mapping[tuple[int, str], Any] | None = None
+    ops: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int | None, ...]:
+        """Of the operands."""
+        return tuple([None if operand is None else operand.type.rank for operand in self.operands])
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A model that a pattern should match.
+
+    Attributes:
+        model: the pattern's nodes; its placeholders are inputs and initializers, its outputs
+            the outputs.
+        opset: of ONNX's own domain.
+        drawn: what was chosen for it.
+    """
+
+    model: onnx.ModelProto
+    opset: int
+    drawn: Draw
+    name: str = ""
+    """Of one that the pass offers."""
+
+    def __str__(self) -> str:
+        if self.name:
+            return self.name
+        params = [f"{name}={value}" for (_, name), value in (self.drawn.parameters or {}).items()]
+        return ", ".join([f"opset {self.opset}", *map(str, self.drawn.operands), *params])
+
+
+def empty_model(opset: int) -> Model:
+    """A model of an opset without nodes, at which patterns are built."""
+    imports = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("ai.onnx.ml", 2)]
+    graph = onnx.helper.make_graph([], "instance", [], [])
+    newest = onnx.helper.find_min_ir_version_for([imports[0]], ignore_unknown=True)
+    return Model(onnx.helper.make_model(graph, opset_imports=imports, ir_version=max(8, newest)))
+
+
+def draw(
+    source: SourcePattern,
+    opset: int,
+    registry: OpRegistry,
+    rng: np.random.Generator,
+    like: Draw | None = None,
+) -> Instance:
+    """Draw an instance of a pattern.
+
+    Args:
+        source: the pattern at ``opset``, without its further variants.
+        opset: of the instance.
+        registry: the custom operators.
+        rng: chooses types, constants and attributes.
+        like: what was chosen for another instance, to be used again where the pattern takes it.
+
+    Raises:
+        NoInstance: an operator took none of the operands that were tried.
+    """
+    return _Drawing(source, opset, registry, rng, like or Draw()).instance()
+
+
+class _Drawing:
+    def __init__(
+        self,
+        source: SourcePattern,
+        opset: int,
+        registry: OpRegistry,
+        rng: np.random.Generator,
+        like: Draw,
+    ) -> None:
+        self._source = source
+        self._opset = opset
+        self._registry = registry
+        self._rng = rng
+        self._model = empty_model(opset)
+        self._inferrer = Inferrer(self._model, registry)
+        self._draft = EsGraph("instance").draft
+        self._sizes = one_of(rng, SIZES)
+        self._constant_share = one_of(rng, _CONSTANT)
+        self._op = ""
+        remembered = zip(source.inputs, like.operands, strict=False)
+        self._like = {index: operand for index, operand in remembered if operand is not None}
+        self._ops = tuple(op.label for op in source.ops)
+        self._parameters = Parameters(rng, like.parameters if like.ops == self._ops else None)
+        first = next(iter(self._like.values()), None)
+        self._dtype = _dtype_for(source, rng) if first is None else first.type.dtype
+        self._operands: dict[int, Operand] = {}
+        self._tensors: dict[int, EsTensor] = {}
+        """What stands for each tensor of the pattern."""
+        self._types: dict[tuple[int, int], ValueType | None] = {}
+        self._written: list[Application] = []
+
+    def instance(self) -> Instance:
+        for op, node in zip(self._source.ops, self._source.nodes, strict=True):
+            self._build(op, node)
+        operands = tuple(self._operands[index] for index in self._source.inputs)
+        return Instance(
+            self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops)
+        )
+
+    # -- one operator
+    # -----------------------------------------------------------------------------------------------
+
+    def _build(self, op: OpPattern, node: EsNode) -> None:
+        """Draw an operator, its new operands and its attributes until inference takes it."""
+        refusal: Exception | None = None
+        for _ in range(_TRIES):
+            before = (
+                dict(self._operands),
+                dict(self._tensors),
+                dict(self._types),
+                self._parameters.copy(),
+            )
+            try:
+                self._try(op, node)
+            except (Refused, InferenceFailed, NoInstance, VendorError) as error:
+                refusal = error
+                self._operands, self._tensors, self._types, self._parameters = before
+                if self._rng.random() < 0.5:  # they do not fit this pattern
+                    self._like = {}
+                    self._parameters.like = None
+            else:
+                return
+        raise NoInstance(f"{op.label} cannot be built: {refusal}") from refusal
+
+    def _try(self, op: OpPattern, node: EsNode) -> None:
+        name = self._op = one_of(self._rng, list(op.ops))
+        signature = op.ops[name]
+        if signature is None or not signature.parameters:
+            signature = None
+        slots = [
+            op.inputs[slot] if slot < len(op.inputs) else ANY for slot in range(len(node.inputs))
+        ]
+        inputs: list[EsTensor | None] = [
+            self._tensors.get(wanted.index) if wanted is not None and tensor is not None else None
+            for wanted, tensor in zip(slots, node.inputs, strict=True)
+        ]
+        for pick_constants in (False, True):  # constants take the dtype of what is beside them
+            for slot, (wanted, tensor) in enumerate(zip(slots, node.inputs, strict=True)):
+                if tensor is None or wanted is None or inputs[slot] is not None:
+                    continue
+                if wanted is ANY:  # a number that this opset has in an attribute
+                    inputs[slot] = EsTensor(_constant_of(tensor, self._draft))
+                elif (wanted.constant is not None) is pick_constants:
+                    if wanted.index not in self._tensors:  # it may stand at two inputs
+                        self._tensors[wanted.index] = self._operand(
+                            wanted, tensor, slot, signature, inputs
+                        )
+                    inputs[slot] = self._tensors[wanted.index]
+        if op.commutative and all(inputs) and self._rng.random() < 0.5:
+            inputs.reverse()
+        first = next(
+            (
+                shape
+                for tensor in inputs
+                if tensor is not None and (shape := self._shape(tensor)) is not None
+            ),
+            None,
+        )
+        params = self._parameters.of(op, node, name, None if first is None else len(first))
+        shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
+        fixed = {constraint.name for constraint in op.constraints} | node.params.keys()
+        settle(name, params, frozenset(fixed), shapes)
+        self._parameters.agree(op.index, params, fixed)
+        built = EsNode(
+            self._draft, (name,), inputs, params, node.origin, node.count, node.open_slots
+        )
+        self._write(built)
+        for pattern in op.outputs:
+            self._tensors[pattern.index] = EsTensor(built, pattern.slot)
+
+    def _write(self, node: EsNode) -> None:
+        lowered = lower_node(node, self._model, self._registry, self._type_of)
+        types = [
+            self._type_of(each) if isinstance(each, EsTensor) else _array_type(each)
+            for each in lowered.inputs
+        ]
+        arrays = [array_of(operand) for operand in lowered.inputs]
+        op = lowered.op
+        if schemas.operator(*split_op(op)) is None:
+            present = [operand is not None for operand in lowered.inputs]
+            op = (
+                op_with_body(
+                    op,
+                    types,
+                    lowered.attributes,
+                    self._model,
+                    self._registry,
+                    self._inferrer,
+                    present,
+                )
+                or op
+            )
+            self._model.import_domain(split_op(op)[0], 1)
+        read = [
+            "" if operand is None else f"x{slot}" for slot, operand in enumerate(lowered.inputs)
+        ]
+        proto = node_proto(lowered, op, read, [f"y{slot}" for slot in range(len(node.outputs))])
+        for tensor, known in zip(
+            node.outputs, self._inferrer.proto(op, proto, types, arrays), strict=True
+        ):
+            if isinstance(known, TensorType) and (known.size or 0) > _MOST_ELEMENTS:
+                raise NoInstance(f"{known} is too large")
+            self._types[id(node), tensor.index] = known
+        self._written.append(Application(lowered, op, node.outputs))
+
+    def _type_of(self, tensor: EsTensor) -> ValueType | None:
+        if isinstance(tensor.producer, EsConst):
+            return array_type(tensor.producer.array)
+        return self._types.get((id(tensor.producer), tensor.index))
+
+    # -- operands
+    # ---------------------------------------------------------------------------------------------------
+
+    def _operand(
+        self,
+        wanted: TensorPattern,
+        tensor: EsTensor,
+        slot: int,
+        signature: schemas.Signature | None,
+        inputs: Sequence[EsTensor | None],
+    ) -> EsTensor:
+        """What stands for a placeholder or a constant at input ``slot``, in view of the inputs
+        that are known.
+        """
+        beside = self._dtype_beside(slot, signature, inputs)
+        if wanted.constant is not None:
+            return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
+        operand = self._like.get(wanted.index) or self._drawn(
+            wanted, slot, signature, inputs, beside
+        )
+        producer = EsInput(
+            self._draft,
+            len(self._operands),
+            self._source.origin,
+            f"input{self._source.inputs.index(wanted.index)}",
+        )
+        self._operands[wanted.index] = operand
+        self._types[id(producer), 0] = operand.type
+        return EsTensor(producer)
+
+    def _dtype_beside(
+        self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
+    ) -> DataType | None:
+        """The dtype of another input that must have the same as input ``slot``; None where none
+        is known.
+        """
+        own = None if signature is None else signature.parameter_at(slot)
+        for position, tensor in enumerate(inputs):
+            known = None if tensor is None else self._type_of(tensor)
+            if not isinstance(known, TensorType) or not known.dtype or _is_literal(tensor):
+                continue
+            other = None if signature is None else signature.parameter_at(position)
+            if own is None or (other is not None and other.type_name == own.type_name):
+                return known.dtype
+        return None
+
+    def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
+        """Mostly the dtype of the first input, which few operators may have another than."""
+        known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
+        if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
+            return None
+        return known.dtype or None
+
+    def _constant(self, wanted: TensorPattern, given: EsConst, beside: DataType | None) -> EsConst:
+        assert wanted.constant is not None
+        if wanted.constant.by_value or wanted.constant.array is not None:
+            return given
+        array = given.array
+        if self._rng.random() < _VARIED:
+            array = one_of(self._rng, numbers_like(self._rng, array))
+        cast = array if beside is None else in_dtype(array, beside.numpy)
+        if cast is None:
+            raise NoInstance(
+                f"the constant {given.array.tolist()} is no "
+                f"{(beside or DataType.UNDEFINED).name.lower()}"
+            )
+        return EsConst(self._draft, cast, given.origin)
+
+    def _drawn(
+        self,
+        wanted: TensorPattern,
+        slot: int,
+        signature: schemas.Signature | None,
+        inputs: Sequence[EsTensor | None],
+        beside: DataType | None,
+    ) -> Operand:
+        rng = self._rng
+        parameter = None if signature is None else signature.parameter_at(slot)
+        allowed = frozenset(DTYPES) if parameter is None else parameter.dtypes
+        dtype = wanted.dtype or beside or self._dtype_of_first(inputs) or self._dtype
+        if dtype not in allowed:
+            common = [known for known in DTYPES if known in allowed]
+            if not common:
+                raise NoInstance(f"input {slot} takes none of the element types that are tried")
+            dtype = one_of(rng, common)
+        known = [
+            shape
+            for tensor in inputs
+            if tensor is not None and (shape := self._shape(tensor)) is not None
+        ]
+        shape = (
+            shape_beside(rng, known, self._sizes)
+            if known
+            else fresh_shape(rng, self._sizes, wanted.rank)
+        )
+        shapes = [None if tensor is None else self._shape(tensor) for tensor in inputs]
+        fitting = wanted_shape(rng, self._op, slot, shapes)
+        if rng.random() < _FITTING:
+            if fitting is not None:
+                shape = fitting
+            elif not known and slot == 0 and self._op in RANKS:
+                shape = fresh_shape(rng, self._sizes, one_of(rng, RANKS[self._op]))
+        if wanted.rank not in (None, len(shape)):
+            shape = fresh_shape(rng, self._sizes, wanted.rank)
+        if wanted.shape is not None:
+            shape = tuple(
+                given if given is not None else drawn
+                for given, drawn in zip(wanted.shape, shape, strict=True)
+            )
+        index = parameter is not None and parameter.dtypes <= _INDEX_TYPES
+        share = self._constant_share if self._operands or self._constant_share < 1 else 0.0
+        constant = rng.random() < (max(0.8, share) if index else share) and all(
+            isinstance(size, int) for size in shape
+        )
+        return Operand(TensorType(dtype, shape), constant, is_positive(self._op, slot))
+
+    def _shape(self, tensor: EsTensor) -> tuple[Any, ...] | None:
+        known = self._type_of(tensor)
+        return known.shape if isinstance(known, TensorType) else None
+
+    # -- the model
+    # --------------------------------------------------------------------------------------------------
+
+    def _proto(self) -> onnx.ModelProto:
+        operands = [
+            (self._tensors[index], self._given(self._operands[index]))
+            for index in self._source.inputs
+        ]
+        outputs: list[tuple[EsTensor, TensorType]] = []
+        for tensor in (self._tensors[index] for index in self._source.outputs):
+            known = self._type_of(tensor)
+            if not isinstance(known, TensorType) or not known.dtype:
+                raise NoInstance("the type of an output is not known")
+            outputs.append((tensor, known))
+        return assemble(self._model, operands, self._written, outputs)
+
+    def _given(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
+        """The type of an input, or the numbers of a constant."""
+        if not operand.constant or operand.type.shape is None:
+            return operand.type
+        shape = [size for size in operand.type.shape if isinstance(size, int)]
+        array = numbers(self._rng, operand.type.dtype, shape)
+        return np.abs(array) + array.dtype.type(0.1) if operand.positive else array
+
+
+def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
+    """The dtype of most operands: one that the pattern names; a float where its constants are no
+    whole numbers.
+    """
+    named = [tensor.dtype for tensor in source.tensors if tensor.dtype is not None]
+    exact = [
+        tensor.constant.array
+        for tensor in source.tensors
+        if tensor.constant and not tensor.constant.by_value
+    ]
+    named += [DataType(tensors.elem_type(array.dtype)) for array in exact if array is not None]
+    if named and rng.random() < 0.9:
+        return one_of(rng, named)
+    arrays = [array_of(tensor) for node in source.nodes for tensor in node.inputs]
+    if any(
+        array is not None and array.dtype.kind == "f" and np.any(array != np.round(array))
+        for array in arrays
+    ):
+        return pick(rng, {dtype: weight for dtype, weight in DTYPES.items() if dtype.is_float})
+    return pick(rng, DTYPES)
+
+
+def _constant_of(tensor: EsTensor, draft: Draft) -> EsConst:
+    """The author's constant, also behind alternatives."""
+    producer: Any = tensor.producer
+    while isinstance(producer, EsChoice):
+        producer = next(
+            (o.producer for o in producer.options if isinstance(o.producer, EsConst | EsChoice)),
+            producer.options[0],
+        )
+    assert isinstance(producer, EsConst)
+    return EsConst(draft, producer.array, producer.origin, literal=producer.literal)
+
+
+def _is_literal(tensor: EsTensor | None) -> bool:
+    return tensor is not None and isinstance(tensor.producer, EsConst) and tensor.producer.literal
+
+
+def _array_type(array: np.ndarray[Any, Any] | None) -> TensorType | None:
+    return None if array is None else array_type(array)

@@ -1,0 +1,441 @@
+"""Small changes to a model that make another one: what a pass took before it must now refuse, or
+still do right.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+
+from gehost.diagnose.check_pass.candidates import DTYPES, attribute_values, numbers, one_of
+from gehost.es import schemas
+from gehost.ir import tensors
+from gehost.ir.attributes import attribute_value, encode_attribute
+from gehost.ir.types import DataType, Dim, TensorType, decode_type, dtype_from_number, encode_type
+
+_VALUES_TRIED = 3
+"""Other values of one attribute, at most."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One change.
+
+    Attributes:
+        kind: what sort of change it is.
+        what: what is changed, and how.
+        apply: does it; works on any model with the nodes and tensors of the one for which it
+            was made.
+    """
+
+    kind: str
+    what: str
+    apply: Callable[[onnx.ModelProto], None]
+
+
+def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
+    """Every single change of a model that is tried, those of all kinds by turns.
+
+    Attributes, of which a pattern asks nothing by default, have another turn in a model whose sizes
+    are all equal: no shape tells there that something is wrong.
+    """
+    kinds = (_attributes, _constants, _readers, _shapes, _dtypes, _operands, _places)
+    found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
+    equal = Mutation(
+        "attribute",
+        _EQUAL,
+        _reshaping(
+            {n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape}
+        ),
+    )
+    found.append([both(equal, each) for each in _shuffled(found[0], rng)])
+    return [each for turn in itertools.zip_longest(*found) for each in turn if each is not None]
+
+
+def both(first: Mutation, second: Mutation) -> Mutation:
+    """One change after the other; its kind is that of the second one."""
+
+    def apply(model: onnx.ModelProto) -> None:
+        first.apply(model)
+        second.apply(model)
+
+    return Mutation(second.kind, f"{first.what}; {second.what}", apply)
+
+
+def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
+    """A changed copy of a model with its types inferred; None where it is no valid model any
+    more.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    try:
+        mutation.apply(copy)
+        return typed(copy)
+    except (
+        KeyError,
+        ValueError,
+        IndexError,
+    ):  # the first of two changes took away what the second one wants
+        return None
+
+
+def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model with the types of its outputs inferred anew; None where inference or the checker
+    refuses it.
+    """
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(
+            model, check_type=True, strict_mode=True, data_prop=True
+        )
+        onnx.checker.check_model(inferred)  # pyright: ignore[reportUnknownMemberType] - onnx leaves PathLike's parameter open
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
+        return None
+    return inferred
+
+
+def _shuffled(listed: list[Mutation], rng: np.random.Generator) -> list[Mutation]:
+    return [listed[position] for position in rng.permutation(len(listed))]
+
+
+# -- attributes and constants
+# ---------------------------------------------------------------------------------------
+
+
+def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Each attribute set to other values, and left out."""
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    types = _types(model)
+    for number, node in enumerate(model.graph.node):
+        signature = schemas.signature(node.domain, node.op_type, opsets.get(node.domain, 1))
+        if signature is None:
+            continue
+        known = types.get(node.input[0]) if node.input else None
+        given = {entry.name: attribute_value(entry) for entry in node.attribute}
+        for name, default in signature.attributes.items():
+            now = given.get(name, default)
+            rank = None if known is None else known.rank
+            values = attribute_values(rng, name, signature.kinds[name], default, rank, now)
+            others = [value for value in values if value != now]
+            for position in rng.permutation(len(others))[:_VALUES_TRIED]:
+                yield _with_attribute(number, node.op_type, name, others[position])
+            if name in given and name not in signature.needed:
+                yield _with_attribute(number, node.op_type, name, None)
+
+
+def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
+    def apply(model: onnx.ModelProto) -> None:
+        node = model.graph.node[number]
+        gone = {name}
+        if name in ("auto_pad", "pads") and value is not None:
+            gone |= {"auto_pad", "pads"}  # a node has one of them
+        kept = [entry for entry in node.attribute if entry.name not in gone]
+        del node.attribute[:]
+        node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
+
+    return Mutation(
+        "attribute", f"{op}: {name} {'left out' if value is None else f'set to {value}'}", apply
+    )
+
+
+def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Each constant with other numbers, in another shape, and as an input that a caller sets, or
+    may set.
+    """
+    for tensor in model.graph.initializer:
+        array = tensors.to_numpy(tensor, None)
+        for what, other in _other_numbers(array, rng):
+            yield _with_constant(tensor.name, what, other)
+        if array.ndim == 0:
+            for shape in ((1,), (2,), (3, 1), (1,) * 6):
+                yield _with_constant(tensor.name, f"of shape {list(shape)}", np.full(shape, array))
+        kind = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+        yield _as_input(tensor.name, kind, overridable=False)
+        yield _as_input(tensor.name, kind, overridable=True)
+
+
+def _other_numbers(
+    array: np.ndarray[Any, Any], rng: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    dtype = dtype_from_number(tensors.elem_type(array.dtype))
+    if dtype.is_float:
+        yield "times 1.01", (array * 1.01).astype(array.dtype)
+        yield "with its sign changed", -array
+        yield "plus 0.01", (array + 0.01).astype(array.dtype)
+    elif array.dtype.kind in "iu":
+        yield "plus 1", array + array.dtype.type(1)
+        yield "reversed", array[::-1].copy() if array.ndim == 1 else array
+    if array.size > 1 and array.dtype != np.bool_:
+        other = array.copy()
+        other.reshape(-1)[-1] += 1
+        yield "with another last element", other
+    yield "of other numbers", numbers(rng, dtype, array.shape)
+
+
+def _with_constant(name: str, what: str, array: np.ndarray[Any, Any]) -> Mutation:
+    return Mutation(
+        "constant",
+        f'constant "{name}" {what}',
+        lambda model: _set_initializer(model, name, np.asarray(array)),
+    )
+
+
+def _set_initializer(model: onnx.ModelProto, name: str, array: np.ndarray[Any, Any]) -> None:
+    _initializer(model, name).CopyFrom(tensors.from_numpy(array, name))
+
+
+def _initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:
+    """Raises ``KeyError`` when there is none of that name."""
+    found = next((tensor for tensor in model.graph.initializer if tensor.name == name), None)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
+    def apply(model: onnx.ModelProto) -> None:
+        tensor = _initializer(model, name)
+        model.graph.input.add(name=name, type=encode_type(kind))
+        if not overridable:
+            model.graph.initializer.remove(tensor)
+
+    told = "that a caller may override" if overridable else "as an input"
+    return Mutation("constant as input", f'constant "{name}" {told}', apply)
+
+
+# -- readers and places
+# ---------------------------------------------------------------------------------------------
+
+
+def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Each inner tensor read by one more node, and as an output of the graph."""
+    del rng
+    outputs = {output.name for output in model.graph.output}
+    for node in model.graph.node:
+        for name in node.output:
+            if name and name not in outputs:
+                yield _read(name, by_output=False)
+                yield _read(name, by_output=True)
+
+
+def _read(name: str, *, by_output: bool) -> Mutation:
+    def apply(model: onnx.ModelProto) -> None:
+        if not by_output:
+            model.graph.node.add(op_type="Identity", input=[name], output=["extra"])
+        model.graph.output.add(name=name if by_output else "extra")
+
+    return Mutation(
+        "reader",
+        f'inner tensor "{name}" {"is an output" if by_output else "has one more reader"}',
+        apply,
+    )
+
+
+def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """The pattern between other nodes, in place of between inputs and outputs; and twice, one
+    after the other.
+    """
+    del rng
+    given = [value.name for value in model.graph.input]
+    made = [value.name for value in model.graph.output]
+
+    def behind(model: onnx.ModelProto) -> None:
+        for name in given:
+            _rename(model, name, f"{name}_inner", read=True)
+            model.graph.node.insert(0, onnx.helper.make_node("Neg", [name], [f"{name}_inner"]))
+
+    def before(model: onnx.ModelProto) -> None:
+        for name in made:
+            _rename(model, name, f"{name}_inner", read=False)
+            model.graph.node.append(onnx.helper.make_node("Neg", [f"{name}_inner"], [name]))
+
+    yield Mutation("place", "with a Neg before each input", behind)
+    yield Mutation("place", "with a Neg behind each output", before)
+
+
+def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> None:
+    """Let nodes read, or read and make, ``other`` in place of ``name``."""
+    for node in model.graph.node:
+        for names in (node.input,) if read else (node.input, node.output):
+            for slot, found in enumerate(names):
+                if found == name:
+                    names[slot] = other
+
+
+# -- types of what the pattern reads
+# --------------------------------------------------------------------------------
+
+
+def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
+    """What is known of each tensor of a model."""
+    found: dict[str, TensorType] = {}
+    inferred = onnx.shape_inference.infer_shapes(model)
+    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        known = decode_type(value.type)
+        if isinstance(known, TensorType):
+            found[value.name] = known
+    for tensor in model.graph.initializer:
+        found[tensor.name] = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims))
+    return found
+
+
+def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
+    """The inputs and the initializers, which nodes read and do not make."""
+    names = {value.name for value in model.graph.input} | {
+        tensor.name for tensor in model.graph.initializer
+    }
+    return {
+        name: known
+        for name, known in _types(model).items()
+        if name in names and known.shape is not None
+    }
+
+
+def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Other ranks and sizes of each operand, and of all at once."""
+    operands = _operand_types(model)
+    for name, known in operands.items():
+        assert known.shape is not None
+        for shape in _other_shapes(known.shape, rng):
+            yield Mutation(
+                "shape", f'"{name}" {known} of shape {_told(shape)}', _reshaping({name: shape})
+            )
+    whole = {name: known.shape for name, known in operands.items() if known.shape}
+    given = {value.name for value in model.graph.input}
+    for told, change in _WHOLE.items():
+        shapes = {name: change(shape) for name, shape in whole.items()}
+        yield Mutation("shape", told, _reshaping(shapes))
+        yield Mutation(
+            "shape",
+            f"{told}, constants as they are",
+            _reshaping({n: s for n, s in shapes.items() if n in given}),
+        )
+
+
+_EQUAL = "all sizes 3"
+_WHOLE: dict[str, Callable[[tuple[Dim, ...]], tuple[Dim, ...]]] = {
+    _EQUAL: lambda shape: (3,) * len(shape),
+    "all sizes 1": lambda shape: (1,) * len(shape),
+    "one axis more everywhere": lambda shape: (2, *shape),
+    "one axis less everywhere": lambda shape: shape[1:],
+    "the first size unknown everywhere": lambda shape: ("S", *shape[1:]),
+    "all sizes unknown": lambda shape: tuple([f"S{axis}" for axis in range(len(shape))]),
+    "all symbols 2": lambda shape: tuple([2 if isinstance(size, str) else size for size in shape]),
+}
+
+
+def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[tuple[Dim, ...]]:
+    yield (2, *shape)
+    yield (1, *shape)
+    yield (3, 2, *shape)
+    if shape:
+        yield shape[1:]
+        yield shape[-1:]
+        yield tuple([shape[int(axis)] for axis in rng.permutation(len(shape))])
+    for axis, size in enumerate(shape):
+        for other in (1, "S", 2 if size == 1 else 3):
+            if size != other:
+                yield (*shape[:axis], other, *shape[axis + 1 :])
+
+
+def _told(shape: Sequence[Dim]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
+    """What gives operands other shapes; a constant's numbers are repeated, and it has no
+    symbols.
+    """
+
+    def apply(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            if tensor.name in shapes:
+                array = tensors.to_numpy(tensor, None)
+                sizes = [size if isinstance(size, int) else 3 for size in shapes[tensor.name]]
+                tensor.CopyFrom(tensors.from_numpy(np.resize(array, sizes), tensor.name))
+        for value in model.graph.input:
+            if value.name in shapes:
+                dtype = dtype_from_number(value.type.tensor_type.elem_type)
+                value.type.CopyFrom(encode_type(TensorType(dtype, shapes[value.name])))
+
+    return apply
+
+
+def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Every operand of one dtype in another one."""
+    del rng
+    for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
+        for other in DTYPES:
+            if other is not dtype:
+                yield Mutation(
+                    "dtype",
+                    f"{dtype.name.lower()} becomes {other.name.lower()}",
+                    _casting(dtype, other),
+                )
+
+
+def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], None]:
+    def apply(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            if tensor.data_type == dtype:
+                array = tensors.to_numpy(tensor, None)
+                with np.errstate(all="ignore"):
+                    tensor.CopyFrom(tensors.from_numpy(array.astype(other.numpy), tensor.name))
+        for value in model.graph.input:
+            if value.type.tensor_type.elem_type == dtype:
+                value.type.tensor_type.elem_type = int(other)
+
+    return apply
+
+
+# -- which tensor is read where
+# -------------------------------------------------------------------------------------
+
+
+def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
+    """Operands swapped, and one tensor in the place of another."""
+    for number, node in enumerate(model.graph.node):
+        for first, second in itertools.combinations(range(len(node.input)), 2):
+            if node.input[first] and node.input[second] and node.input[first] != node.input[second]:
+                swapped = {first: node.input[second], second: node.input[first]}
+                yield _rewired(
+                    number, f"{node.op_type}: inputs {first} and {second} swapped", swapped
+                )
+                told = f'{node.op_type}: input {second} is "{node.input[first]}" too'
+                yield _rewired(number, told, {second: node.input[first]})
+    names = list(_operand_types(model))
+    for first, second in itertools.permutations(names, 2):
+        yield Mutation("operands", f'"{first}" in place of "{second}"', _merging(first, second))
+    made = [name for node in model.graph.node for name in node.output if name]
+    for number, node in enumerate(model.graph.node):
+        earlier = [name for name in made if name not in node.output][: number + 1]
+        if earlier and node.input:
+            name, slot = one_of(rng, earlier), int(rng.integers(len(node.input)))
+            yield _rewired(number, f'{node.op_type}: input {slot} is "{name}"', {slot: name})
+
+
+def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:
+    def apply(model: onnx.ModelProto) -> None:
+        for slot, name in inputs.items():
+            model.graph.node[number].input[slot] = name
+
+    return Mutation("operands", what, apply)
+
+
+def _merging(kept: str, gone: str) -> Callable[[onnx.ModelProto], None]:
+    def apply(model: onnx.ModelProto) -> None:
+        _rename(model, gone, kept, read=True)
+        parts: tuple[Any, ...] = (model.graph.input, model.graph.initializer)
+        for entries in parts:
+            for entry in [entry for entry in entries if entry.name == gone]:
+                entries.remove(entry)
+
+    return apply

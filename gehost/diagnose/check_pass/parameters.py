@@ -1,0 +1,176 @@
+"""The parameters of an operator of an instance: the author's, those that the pattern asks for,
+and some that it leaves open.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.check_pass.candidates import attribute_values, one_of
+from gehost.es import schemas
+from gehost.es.graph import EsNode
+from gehost.es.schemas import Signature
+from gehost.ir.graph import split_op
+from gehost.ir.types import DataType
+from gehost.pattern.rule import Constraint, Kind, OpPattern
+
+_OPTIONAL = 0.4
+"""How often an attribute that may be absent is there."""
+_REMEMBERED = 0.8
+"""How often a parameter is as it was in an instance that is used again."""
+_INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
+_KINDS = {
+    (True, True): onnx.AttributeProto.INTS,
+    (True, False): onnx.AttributeProto.INT,
+    (False, True): onnx.AttributeProto.FLOATS,
+    (False, False): onnx.AttributeProto.FLOAT,
+}
+"""The kind of a parameter that is an input, by whether it holds whole numbers and is a vector."""
+
+
+class NoInstance(Exception):  # noqa: N818 - an outcome of a search, which counts them
+    """No instance came of a draw; says which operator could not be built, and why."""
+
+
+class Parameters:
+    """Chooses the parameters of the operators of one instance.
+
+    Attributes:
+        like: what was chosen for another instance, by number of the operator and name; None for
+            none.
+        chosen: the same for this one.
+        bound: values of attribute variables.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, like: Mapping[tuple[int, str], Any] | None
+    ) -> None:
+        self._rng = rng
+        self.like = like
+        self.chosen: dict[tuple[int, str], Any] = {}
+        self.bound: dict[str, Any] = {}
+
+    def copy(self) -> Parameters:
+        """The state so far, to go back to; the generator goes on."""
+        other = copy.copy(self)
+        other.chosen, other.bound = dict(self.chosen), dict(self.bound)
+        return other
+
+    def agree(self, index: int, params: Mapping[str, Any], asked: AbstractSet[str]) -> None:
+        """Note what became of the parameters of operator ``index``, but for those ``asked`` for."""
+        self.chosen = {key: value for key, value in self.chosen.items() if key[0] != index}
+        self.chosen |= {(index, name): value for name, value in params.items() if name not in asked}
+
+    def of(self, pattern: OpPattern, node: EsNode, op: str, rank: int | None) -> dict[str, Any]:
+        """The parameters of one operator under the author's names.
+
+        Args:
+            pattern: what is asked of it.
+            node: what the author wrote.
+            op: which of the operators of ``pattern`` it is.
+            rank: of its first input.
+
+        Raises:
+            NoInstance: nothing that is tried satisfies the pattern.
+        """
+        signature = pattern.ops[op]
+        params = {key: value for key, value in node.params.items() if value is not None}
+        known = schemas.operator(*split_op(op))
+        by_position = set(
+            () if known is None else known.inputs[len(pattern.inputs) : len(node.inputs)]
+        )
+        for constraint in pattern.constraints:
+            if constraint.name not in by_position:
+                self._satisfy(constraint, params, op, signature, rank)
+        if signature is None or pattern.exact_attributes is not None:
+            return params
+        asked = (
+            {constraint.name for constraint in pattern.constraints} | params.keys() | by_position
+        )
+        for name in _open_parameters(signature, len(pattern.inputs)):
+            if name not in asked:
+                values = self._values_to_choose(pattern.index, name, op, signature, rank)
+                if values:
+                    params[name] = self.chosen[pattern.index, name] = one_of(self._rng, values)
+        return params
+
+    def _satisfy(
+        self,
+        constraint: Constraint,
+        params: dict[str, Any],
+        op: str,
+        signature: Signature | None,
+        rank: int | None,
+    ) -> None:
+        name = constraint.name
+        if constraint.kind is Kind.EQUALS:
+            if constraint.wanted is not None:
+                params[name] = constraint.wanted
+        elif constraint.kind is Kind.ABSENT:
+            params.pop(name, None)
+        elif constraint.kind is Kind.BIND and constraint.wanted in self.bound:
+            params[name] = self.bound[constraint.wanted]
+        else:
+            values = self._values(name, op, signature, rank)
+            good = [
+                value
+                for value in values
+                if constraint.kind is Kind.BIND or constraint.wanted(value)
+            ]
+            if not good:
+                raise NoInstance(f"{name}: its condition takes none of {values}")
+            params[name] = one_of(self._rng, good)
+            if constraint.kind is Kind.BIND:
+                self.bound[constraint.wanted] = params[name]
+
+    def _values_to_choose(
+        self, index: int, name: str, op: str, signature: Signature, rank: int | None
+    ) -> list[Any]:
+        """Values for a parameter of which the pattern says nothing; none where it is left out."""
+        if self.like is not None and self._rng.random() < _REMEMBERED:
+            return [self.like[index, name]] if (index, name) in self.like else []
+        wanted = name in _needed(signature) or self._rng.random() < _OPTIONAL
+        return self._values(name, op, signature, rank) if wanted else []
+
+    def _values(
+        self, name: str, op: str, signature: Signature | None, rank: int | None
+    ) -> list[Any]:
+        """Candidates for a parameter under the author's name."""
+        if signature is None:
+            return []
+        attribute = signature.attribute_of(name)
+        if attribute is not None:
+            default = signature.attributes[attribute]
+            kind = signature.kinds.get(attribute, onnx.AttributeProto.INT)
+        else:
+            known = schemas.operator(*split_op(op))
+            whole = (
+                name in signature.parameters and signature.parameters[name].dtypes <= _INDEX_TYPES
+            )
+            kind = _KINDS[whole, known is not None and name in known.vectors]
+            default = schemas.newest_default(*split_op(op), name)
+        return attribute_values(self._rng, name, kind, default, rank)
+
+
+def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
+    """What an operator may carry besides its first ``given`` inputs, under the author's names."""
+    new_names = {old: new for new, old in signature.old_names.items()}
+    yield from (new_names.get(name, name) for name in signature.attributes)
+    yield from (
+        name for name in sorted(signature.migrating) if signature.parameters[name].slot >= given
+    )
+
+
+def _needed(signature: Signature) -> set[str]:
+    """The parameters that a node must have, under the author's names."""
+    new_names = {old: new for new, old in signature.old_names.items()}
+    inputs = {
+        name for name in signature.migrating if signature.parameters[name].slot < signature.required
+    }
+    return {new_names.get(name, name) for name in signature.needed} | inputs

@@ -1,0 +1,79 @@
+"""The passes of one vendor file, each alone in a host that loads it as a compile would."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gehost.diagnose.check_pass.trial import Trial
+from gehost.errors import UsageError
+from gehost.host.host import REGISTERS_NOTHING, Host
+from gehost.host.registry import PassSpec
+from gehost.host.vendors import PASSES_DIR
+from gehost.options import HostOptions
+from gehost.settings import NO_OPTIONS
+from gehost.spelling import nearest
+
+
+def trials_of(
+    file: str | os.PathLike[str],
+    vendors: Sequence[str] = (),
+    name: str | None = None,
+    settings: Mapping[str, Any] = NO_OPTIONS,
+) -> Iterator[Trial]:
+    """Each pass that a vendor file registers.
+
+    Args:
+        file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, or a package there.
+        vendors: directories of vendors to load; the one that ``file`` is in unless given.
+        name: of the only pass that is wanted.
+        settings: options of the passes, by ``PASS.option``.
+
+    Raises:
+        UsageError: there is no such file or pass, or the host does not load the file.
+        VendorError: a vendor file cannot be loaded.
+    """
+    path = Path(os.path.abspath(file))
+    if not path.exists():
+        beside = os.listdir(path.parent) if path.parent.is_dir() else []
+        raise UsageError(f"{file}: no such file{_meant(path.name, beside)}")
+    options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
+    host = Host(options)
+    found = [spec for spec in host.passes if _is_in(spec, path)]
+    if not found:
+        skipped = next((told for told in host.skipped if told.startswith(f"{path}: ")), None)
+        told = skipped or f"{file}: {REGISTERS_NOTHING}"
+        raise UsageError(
+            f"{told}{f'; it is to lie below {os.fspath(vendors[0])}' if vendors and not skipped else ''}"
+        )
+    names = [spec.name for spec in found]
+    if name is not None and name not in names:
+        listed = f"; it has {', '.join(names)}"
+        raise UsageError(f'{file}: it has no pass "{name}"{_meant(name, names) or listed}')
+    return (Trial.of(each, host.passes.names(), options) for each in names if name in (None, each))
+
+
+def _directory_of_vendors(path: Path) -> Path:
+    for parent in (path, *path.parents):
+        if parent.name == PASSES_DIR:
+            return parent.parent.parent
+    raise UsageError(
+        f"{path}: the host loads files below VENDOR/{PASSES_DIR} only; move it there, as "
+        "`gehost new` does"
+    )
+
+
+def _is_in(spec: PassSpec, path: Path) -> bool:
+    """Whether a pass is registered in a file or below a directory; that of a package stands for
+    all of it.
+    """
+    origin = os.path.realpath(spec.origin.rpartition(":")[0])
+    wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
+    return origin == wanted or origin.startswith(wanted + os.sep)
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f'; did you mean "{near[0]}"?' if near else ""

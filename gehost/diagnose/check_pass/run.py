@@ -1,0 +1,525 @@
+"""``gehost check-pass``: a pass alone on instances of its own pattern, and on changed ones.
+
+The host itself is the judge. An instance is good when it is a valid model that runs, and the pass
+fires on it. Then the result has to give the same numbers, a second run has to change nothing, and
+each change of the instance has to be refused or to give the same numbers too. A pattern without an
+instance that runs, or whose numbers are random, is told as not checked.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.check_pass.instances import Draw, Instance, NoInstance, draw
+from gehost.diagnose.check_pass.mutations import Mutation, both, mutated, mutations
+from gehost.diagnose.check_pass.sources import has_sources, instances_of, sources_at
+from gehost.diagnose.check_pass.trial import Numbers, Outcome, Reference, Trial, UnsteadyError
+from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
+from gehost.errors import GehostError, ModelError
+from gehost.infer import infer_model
+from gehost.ir.model import Model
+from gehost.pattern.failure import MatchFailure, why_not
+from gehost.pattern.rule import SourcePattern
+
+OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
+"""Those at which instances are built, where the pass is for them; at least the first for each
+pattern.
+"""
+_FALLBACK_OPSETS = tuple(range(7, 27))
+_DRAWS = 400
+"""Instances that are drawn for one pattern without a good one among them before it is given up."""
+_DRAWS_BESIDE = 8
+"""The same for a pattern of which the pass offers an instance itself."""
+_MOST_FINDINGS = 12
+_PATIENCE = 12
+"""Draws without a good one after which the search starts from what it has seen, and failures
+after which it ends.
+"""
+_NOVELTY = 16
+"""Draws since the last good one within which another one with operands of the same ranks is
+passed over.
+"""
+_PAIRS = 0.15
+"""How many of the changes are two at once."""
+_SHOWN_REASONS = 6
+
+
+def check_pass(
+    trial: Trial,
+    *,
+    seed: int = 0,
+    instances: int = 24,
+    mutations: int = 40,
+    progress: Callable[[str], None] = lambda _: None,
+) -> PassCheck:
+    """Check one pass.
+
+    Args:
+        trial: the pass, alone in a host.
+        seed: of everything that is drawn.
+        instances: how many good ones are wanted; at least one for each pattern.
+        mutations: of each instance, at most.
+        progress: is given a line that says how far the check is, now and then.
+
+    Raises:
+        VendorError: an operator of the vendor's is wrong.
+    """
+    return _Check(trial, seed, instances, mutations, progress).run()
+
+
+class _Check:
+    def __init__(
+        self,
+        trial: Trial,
+        seed: int,
+        instances: int,
+        mutations: int,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._trial = trial
+        self._progress = progress
+        self._spec = trial.spec
+        self._seed = seed
+        self._wanted = instances
+        self._mutations = mutations
+        self._rng = np.random.default_rng([seed, zlib.crc32(self._spec.name.encode())])
+        self._result = PassCheck(self._spec.name, self._spec.origin)
+        self._good: list[Draw] = []
+        """What the pass took, of any of its patterns."""
+        self._offered: set[int] = set()
+        """Patterns of which the pass offers an instance itself."""
+        self._sources: dict[int, list[list[SourcePattern]]] = {}
+
+    def run(self) -> PassCheck:
+        result = self._result
+        opsets = self._opsets(OPSETS) or self._opsets(_FALLBACK_OPSETS)
+        if not opsets:
+            result.findings.append(
+                Finding(
+                    Wrong.NEVER_FIRES, "", "", f"it is for none of the opsets {_FALLBACK_OPSETS}"
+                )
+            )
+            return result
+        try:
+            for opset in opsets:
+                self._trial.run(_identity(opset))
+        except ModelError:
+            raise
+        except GehostError as error:
+            result.findings.append(Finding(Wrong.FAILS, "", "", str(error)))
+            return result
+        offered = self._check_offered()
+        if not has_sources(self._spec, self._trial.host):
+            if offered:
+                return result
+            result.notes.append(
+                "it has no pattern (a Run of its own): instances cannot be built, check it "
+                "with models"
+            )
+            return result
+        self._check_patterns(opsets)
+        return result
+
+    def _check_offered(self) -> bool:
+        """Check the instances that the pass offers itself; whether it offers any."""
+        offered = instances_of(self._spec, self._trial.host)
+        for number, model in enumerate(offered):
+            name = f"instance {number} of Instances()"
+            try:
+                outcome = self._trial.run(model)
+                reference = Reference(model, self._seed)
+            except GehostError as error:
+                self._find(Finding(Wrong.FAILS, name, "", str(error), model))
+                continue
+            if not outcome.replaced:
+                told = "; ".join(outcome.refusals) or outcome.message or "it does not match"
+                self._find(Finding(Wrong.NEVER_FIRES, name, "", told, model))
+                continue
+            opset = next(e.version for e in model.opset_import if e.domain in ("", "ai.onnx"))
+            if has_sources(self._spec, self._trial.host):
+                sources = enumerate(self._sources_at(opset))
+                self._offered.update(
+                    pattern for pattern, variants in sources if _matches(model, variants)
+                )
+            self._check_instance(Instance(model, opset, Draw(), name), outcome, reference)
+        return bool(offered)
+
+    def _opsets(self, among: Sequence[int]) -> list[int]:
+        least, most = self._spec.min_opset or 0, self._spec.max_opset or max(_FALLBACK_OPSETS)
+        return [opset for opset in among if least <= opset <= most]
+
+    def _check_patterns(self, opsets: Sequence[int]) -> None:
+        result = self._result
+        count = max(len(self._sources_at(opset)) for opset in opsets)
+        searches = [
+            _Search(number, _DRAWS_BESIDE if number in self._offered else _DRAWS)
+            for number in range(count)
+        ]
+        for search in searches:
+            wanted = max(1, -(-self._wanted // count))
+            first = search.number % len(opsets)
+            self._search(search, [*opsets[first:], *opsets[:first]], wanted)
+        fired = [search for search in searches if search.good or search.number in self._offered]
+        result.patterns = (len(fired), count)
+        for search in searches:
+            if search not in fired and not search.failures:  # how it fails is found already
+                self._tell_unchecked(search, f"pattern {search.number} of {count}")
+
+    def _tell_unchecked(self, search: _Search, place: str) -> None:
+        """Note why a pattern without a good instance was not checked."""
+        refused = self._takes_none_that_runs(search)
+        if search.unsteady:
+            told = "numbers cannot be compared"
+        elif refused:
+            told = (
+                "no instance that it accepts runs"
+                if search.fired
+                else "could not build an instance that it accepts"
+            )
+        else:
+            told = "no runnable instance was found"
+        told = f"{told}: {search.reasons_told()}"
+        self._result.notes.append(f"{place}: {told}")
+
+    def _takes_none_that_runs(self, search: _Search) -> bool:
+        """Whether there are instances that run on which the pass did not fire; why others do not
+        run is kept.
+        """
+        for model in search.left:
+            try:
+                Reference(model, self._seed)
+            except UnsteadyError:
+                return True
+            except ModelError as error:
+                search.reasons[f"not rewritten, and it does not run: {error}"] += 1
+            else:
+                return True
+        return not search.expressible
+
+    def _sources_at(self, opset: int) -> list[list[SourcePattern]]:
+        if opset not in self._sources:
+            self._sources[opset] = sources_at(self._spec, self._trial.host, opset)
+        return self._sources[opset]
+
+    # -- finding instances
+    # ------------------------------------------------------------------------------------------
+
+    def _search(self, search: _Search, opsets: Sequence[int], wanted: int) -> None:
+        """Look for instances of one pattern, and check each that is good."""
+        usable = [opset for opset in opsets if self._sources_at(opset)[search.number]]
+        if not usable:
+            search.reasons["no opset has its operators"] += 1
+            search.expressible = False
+            return
+        while (
+            len(search.good) < wanted
+            and search.tries < search.most
+            and len(self._result.findings) < _MOST_FINDINGS
+        ):
+            search.tries += 1
+            if search.tries % _PATIENCE == 0:
+                self._progress(f"{self._spec.name}: pattern {search.number}, draw {search.tries}")
+            opset = usable[len(search.good) % len(usable)]
+            variants = self._sources_at(opset)[search.number]
+            source = variants[self._rng.integers(len(variants))]
+            try:
+                instance = draw(source, opset, self._trial.host.ops, self._rng, self._like(search))
+            except NoInstance as error:
+                search.reasons[str(error)] += 1
+                continue
+            try:
+                outcome = self._trial.run(instance.model)
+            except ModelError as error:
+                search.reasons[f"no valid model: {error}"] += 1
+                continue
+            except GehostError as error:
+                search.reasons[str(error)] += 1
+                if self._runs(instance.model):
+                    self._find(Finding(Wrong.FAILS, str(instance), "", str(error), instance.model))
+                    search.failures += 1
+                if search.failures >= _PATIENCE and not search.good:
+                    return
+                continue
+            if not outcome.replaced:
+                if not search.good:
+                    search.left.append(instance.model)
+                for reason in outcome.refusals:
+                    search.note(f"refused: {reason}", instance)
+                if not outcome.refusals:
+                    search.note(
+                        outcome.message
+                        or f"it does not match: {_nearest_miss(instance.model, source)}",
+                        instance,
+                    )
+                continue
+            if search.tries <= _NOVELTY and instance.drawn.ranks in search.ranks:
+                continue
+            try:
+                reference = Reference(instance.model, self._seed)
+            except ModelError as error:
+                search.fired = True
+                search.unsteady |= isinstance(error, UnsteadyError)
+                search.note(
+                    str(error) if isinstance(error, UnsteadyError) else f"it does not run: {error}",
+                    instance,
+                )
+                continue
+            search.good.append(instance.drawn)
+            search.ranks.add(instance.drawn.ranks)
+            search.tries = 0
+            self._good.append(instance.drawn)
+            self._check_instance(instance, outcome, reference)
+
+    def _like(self, search: _Search) -> Draw:
+        """What to start from: nothing, as long as that leads to good ones.
+
+        Else what was good, or was refused for the rarest reason; one operand of it may be drawn
+        anew.
+        """
+        if search.tries <= _PATIENCE and (not search.good or self._rng.random() < 0.7):
+            return Draw()
+        known = search.good or (
+            [search.refused[min(search.refused, key=search.keys.__getitem__)]]
+            if search.refused
+            else []
+        )
+        if self._good and (not known or self._rng.random() < 0.5):
+            known = self._good
+        if not known or self._rng.random() < 0.5:
+            return Draw()
+        like = known[self._rng.integers(len(known))]
+        redrawn = self._rng.integers(2 * len(like.operands))
+        operands = tuple(
+            None if number == redrawn else operand for number, operand in enumerate(like.operands)
+        )
+        return replace(
+            like,
+            operands=operands,
+            parameters=like.parameters if self._rng.random() < 0.7 else None,
+        )
+
+    # -- checking them
+    # ----------------------------------------------------------------------------------------------
+
+    def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
+        result = self._result
+        result.instances += 1
+        result.opsets.add(instance.opset)
+        if not self._compare(str(instance), "", instance.model, outcome, reference):
+            return  # so would be most changed ones
+        self._progress(f"{self._spec.name}: {result.instances} instances, {result.tried} mutations")
+        listed = mutations(instance.model, self._rng)
+        start = result.tried
+        for mutation in listed:
+            if result.tried - start >= self._mutations:
+                return
+            if self._rng.random() < _PAIRS:
+                mutation = both(mutation, listed[int(self._rng.integers(len(listed)))])
+            self._check_mutation(instance, mutation)
+
+    def _check_mutation(self, instance: Instance, mutation: Mutation) -> None:
+        result = self._result
+        told = f"{instance}; {mutation.what}"
+        changed = mutated(instance.model, mutation)
+        if changed is None:
+            result.invalid += 1
+            return
+        try:
+            outcome = self._trial.run(changed)
+        except ModelError:
+            result.invalid += 1
+            return
+        except GehostError as error:
+            if self._runs(changed):
+                result.wrong += 1
+                self._find(Finding(Wrong.FAILS, told, mutation.kind, str(error), changed))
+            else:
+                result.invalid += 1
+            return
+        if not outcome.replaced:
+            result.refused += 1
+            return
+        try:
+            reference = Reference(changed, self._seed)
+        except ModelError:
+            result.invalid += 1
+            return
+        same = self._compare(told, mutation.kind, changed, outcome, reference)
+        if same is None:
+            result.invalid += 1
+        elif same:
+            result.equal += 1
+        else:
+            result.wrong += 1
+
+    def _compare(
+        self, told: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
+    ) -> bool | None:
+        """Whether the numbers stay and a second run changes nothing; what does not is found.
+
+        None where two engines ran the models, and the second one refuses.
+        """
+        try:
+            numbers: Numbers = reference.compare(outcome.model)
+        except UnsteadyError:
+            return None
+        if numbers.difference:
+            self._find(
+                Finding(
+                    Wrong.DIFFERS,
+                    told,
+                    kind,
+                    numbers.difference,
+                    model,
+                    outcome.model,
+                    numbers.feeds,
+                )
+            )
+            return False
+        try:
+            again = self._trial.run(outcome.model)
+        except GehostError as error:
+            self._find(
+                Finding(Wrong.FAILS, f"{told}; a second run", kind, str(error), outcome.model)
+            )
+            return False
+        if again.replaced:
+            self._find(
+                Finding(
+                    Wrong.FIRES_AGAIN,
+                    told,
+                    kind,
+                    f"{again.replaced} more rewrites",
+                    outcome.model,
+                    again.model,
+                )
+            )
+        return not again.replaced
+
+    def _runs(self, model: onnx.ModelProto) -> bool:
+        """Whether a model is one that a pass must not fail on: inference lets some through that
+        no engine takes.
+        """
+        try:
+            Reference(model, self._seed)
+        except UnsteadyError:
+            return True
+        except ModelError:
+            return False
+        return True
+
+    def _find(self, finding: Finding) -> None:
+        """Keep a finding unless one like it is known."""
+        if all(
+            (known.wrong, known.kind) != (finding.wrong, finding.kind)
+            for known in self._result.findings
+        ):
+            self._result.findings.append(finding)
+
+
+class _Search:
+    """The search for instances of one pattern so far."""
+
+    def __init__(self, number: int, most: int) -> None:
+        self.number = number
+        self.most = most
+        """Draws without a good one after which it is given up."""
+        self.good: list[Draw] = []
+        self.ranks: set[tuple[int | None, ...]] = set()
+        """Of the operands of good ones."""
+        self.tries = 0
+        """Draws since the last good one."""
+        self.reasons: Counter[str] = Counter()
+        """Why instances were not good."""
+        self.keys: Counter[str] = Counter()
+        self.left: list[onnx.ModelProto] = []
+        """Instances on which the pass did not fire."""
+        self.fired = self.unsteady = False
+        """Whether it fired on one that does not run, or whose numbers cannot be compared;
+        whether there was one of the latter.
+        """
+        self.failures = 0
+        """How often it failed on one that runs."""
+        self.expressible = True
+        """Whether an opset has its operators."""
+        self.refused: dict[str, Draw] = {}
+        """What was chosen last for one that was not good, by the key of the reason."""
+
+    def note(self, reason: str, instance: Instance) -> None:
+        """Keep why an instance was not good, and what was chosen for it."""
+        self.reasons[reason] += 1
+        key = _key(reason)
+        self.keys[key] += 1
+        self.refused[key] = instance.drawn
+
+    def reasons_told(self) -> str:
+        """The reasons, those of one key together, the most frequent first, each with an example."""
+        groups: dict[str, tuple[int, str]] = {}
+        for reason, count in self.reasons.items():
+            known, example = groups.get(_key(reason), (0, reason))
+            groups[_key(reason)] = (known + count, example)
+        ordered = sorted(groups.values(), key=lambda group: -group[0])
+        more = (
+            [f"{len(ordered) - _SHOWN_REASONS} more reasons"]
+            if len(ordered) > _SHOWN_REASONS
+            else []
+        )
+        return "; ".join(
+            [f"{count} × {example}" for count, example in ordered[:_SHOWN_REASONS]] + more
+        )
+
+
+def _key(reason: str) -> str:
+    """What reasons have in common that differ in names and numbers: the text before the second
+    colon.
+    """
+    return ":".join(reason.split(":")[:2])
+
+
+def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
+    """Whether one of the variants of a pattern matches somewhere in a model."""
+    return any(failure is None for source in sources for failure in _failures(proto, source))
+
+
+def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
+    """Why a pattern does not match at each node that it could; None where it does."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    model = Model(copy)
+    infer_model(model, None)
+    anchor = source.tensors[source.outputs[0]].producer
+    assert anchor is not None
+    return [why_not(source, node) for node in model.graph.nodes_of(*source.ops[anchor].ops)]
+
+
+def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
+    """Why a pattern does not match its own instance."""
+    failures = _failures(proto, source)
+    deepest = max(
+        (failure for failure in failures if failure is not None),
+        key=lambda failure: failure.depth,
+        default=None,
+    )
+    return "another pattern does, and is refused" if deepest is None else str(deepest)
+
+
+def _identity(opset: int) -> onnx.ModelProto:
+    """A model in which there is nothing to be found: what the pass does wrong at once shows on
+    it.
+    """
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "nothing",
+        [info("x", 1, [2])],
+        [info("y", 1, [2])],
+    )
+    imports = [onnx.helper.make_opsetid("", opset)]
+    newest = onnx.helper.find_min_ir_version_for(imports)
+    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=max(8, newest))

@@ -1,0 +1,129 @@
+"""What a pass looks for, at one opset: its own patterns, or a pattern of one operator for each
+form of it that ONNX allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx
+from msgspec.structs import replace
+
+from gehost.diagnose.check_pass.instances import empty_model
+from gehost.errors import PassError, described
+from gehost.es import schemas
+from gehost.es.graph import EsGraph, EsGraphBuilder
+from gehost.es.opset import resolve_op
+from gehost.host.host import Host
+from gehost.host.registry import PassSpec
+from gehost.ir.graph import split_op
+from gehost.ops import OpRegistry
+from gehost.passes.base import DecomposePass, PatternFusionPass
+from gehost.pattern.build import NotApplicable, build_source
+from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.match import Pattern
+from gehost.pattern.rule import SourcePattern
+
+_MOST_OPERANDS = 3
+"""Inputs of a variadic operator."""
+
+
+def has_sources(spec: PassSpec, host: Host) -> bool:
+    """Whether a pass says what it looks for; one that walks the graph itself does not."""
+    with host.vendor_code():
+        return isinstance(spec.factory(), PatternFusionPass | DecomposePass)
+
+
+def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
+    """The models that a pass or rule offers by its method ``Instances``; none where it has none.
+
+    Raises:
+        PassError: they are no models.
+    """
+    with host.vendor_code():
+        offer: Any = getattr(spec.factory(), "Instances", None)
+        try:
+            offered: list[Any] = [] if offer is None else list(offer())
+        except Exception as error:  # an author's code may raise anything
+            raise PassError(
+                f"{spec.name} ({spec.origin}): Instances: {described(error)}"
+            ) from error
+    wrong = next((each for each in offered if not isinstance(each, onnx.ModelProto)), None)
+    if wrong is not None:
+        raise PassError(
+            f"{spec.name} ({spec.origin}): Instances must give models (onnx.ModelProto), "
+            f"got {type(wrong).__name__}"
+        )
+    return offered
+
+
+def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:
+    """For each pattern its variants at an opset; none where the opset cannot express it.
+
+    The pass has been run by the host at this opset before, so that what its author did wrong is
+    known by now.
+    """
+    with host.vendor_code():
+        owner: Any = spec.factory()
+        if isinstance(owner, DecomposePass):
+            patterns, config = (
+                list(_single_operators(owner.replaced_ops, host.ops)),
+                PatternMatcherConfig(),
+            )
+        else:
+            assert isinstance(owner, PatternFusionPass)
+            made: Any = owner.Patterns()
+            patterns, config = (
+                [made] if isinstance(made, Pattern) else list(made),
+                owner.matcher_config,
+            )
+        return [_variants(pattern, config, host.ops, opset) for pattern in patterns]
+
+
+def _variants(
+    pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int
+) -> list[SourcePattern]:
+    try:
+        source = build_source(pattern.graph, pattern.captures, config, empty_model(opset), registry)
+    except NotApplicable:
+        return []
+    return [replace(source, variants=()), *source.variants]
+
+
+def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:
+    """Each operator with each number of inputs that it may have; what some opset has in an
+    attribute is no input here.
+    """
+    for name in ops:
+        op = resolve_op(name, registry, "")
+        known = schemas.operator(*split_op(op))
+        if known is not None:
+            # Of those that moved from an attribute, and those behind them, the parameters that are
+            # drawn take care.
+            names = [
+                *known.inputs,
+                *known.inputs[-1:]
+                * (_MOST_OPERANDS if known.max_inputs > len(known.inputs) else 0),
+            ]
+            movable = [slot for slot, name in enumerate(names) if name in known.migrating]
+            most = min(movable, default=len(names))
+            counts = range(min(known.min_inputs, most), most + 1)
+            outputs = known.default_outputs if op != "Split" else 2
+        else:
+            definition = registry.get(op)
+            counts = (
+                range(definition.required, len(definition.inputs) + 1)
+                if definition is not None
+                else range(1, 3)
+            )
+            outputs = len(definition.outputs) if definition is not None else 1
+        for count in counts:
+            if count:
+                yield Pattern(_application(op, count, outputs))
+
+
+def _application(op: str, inputs: int, outputs: int) -> EsGraph:
+    builder = EsGraphBuilder(op)
+    operands = builder.CreateInputs(inputs)
+    return builder.BuildAndReset(operands[0].graph.add_node((op,), operands, {}, outputs))

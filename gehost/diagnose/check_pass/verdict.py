@@ -1,0 +1,166 @@
+"""What is wrong with a pass, and what was tried to find it; as lines, and as models that show
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.check_pass.trial import Feeds
+from gehost.errors import OutputError
+from gehost.ir.save import write_bytes_atomic
+from gehost.spelling import counted
+
+
+class Wrong(Enum):
+    """What can be wrong with a pass."""
+
+    DIFFERS = "numbers differ"
+    FAILS = "the pass fails"
+    NEVER_FIRES = "never fires"
+    FIRES_AGAIN = "a second run changes it again"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with a pass.
+
+    Attributes:
+        wrong: what.
+        instance: on which instance, and what was done to it.
+        kind: of the change; "" where nothing was changed.
+        told: the worst difference, or what was said.
+        before: the model that shows it.
+        after: what the pass made of it.
+        feeds: inputs on which the two differ.
+    """
+
+    wrong: Wrong
+    instance: str
+    kind: str
+    told: str
+    before: onnx.ModelProto | None = None
+    after: onnx.ModelProto | None = None
+    feeds: Feeds | None = None
+
+    def __str__(self) -> str:
+        return f"{self.wrong.value}{f': {self.instance}' if self.instance else ''}: {self.told}"
+
+
+@dataclass
+class PassCheck:
+    """What was tried with one pass, and what came of it.
+
+    Attributes:
+        name: of the pass.
+        origin: ``file:line`` of its registration.
+        instances: good ones, each compared and run a second time.
+        patterns: how many of the pass's patterns an instance was found for, and how many it has.
+        opsets: of the instances.
+        refused: changed instances on which the pass did not fire.
+        equal: those on which it did, and the numbers stayed.
+        wrong: those on which they did not, or the pass failed.
+        invalid: those that are no model, or do not run.
+        findings: the first of each kind.
+        notes: what could not be checked, which is neither right nor wrong.
+    """
+
+    name: str
+    origin: str
+    instances: int = 0
+    patterns: tuple[int, int] = (0, 0)
+    opsets: set[int] = field(default_factory=set[int])
+    refused: int = 0
+    equal: int = 0
+    wrong: int = 0
+    invalid: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    @property
+    def tried(self) -> int:
+        """Changed instances that the pass was given."""
+        return self.refused + self.equal + self.wrong
+
+    def summary(self) -> str:
+        """What was tried, in one line."""
+        if not self.instances:
+            return "; ".join(self.notes) if self.ok else "nothing was checked"
+        opsets = (
+            f"opsets {min(self.opsets)} to {max(self.opsets)}"
+            if len(self.opsets) > 1
+            else f"opset {min(self.opsets)}"
+        )
+        return (
+            f"{counted(self.instances, 'instance')} ({self.patterns[0]} of {self.patterns[1]} "
+            f"patterns, {opsets}), {counted(self.tried, 'mutation')}: "
+            f"{self.refused} not rewritten, {self.equal} rewritten and "
+            f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
+        )
+
+    def lines(self) -> list[str]:
+        """All of it: what was tried, then a line for each finding and note."""
+        told = "wrong" if not self.ok else "ok" if self.instances else "not checked"
+        head = f"{self.name} ({self.origin})"
+        findings = [f"{head}: {finding}" for finding in self.findings]
+        notes = (
+            [f"{head}: not checked: {note}" for note in self.notes]
+            if self.instances or not self.ok
+            else []
+        )
+        return [f"{head}: {told}: {self.summary()}", *findings, *notes]
+
+
+def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[Path]:
+    """Write ``before.onnx``, ``after.onnx`` and ``feeds.npz`` of each finding, as far as there are
+    any; returns the directories.
+
+    They are called ``finding-<n>``, n the first that is free: names of passes are their authors' to
+    choose.
+
+    Raises:
+        OutputError: they cannot be written.
+    """
+    written: list[Path] = []
+    for finding in result.findings:
+        if finding.before is not None:
+            written.append(_free_directory(Path(directory)))
+            _save(finding, written[-1])
+    return written
+
+
+def _free_directory(root: Path) -> Path:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            with contextlib.suppress(FileExistsError):
+                (root / f"finding-{number}").mkdir()
+                return root / f"finding-{number}"
+    except OSError as error:
+        raise OutputError(f"{root}: cannot make the directory: {error.strerror}") from error
+    raise AssertionError
+
+
+def _save(finding: Finding, directory: Path) -> None:
+    for name, model in (("before.onnx", finding.before), ("after.onnx", finding.after)):
+        if model is not None:
+            write_bytes_atomic(directory / name, model.SerializeToString(deterministic=True))
+    if finding.feeds is not None:
+        packed = io.BytesIO()
+        arrays: dict[str, Any] = dict(finding.feeds)
+        np.savez(packed, **arrays)
+        write_bytes_atomic(directory / "feeds.npz", packed.getvalue())

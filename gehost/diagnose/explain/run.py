@@ -1,0 +1,252 @@
+"""Why a pass did not match: a compile up to that pass, in which each candidate tells its nearest
+miss.
+
+The rules run as always. Before one is tried on a graph, a second, traced matcher looks at the same
+graph; the hooks around rewrites then tell what became of what it found.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+
+import onnx
+
+from gehost.diagnose.explain.account import Account
+from gehost.diagnose.explain.findings import Explanation, Finding, Outcome
+from gehost.diagnose.nodes import Whereabouts, check_name, near_names, nodes_named
+from gehost.errors import GehostError, UsageError
+from gehost.host.context import CompileContext
+from gehost.host.hookspecs import hookimpl
+from gehost.host.host import Host
+from gehost.host.registry import PassSpec
+from gehost.host.switches import check_names
+from gehost.ir.graph import Graph, Node
+from gehost.ir.model import Model, collector_off
+from gehost.options import HostOptions
+from gehost.passes.base import DecomposePass
+from gehost.passes.context import PassRecord, Rewrite
+from gehost.passes.mark import mark_of
+from gehost.pattern.rule import SourcePattern
+from gehost.pattern.wording import named
+
+
+def explain(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    pass_name: str,
+    options: HostOptions,
+    node: str | None = None,
+) -> Explanation:
+    """Compile a model up to a pass, and tell why the pass did what it did; nothing is written.
+
+    Args:
+        model: a file, or a model in memory.
+        pass_name: the pass.
+        options: of the compile; dumps and verification are left out.
+        node: tell of this node only: its name, or that of a tensor that it makes.
+
+    Raises:
+        UsageError: there is no such pass or node, or the node's name is empty.
+        ModelError: the model cannot be read or is not valid.
+        VendorError: a vendor file cannot be loaded.
+        PassError: a pass up to this one failed.
+    """
+    if node is not None:
+        check_name(node)
+    watch = _Watch(pass_name, node)
+    host = Host(
+        replace(
+            options,
+            dump=None,
+            verify=False,
+            feeds=None,
+            special_values=False,
+            ort_libraries=(),
+            rewrite_limit=None,
+        ),
+        plugins=[("explain", watch)],
+    )
+    check_names([pass_name], host.passes.names(), "explain")
+    spec = host.passes.get(pass_name)
+    assert spec is not None
+    watch.account = Account(spec.origin)
+    with collector_off(), suppress(_Enough):  # all that is told stays alive until the end
+        if isinstance(model, onnx.ModelProto):
+            host.run(model)
+        else:
+            host.compile(model, os.devnull)  # which ends before it would be written
+    shown = model.graph.name if isinstance(model, onnx.ModelProto) else os.fspath(model)
+    told = Explanation(shown, spec.name, spec.vendor, spec.stage.name, spec.kind, spec.origin, node)
+    watch.tell(told)
+    return told
+
+
+class _Enough(GehostError):  # noqa: N818 - it ends a compile and is no error
+    """Ends the compile when there is nothing more to be learnt."""
+
+
+class _Watch:
+    """The plugin that looks while the pass runs."""
+
+    account: Account
+
+    def __init__(self, pass_name: str, node: str | None) -> None:
+        self._name = pass_name
+        self._node = node
+        self._whereabouts = Whereabouts(())
+        self._was_there = False
+        self._targets: list[Node] | None = None if node is None else []
+        """The nodes that were asked for, in the graph as the pass meets it; None for all."""
+        self._near = ""
+        self._has_own_run = False
+        """Whether the pass is one whose ``Run`` may refuse for reasons of its own."""
+        self._pending: tuple[Rewrite, Node | None] | None = None
+        """A rewrite that has begun, and the node that makes its output 0."""
+        self._record: PassRecord | None = None
+        self._gone: list[Finding] = []
+        self._notes: list[str] = []
+
+    def tell(self, told: Explanation) -> None:
+        """Write down what was seen.
+
+        Raises:
+            UsageError: the node that was asked for has never been there.
+        """
+        record = self._record
+        assert record is not None
+        if self._targets == [] and not self._was_there:
+            raise UsageError(
+                f'the model has no node "{self._node}" when {self._name} runs; {self._near}'
+            )
+        told.status, told.message = record.status, record.message
+        told.findings = [*self._gone, *self.account.findings()]
+        told.notes = [*self._notes, *_state_of(record)]
+
+    # -- the compile up to the pass
+    # -----------------------------------------------------------------------------------
+
+    @hookimpl
+    def gehost_compile_started(self, graph: Graph) -> None:
+        if self._node is not None:
+            nodes = nodes_named(graph.model, self._node)
+            self._was_there = bool(nodes)
+            self._whereabouts = Whereabouts(nodes)
+
+    @hookimpl
+    def gehost_stage_finished(self, context: CompileContext) -> None:
+        self._whereabouts.check(
+            f"a hook of stage {context.stage.name}" if context.stage is not None else "a hook"
+        )
+
+    @hookimpl
+    def gehost_before_pass(self, spec: PassSpec, graph: Graph) -> None:
+        self._whereabouts.check("the clean-up")
+        if spec.name == self._name:
+            self._has_own_run = not spec.trusted
+            self._arrive(graph.model)
+
+    @hookimpl
+    def gehost_after_pass(self, spec: PassSpec, record: PassRecord) -> None:
+        if spec.name != self._name:
+            self._whereabouts.check(f"pass {spec.name}")
+            return
+        self._record = record
+        self.account.settle(self._targets)
+        if not self.account.saw_rules and record.status in ("done", "not changed"):
+            self._without_rules(spec, record)
+        raise _Enough
+
+    @hookimpl
+    def gehost_compile_finished(self, graph: Graph, context: CompileContext) -> None:
+        """The pass did not run."""
+        self._whereabouts.check("the clean-up")
+        self._arrive(graph.model)
+        self._record = next(record for record in context.report.passes if record.name == self._name)
+        raise _Enough
+
+    def _arrive(self, model: Model) -> None:
+        """Look for the node that was asked for, in the graph as the pass meets it."""
+        if self._node is None:
+            return
+        self._targets = nodes_named(model, self._node)
+        self._notes.extend(
+            f"{named(node)} was made by {by}" for node in self._targets if (by := _maker(node))
+        )
+        if self._targets:
+            return
+        self._near = near_names(model, self._node)
+        if self._was_there:
+            fate = self._whereabouts.fate or "is not in the graph any more"
+            self._gone.append(Finding(Outcome.GONE, f'"{self._node}" {fate}', self._node))
+
+    # -- the pass
+    # -----------------------------------------------------------------------------------------------------
+
+    @hookimpl
+    def gehost_before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
+        if record.name == self._name:
+            self.account.settle(self._targets)
+            self.account.look(source, graph, self._targets)
+
+    @hookimpl
+    def gehost_before_rewrite(self, rewrite: Rewrite) -> None:
+        self._pending = rewrite, rewrite.region.outputs[0].producer
+
+    @hookimpl
+    def gehost_after_rewrite(self, rewrite: Rewrite) -> None:
+        pending, self._pending = self._pending, None
+        self._whereabouts.rewritten(rewrite)
+        if rewrite.record.name == self._name and pending is not None and pending[1] is not None:
+            self.account.rewritten(pending[1], rewrite)
+
+    @hookimpl
+    def gehost_match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
+        pending, self._pending = self._pending, None
+        if record.name != self._name:
+            return
+        if pending is not None:
+            reason = f"at commit: {reason}"
+        elif self._has_own_run and not self.account.saw_rules:
+            pass
+        elif reason == "MeetRequirements":
+            reason = "MeetRequirements: it returned False"
+        elif not reason.startswith("MeetRequirements"):
+            reason = f"MeetRequirements: {reason}"
+        self.account.refused(node, reason)
+
+    def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
+        """What can be said of a pass that has no patterns."""
+        made = spec.factory()
+        if not isinstance(made, DecomposePass) or not spec.trusted:
+            self._notes.append(
+                "it has a Run of its own: what it replaced and refused is listed, what it "
+                "passed over without a word is not"
+            )
+            return
+        mark = mark_of(type(made))
+        wanted = made.op_types or (mark.op_types if mark is not None else ())
+        ops = [wanted] if isinstance(wanted, str) else list(wanted)
+        for node in self._targets or ():
+            if node.op_type not in {op.rpartition("::")[2] for op in ops}:
+                self.account.add(
+                    node, Outcome.MISSED, f"wanted {' or '.join(ops)}, got {named(node)}"
+                )
+        if self._targets is None and not record.matched:
+            self._notes.append(f"the model has no {' or '.join(ops)}")
+
+
+def _state_of(record: PassRecord) -> list[str]:
+    """What is to be said of a pass that did not run as a whole."""
+    if record.status == "disabled":
+        by_switch = "by a switch (--disable, or the fusion-switch file); --enable turns it on"
+        return [f"disabled: {record.message}" if record.message else f"disabled {by_switch}"]
+    if record.status == "not applicable":
+        return [f"not applicable: {record.message}"]
+    if record.status == "failed":
+        return [f"it failed, and what it did was undone: {record.message}"]
+    return [record.message] if record.message else []
+
+
+def _maker(node: Node) -> str:
+    return node.metadata.get("gehost.pass", "")

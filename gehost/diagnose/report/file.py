@@ -1,0 +1,37 @@
+"""Reports as files: JSON or one HTML page, by the name's ending."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from gehost.host.report import Report
+from gehost.ir.save import write_bytes_atomic
+
+ENDINGS = (".json", ".html")
+
+
+def write_report(path: str, report: Report) -> None:
+    """Write a report as the ending of ``path`` says, whole or not at all.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if path.endswith(".html"):
+        from gehost.diagnose.report.page import render
+
+        text = render(report)
+    else:
+        text = report.to_json()
+    write_bytes_atomic(path, text.encode())
+
+
+def versions(own: str) -> dict[str, str]:
+    """What numbers and times depend on, beside the options; ``own`` is gehost's version."""
+    found = {"gehost": own, "python": platform.python_version()}
+    for package in ("onnx", "onnxruntime", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {**found, "system": f"{platform.system()} {platform.machine()}"}

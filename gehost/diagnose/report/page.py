@@ -1,0 +1,198 @@
+"""The report of a compile as one page that needs nothing else: no network, no script.
+
+Every text goes through autoescape and ``_shown``: what a model or a vendor calls things stays text.
+The page's size is bounded; where it leaves something out it says so, and the JSON report has it
+all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gehost.diagnose.report.drawing import KINDS, Drawing, draw, shortened
+from gehost.host.report import Report
+from gehost.passes.context import PassRecord
+from gehost.passes.pictures import Refusals, RewriteGroup
+
+_MOST_DRAWN_OF_PASS = 6
+_MOST_DRAWN = 40
+_MOST_LISTED = 50
+"""Rewrites, reasons or rows of one list."""
+_MOST_NAMES = 12
+"""Nodes of one rewrite or one reason."""
+_LONGEST_TEXT = 2000
+_WIDEST_BESIDE = 510
+"""Pixels of a drawing that has another beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """An operator's nodes before and after; without an end of the compile, no after."""
+
+    op: str
+    before: int
+    after: int | None
+
+    @property
+    def change(self) -> int:
+        return 0 if self.after is None else self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class PassRow:
+    """A pass, and where the page tells more of it; "" where it does not."""
+
+    record: PassRecord
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageRows:
+    """The passes of a stage."""
+
+    name: str
+    passes: list[PassRow]
+
+    @property
+    def seconds(self) -> float:
+        return sum(row.record.seconds for row in self.passes)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGroup:
+    """Rewrites that look alike, and the first of them drawn."""
+
+    group: RewriteGroup
+    before: Drawing
+    after: Drawing
+
+    @property
+    def wide(self) -> bool:
+        """Whether the two do not fit side by side."""
+        return max(self.before.width, self.after.width) > _WIDEST_BESIDE
+
+
+@dataclass(frozen=True, slots=True)
+class PassDetails:
+    """What there is to show of a pass beside its row."""
+
+    record: PassRecord
+    anchor: str
+    groups: list[DrawnGroup]
+    undrawn: list[RewriteGroup]
+    refusals: list[Refusals]
+    """Most frequent first."""
+
+
+def render(report: Report) -> str:
+    """The page."""
+    environment = Environment(
+        loader=PackageLoader("gehost"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=_count, change=_change, duration=_duration, names=_names)
+    style = files("gehost").joinpath("templates/report.css").read_text(encoding="utf-8")
+    details = _details(report.passes)
+    return environment.get_template("report.html.jinja").render(
+        report=report,
+        style=Markup(style),  # noqa: S704 - the package's own file
+        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        ended=_ended(report),
+        ops=_op_rows(report),
+        stages=_stages(report.passes, details),
+        details=details,
+        refused=sum(sum(record.rejected.values()) for record in report.passes),
+        kinds=KINDS,
+        most_listed=_MOST_LISTED,
+    )
+
+
+def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> list[StageRows]:
+    anchors = {id(shown.record): shown.anchor for shown in details}
+    rows = [PassRow(record, anchors.get(id(record), "")) for record in passes]
+    return [
+        StageRows(stage, list(found))
+        for stage, found in groupby(rows, key=lambda row: row.record.stage)
+    ]
+
+
+def _ended(report: Report) -> bool:
+    """Whether there was a compiled model, also where it could then not be saved."""
+    return bool(report.op_types_after) or not report.error
+
+
+def _op_rows(report: Report) -> list[OpRow]:
+    """Largest difference first, then most nodes."""
+    ops = dict.fromkeys([*report.op_types_before, *report.op_types_after])
+    before, after = report.op_types_before, report.op_types_after
+    rows = [
+        OpRow(op, before.get(op, 0), after.get(op, 0) if _ended(report) else None) for op in ops
+    ]
+    return sorted(
+        rows, key=lambda row: (-abs(row.change), -max(row.before, row.after or 0), row.op)
+    )
+
+
+def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
+    found: list[PassDetails] = []
+    left = _MOST_DRAWN
+    for number, record in enumerate(passes, 1):
+        if not (record.rewrites or record.rejected or record.message):
+            continue
+        groups = sorted(record.rewrites, key=lambda group: -len(group.matches))
+        drawn = groups[: min(left, _MOST_DRAWN_OF_PASS)]
+        left -= len(drawn)
+        refusals = sorted(record.refusals, key=lambda refusal: -len(refusal.nodes))
+        shown = [DrawnGroup(group, draw(group.before), draw(group.after)) for group in drawn]
+        found.append(PassDetails(record, f"pass-{number}", shown, groups[len(drawn) :], refusals))
+    return found
+
+
+# -- texts
+# ----------------------------------------------------------------------------------------------------------
+
+
+def _shown(value: Any) -> Any:
+    """What an expression of the template writes: texts without control or formatting characters,
+    and not without end.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    if len(value) > _LONGEST_TEXT:
+        value = shortened(value, _LONGEST_TEXT)
+    return (
+        value
+        if value.isprintable()
+        else "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value)
+    )
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _change(number: int) -> str:
+    return f"{number:+,}".replace("-", "−") if number else "0"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def _names(names: Sequence[str]) -> str:
+    listed = ", ".join(shortened(name, 60) for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{listed} … and {more:,} more" if more > 0 else listed

@@ -1,0 +1,103 @@
+"""The stages of a compile: one row each, in order.
+
+A new stage takes a row here and its hook in ``hookspecs.py``, besides its name in
+``CustomPassStage``. The host, the executor, the dumper, ``bisect`` and reproducers read this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Final, NamedTuple
+
+from gehost.errors import VendorError
+from gehost.host.context import CompileContext
+from gehost.infer import infer_model
+from gehost.infer.findings import type_findings
+from gehost.passes.cleanup import clean_up
+from gehost.stages import CustomPassStage
+
+
+class BuiltIn(NamedTuple):
+    """Work of the host's own between two stages."""
+
+    name: str
+    run: Callable[[CompileContext], None]
+
+
+class StageRow(NamedTuple):
+    """One stage: its passes run in load order, then its hook; then the graph is dumped."""
+
+    stage: CustomPassStage
+    hook: str
+    dump: str
+    """Its part of a dump's file name."""
+    before: BuiltIn | None = None
+    """Runs before the stage's passes."""
+
+
+def _infer_types(context: CompileContext) -> None:
+    """Infer the types of the whole model."""
+    with context.report.timed("infer_shape"):
+        try:
+            infer_model(context.model, context.inferrer)
+            context.report.warnings.extend(type_findings(context.model, context.inferrer))
+        except VendorError as error:  # the shape function or the body of a custom operator
+            if not context.options.keep_going:
+                raise
+            context.report.keep_going(f"shape inference gave up: {error}", error.exit_code)
+        context.inferred_at = context.model.mark()
+
+
+def _clean_up(context: CompileContext) -> None:
+    """Remove dead nodes, identities and common sub-expressions; fold constants."""
+    if not context.options.cleanup:
+        return
+    model = context.model
+    with context.report.timed("cleanup"):
+        mark = model.mark()
+        is_edited = mark > context.inferred_at
+        try:
+            found = clean_up(model, context.ops, context.inferrer, is_edited=is_edited)
+            context.report.cleanup, context.cleaned_at = asdict(found), model.mark()
+        except VendorError as error:  # as above
+            if not context.options.keep_going:
+                raise
+            model.undo(mark)
+            context.report.keep_going(f"clean-up gave up: {error}", error.exit_code)
+        model.commit()
+
+
+SHAPE_INFERENCE: Final = BuiltIn("shape inference", _infer_types)
+CLEAN_UP: Final = BuiltIn("clean-up", _clean_up)
+
+PIPELINE: Final = (
+    StageRow(
+        CustomPassStage.kBeforeInferShape,
+        hook="gehost_before_infershape",
+        dump="RunCustomPassBeforeInfershape",
+    ),
+    StageRow(
+        CustomPassStage.kAfterInferShape,
+        hook="gehost_after_infershape",
+        dump="RunCustomPass_AfterInferShape",
+        before=SHAPE_INFERENCE,
+    ),
+    StageRow(
+        CustomPassStage.kAfterBuiltinFusionPass,
+        hook="gehost_after_builtin_fusion_pass",
+        dump="RunCustomPassAfterBuiltinFusionPass",
+        before=CLEAN_UP,
+    ),
+    StageRow(
+        CustomPassStage.kAfterOriginGraphOptimize,
+        hook="gehost_after_origin_graph_optimize",
+        dump="RunCustomPassAfterOriginGraphOptimize",
+    ),
+)
+
+
+def stages_before(work: BuiltIn) -> list[CustomPassStage]:
+    """Return the stages that run before some built-in work."""
+    position = next(index for index, row in enumerate(PIPELINE) if row.before is work)
+    return [row.stage for row in PIPELINE[:position]]

@@ -1,0 +1,150 @@
+"""Instances are valid models that the pattern matches; changed ones are other models, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import DataType, EsGraphBuilder, Model, Pattern, PatternMatcher, es
+from gehost.diagnose.check_pass.candidates import attribute_values
+from gehost.diagnose.check_pass.instances import NoInstance, draw, empty_model
+from gehost.diagnose.check_pass.mutations import mutated, mutations
+from gehost.infer import infer_model
+from gehost.ops import OpRegistry
+from gehost.pattern.build import build_source
+from gehost.pattern.config import PatternMatcherConfig
+
+OPSETS = (9, 13, 18, 23)
+
+
+def layer_norm(builder):
+    x, scale, bias = builder.CreateInputs(3)
+    difference = es.Sub(x, es.constrain(es.ReduceMean(x), axes=[-1], keepdims=1))
+    variance = es.constrain(es.ReduceMean(es.Pow(difference, 2.0)), axes=[-1], keepdims=1)
+    root = es.Sqrt(es.Commutative(es.Add(variance, builder.CreateScalar(1e-5))))
+    return es.Commutative(es.Add(es.Commutative(es.Mul(es.Div(difference, root), scale)), bias))
+
+
+PATTERNS = {
+    "layer norm": layer_norm,
+    "same placeholder twice": lambda b: (lambda x: es.Mul(x, x))(b.CreateInput(0)),
+    "required attribute": lambda b: es.Concat(*b.CreateInputs(2)),
+    "migrating parameter": lambda b: es.Unsqueeze(es.ReduceSum(b.CreateInput(0)), axes=[0]),
+    "predicate": lambda b: es.constrain(
+        es.Transpose(b.CreateInput(0)), perm=lambda perm: len(perm) == 3
+    ),
+    "several operators": lambda b: es.AnyOf("Relu", "Sigmoid")(b.CreateInput(0)),
+    "typed inputs": lambda b: es.MatMul(
+        b.CreateInput(0, dtype=DataType.DOUBLE, rank=3), b.CreateInput(1, shape=[None, 5])
+    ),
+    "two outputs": lambda b: es.Add(*es.Split(b.CreateInput(0), num_outputs=2, axis=1)),
+    "weights": lambda b: es.Conv(*b.CreateInputs(3)),
+    "literal in an attribute": lambda b: es.Clip(b.CreateInput(0), 0.0, 6.0),
+    "indices": lambda b: es.Gather(*b.CreateInputs(2)),
+}
+
+
+def pattern(build):
+    builder = EsGraphBuilder("pattern")
+    return Pattern(builder.BuildAndReset([build(builder)]))
+
+
+def instances(found, opset, count, seed=0, tries=60):
+    """Up to ``count`` instances of a pattern, of so many draws."""
+    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(opset), OpRegistry())
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for _ in range(tries):
+        try:
+            drawn.append(draw(source, opset, OpRegistry(), rng))
+        except NoInstance:
+            continue
+        if len(drawn) == count:
+            break
+    return drawn
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("build", PATTERNS.values(), ids=PATTERNS)
+def test_an_instance_is_a_valid_model_that_the_pattern_matches(build, opset):
+    found = pattern(build)
+    drawn = instances(found, opset, 3)
+    assert len(drawn) == 3
+    for instance in drawn:
+        onnx.checker.check_model(instance.model, full_check=True)
+        model = Model(instance.model)
+        infer_model(model)
+        assert PatternMatcher(found, model).MatchNext() is not None
+
+
+def test_one_seed_gives_one_model_and_another_another():
+    found = pattern(layer_norm)
+    texts = [
+        [each.model.SerializeToString(deterministic=True) for each in instances(found, 17, 2, seed)]
+        for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_what_was_drawn_can_be_used_again():
+    found = pattern(PATTERNS["weights"])
+    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(17), OpRegistry())
+    (first,) = instances(found, 17, 1)
+    again = draw(source, 13, OpRegistry(), np.random.default_rng(5), first.drawn)
+    assert again.drawn.operands == first.drawn.operands
+
+
+def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
+    found = pattern(lambda b: es.Not(es.Add(*b.CreateInputs(2))))
+    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(17), OpRegistry())
+    with pytest.raises(NoInstance, match="Not cannot be built: X typestr"):
+        draw(source, 17, OpRegistry(), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("default", [None, 1.0])
+def test_no_random_numbers_are_drawn_of_a_scale_or_range_that_ends_the_process(default):
+    def values(name: str) -> list[float]:
+        return attribute_values(
+            np.random.default_rng(0), name, onnx.AttributeProto.FLOAT, default, 2
+        )
+
+    assert min(values("scale")) > 0
+    assert max(
+        attribute_values(np.random.default_rng(0), "low", onnx.AttributeProto.FLOAT, 0.0, 2)
+    ) < min(values("high"))
+
+
+# -- changes ------------------------------------------------------------------------------------------------------------
+
+
+def test_changes_are_of_every_kind_and_leave_the_model_as_it_is():
+    (instance,) = instances(pattern(layer_norm), 17, 1)
+    before = instance.model.SerializeToString(deterministic=True)
+    listed = mutations(instance.model, np.random.default_rng(0))
+    made = {mutation.kind: mutated(instance.model, mutation) for mutation in reversed(listed)}
+    assert made.keys() == {
+        "attribute",
+        "constant",
+        "constant as input",
+        "reader",
+        "shape",
+        "dtype",
+        "operands",
+        "place",
+    }
+    assert instance.model.SerializeToString(deterministic=True) == before
+    for model in (
+        model for mutation in listed if (model := mutated(instance.model, mutation)) is not None
+    ):
+        onnx.checker.check_model(model, full_check=True)
+
+
+def test_a_change_that_leaves_no_model_gives_none():
+    (instance,) = instances(pattern(PATTERNS["indices"]), 17, 1)
+    wrong = [
+        each
+        for each in mutations(instance.model, np.random.default_rng(0))
+        if each.what.endswith("inputs 0 and 1 swapped")
+    ]
+    assert [mutated(instance.model, each) for each in wrong] == [None]
