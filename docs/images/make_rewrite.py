@@ -39,7 +39,9 @@ def main(directory: Path) -> None:
         )
         for name in ("Before", "After")
     ]
-    assert style and arrow and all(pair)
+    assert style is not None
+    assert arrow is not None
+    assert all(pair)
     before, after = pair
     colours = dict(re.findall(PALETTE, style[1].split("@media")[0]))
     rules = "\n".join(
