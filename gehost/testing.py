@@ -265,9 +265,11 @@ def _host(
 
 
 def _spec(cls: PassClass) -> PassSpec:
-    unmarked = PassMark(
-        cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, inspect.getfile(cls), 1
-    )
+    try:
+        file = inspect.getfile(cls)
+    except (OSError, TypeError):  # a class of a notebook or an interactive session
+        file = "<interactive>"
+    unmarked = PassMark(cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, file, 1)
     return pass_spec(cls, mark_of(cls) or unmarked)
 
 

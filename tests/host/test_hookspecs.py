@@ -1,4 +1,4 @@
-"""Every hook is documented, in its docstring and in the README, and really called, in the order that they state."""
+"""Every hook is documented, in its docstring and in docs/hooks.md, and really called, in the order that they state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gehost.errors import PassError
 from gehost.host import hookspecs
 from gehost.testing import parse
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "hooks.md"
 MODEL = (
     """<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Relu(x) }"""
 )
@@ -40,10 +40,10 @@ def test_a_docstring_says_when_a_hook_is_called_and_what_it_may_do(name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_table_of_the_readme_has_each_hook_with_its_arguments(name: str) -> None:
+def test_the_table_of_the_page_has_each_hook_with_its_arguments(name: str) -> None:
     table = [
         line
-        for line in README.read_text(encoding="utf-8").splitlines()
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
         if line.startswith("| `gehost_")
     ]
     arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)

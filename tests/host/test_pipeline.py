@@ -1,4 +1,4 @@
-"""The table of stages agrees with the stages, the hooks, the README and what a compile does."""
+"""The table of stages agrees with the stages, the hooks, docs/tools.md and what a compile does."""
 
 import re
 from pathlib import Path
@@ -27,8 +27,8 @@ def test_each_stage_has_a_hook_of_its_own_and_a_dump_of_its_own():
     assert len({row.dump for row in PIPELINE}) == len(PIPELINE)
 
 
-def test_the_readme_draws_the_table():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_tools_draws_the_table():
+    text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     found = re.search(r"^load → `PreRunBegin` → (.*?) → leftovers", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     drawn = re.sub(r" \([^)]*\)", "", " ".join(found[1].split())).split(" → ")

@@ -1,0 +1,126 @@
+"""Every code block and console block of README and docs/ runs and shows what is printed there.
+
+The blocks of a page run in order, in one empty directory. Their info strings say how:
+
+- ``python title="path/of/file.py"``: written to that file; ``text title=`` and ``json title=`` too.
+- ``python``: run, with the names of the blocks before it.
+- ``console``: each ``$ gehost …``, ``$ python …`` or ``$ pytest …`` runs and ends with exit code 0, or with
+  that of a last line ``[exit code N]``; the lines below are its output, where ``…`` stands for anything.
+- any other language, and ``no-run``: shown only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES: list[Path] = sorted((ROOT / "docs").rglob("*.md"))
+BLOCK = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    title: str | None
+    text: str
+    line: int
+    run: bool
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    for match in BLOCK.finditer(text):
+        language, _, rest = match["info"].strip().partition(" ")
+        title = re.search(r'title="([^"]+)"', rest)
+        body = re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(language, title and title[1], body, line, "no-run" not in rest))
+    return found
+
+
+def run_console(block: Block, where: str) -> None:
+    steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    assert not steps[0].strip(), f"{where}: output before the first command"
+    for step in steps[1:]:
+        command, _, shown = step.partition("\n")
+        shown, code = shown.rstrip("\n"), 0
+        if ended := re.search(r"\n?\[exit code (\d+)\]$", shown):
+            shown, code = shown[: ended.start()], int(ended[1])
+        words = shlex.split(command, comments=True)
+        start = {
+            "gehost": [sys.executable, "-m", "gehost"],
+            "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+            "python": [sys.executable],
+        }[words[0]]
+        ended_process = subprocess.run(
+            [*start, *words[1:]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        )
+        printed = ended_process.stdout.rstrip()
+        assert ended_process.returncode == code, f"{where}: $ {command}\n{printed}"
+        wanted = re.escape(shown.rstrip()).replace("…", ".*")
+        assert re.fullmatch(wanted, printed, re.DOTALL), f"{where}: $ {command}\nprinted:\n{printed}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    module = ModuleType(f"docs_{page.stem}")  # ops.register and run_pass look for a class's module
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in blocks_of(page):
+        where = f"{page.relative_to(ROOT)}:{block.line}"
+        if not block.run:
+            continue
+        if block.title:
+            path = tmp_path / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), vars(module))
+        elif block.language == "console":
+            run_console(block, where)
+
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+LINKED = [
+    ROOT / "README.md",
+    ROOT / "vendors" / "README.md",
+    *PAGES,
+    *sorted(ROOT.glob("plugins/*/README.md")),
+]
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", re.sub(BLOCK, "", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for match in LINK.finditer(re.sub(BLOCK, "", page.read_text(encoding="utf-8"))):
+        target = match[1] or match[2]
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors_of(found), f"{page.name}: {target}"
