@@ -99,7 +99,7 @@ wheel: $(VENV)/installed
 test-wheel: wheel
 	rm -rf $(WHEEL)
 	mkdir -p $(WHEEL)/clone
-	cp -r tests vendors README.md CHANGELOG.md pyproject.toml $(WHEEL)/clone
+	cp -r docs tests vendors README.md CHANGELOG.md CONTRIBUTING.md Makefile pyproject.toml $(WHEEL)/clone
 	if [ -d ../shared ]; then ln -s "$$(cd ../shared && pwd)" $(WHEEL)/shared; fi
 	$(PYTHON) -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"

@@ -76,7 +76,9 @@ def run_console(block: Block, where: str) -> None:
         printed = ended_process.stdout.rstrip()
         assert ended_process.returncode == code, f"{where}: $ {command}\n{printed}"
         wanted = re.escape(shown.rstrip()).replace("…", ".*")
-        assert re.fullmatch(wanted, printed, re.DOTALL), f"{where}: $ {command}\nprinted:\n{printed}"
+        assert re.fullmatch(wanted, printed, re.DOTALL), (
+            f"{where}: $ {command}\nprinted:\n{printed}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -110,7 +112,9 @@ LINKED = [
 
 
 def anchors_of(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", re.sub(BLOCK, "", page.read_text(encoding="utf-8")), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(BLOCK, "", page.read_text(encoding="utf-8")), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

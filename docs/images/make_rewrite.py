@@ -35,7 +35,9 @@ def main(directory: Path) -> None:
     arrow = re.search(r"<defs>.*?</defs>", page, re.DOTALL)
     pair = [
         re.search(
-            rf'<svg width="(\d+)" height="(\d+)"[^>]*aria-label="{name}.*?>(.*?)</svg>', page, re.DOTALL
+            rf'<svg width="(\d+)" height="(\d+)"[^>]*aria-label="{name}.*?>(.*?)</svg>',
+            page,
+            re.DOTALL,
         )
         for name in ("Before", "After")
     ]
