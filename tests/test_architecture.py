@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "gehost"
+import gehost
+import gehost_drr
+
+ROOT = Path(gehost.__file__).parent
+PLUGINS = Path(gehost_drr.__file__).parents[1]
 
 LAYERS = [
     ["spelling"],
@@ -136,8 +140,8 @@ def test_no_module_knows_in_which_style_a_rule_was_said(module):
 
 
 SAYINGS = [
-    *(ROOT.parent / "plugins").glob("gehost_*/*.py"),
-    ROOT.parent / "tests" / "plugins" / "text_style.py",
+    *PLUGINS.glob("gehost_*/*.py"),
+    Path(__file__).parent / "plugins" / "text_style.py",
 ]
 
 

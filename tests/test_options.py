@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import gehost
 from gehost import HostOptions, UsageError
 from gehost.options import from_environment
 
@@ -145,7 +146,7 @@ def test_the_process_environment_is_what_is_read(monkeypatch: pytest.MonkeyPatch
 
 
 def test_only_the_options_read_the_environment() -> None:
-    package = Path(__file__).parents[1] / "gehost"
+    package = Path(gehost.__file__).parent
     reading = [
         path.name
         for path in package.rglob("*.py")

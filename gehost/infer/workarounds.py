@@ -73,7 +73,7 @@ def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
     """The types with a number for each symbol, and for each size that has none; ``found`` says
     which it stands for.
     """
-    sizes = (_UNIT * number for number in count(2 + offset, 2))
+    factors = count(2 + offset, 2)
     named: dict[str, int] = {}
 
     def number(dim: Dim) -> int:
@@ -81,7 +81,7 @@ def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
             return dim
         size = named.get(dim) if dim is not None else None
         if size is None:
-            size = next(sizes)
+            size = _UNIT * next(factors)
             found[size] = dim
             if dim is not None:
                 named[dim] = size
