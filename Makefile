@@ -8,11 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench-venv
 WHEEL := build/wheel
+DOCS := build/docs-venv
 JAX := build/jax-venv
 IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests backend sizes bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -28,6 +29,15 @@ types: $(VENV)/installed
 
 tests: $(VENV)/installed
 	$(BIN)/pytest -n auto
+
+# The site in build/docs, without a network; a broken link or anchor is an error.
+docs: $(DOCS)/installed
+	$(DOCS)/bin/mkdocs build
+
+$(DOCS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 backend: $(VENV)/installed
 	$(BIN)/python -m tests.backend
