@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -93,6 +93,18 @@ class HostOptions:
             raise UsageError(f"{name} are there to verify with; verify too")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
+
+    def rewrites_only(self) -> HostOptions:
+        """Return these options without dumps, verification and a limit of rewrites."""
+        return replace(
+            self,
+            dump=None,
+            verify=False,
+            feeds=None,
+            special_values=False,
+            ort_libraries=(),
+            rewrite_limit=None,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The options as JSON can carry them."""

@@ -29,7 +29,7 @@ LAYERS = [
     ["verify"],
     ["passes"],
     ["host"],
-    ["scaffold", "tables"],
+    ["scaffold"],
     ["diagnose"],
     ["testing"],
     ["cli"],

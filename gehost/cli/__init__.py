@@ -9,18 +9,75 @@ import io
 import signal
 import sys
 from contextlib import redirect_stdout
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 import click
 
-from gehost.cli import answers, commands
-from gehost.cli.base import cli
+from gehost import __version__
+from gehost.cli.bisect import bisect
+from gehost.cli.blame import blame
+from gehost.cli.check_pass import check_pass
+from gehost.cli.compile import compile_
+from gehost.cli.explain import explain
+from gehost.cli.new import new
+from gehost.cli.passes import passes
+from gehost.cli.verify import verify
 from gehost.errors import GehostError, VendorError, one_line
 from gehost.options import let_idle_threads_sleep
+from gehost.spelling import hint
 
-__all__ = ["answers", "cli", "commands", "main", "run"]
+__all__ = ["cli", "main", "run"]
+
+_EXIT_CODES = """
+Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
+file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
+model died or timed out, 130 interrupted, 143 terminated.
+"""
+
+_IR = Path(__file__).parents[1] / "ir"
+_MACHINE_CODE = (
+    ", machine code"
+    if any((_IR / f"graph{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    else ""
+)
+
+_COMMANDS = (compile_, passes, verify, new, explain, blame, check_pass, bisect)
 
 _LONGEST = 4000
 """Characters of an error; models and vendors choose the names in it."""
+
+
+class _Group(click.Group):
+    """Commands, of which a misspelled one is met with the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises ``UsageError`` for an unknown command."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            message = f"{error.message.rstrip('.')}{hint(args[0], self.commands)}"
+            raise click.UsageError(message, ctx) from error
+
+
+@click.group(
+    cls=_Group,
+    epilog=_EXIT_CODES,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error."
+)
+@click.version_option(__version__, message=f"%(prog)s, version %(version)s{_MACHINE_CODE}")
+def cli() -> None:
+    """Run vendor fusion passes over ONNX models."""
+
+
+for _command in _COMMANDS:
+    cli.add_command(_command)
 
 
 def _with_plugin_commands() -> click.Group:

@@ -11,8 +11,8 @@ import pytest
 
 from gehost import UsageError
 from gehost.cli import run
+from gehost.cli.blame import print_ancestries
 from gehost.diagnose.blame import Ancestor, Ancestry, blame
-from gehost.diagnose.show import print_ancestries
 from gehost.rewrite import history
 from gehost.testing import parse
 from tests.diagnose.conftest import Pass

@@ -145,15 +145,7 @@ class _Compiles:
 
     def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
         self._model = model
-        self._options = replace(
-            options,
-            dump=None,
-            verify=False,
-            feeds=None,
-            special_values=False,
-            ort_libraries=(),
-            rewrite_limit=None,
-        )
+        self._options = options.rewrites_only()
         self._tell = tell
         self.trials: list[Trial] = []
 

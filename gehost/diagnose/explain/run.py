@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 
 import onnx
 
@@ -56,15 +55,7 @@ def explain(
         check_name(node)
     watch = _Watch(pass_name, node)
     host = Host(
-        replace(
-            options,
-            dump=None,
-            verify=False,
-            feeds=None,
-            special_values=False,
-            ort_libraries=(),
-            rewrite_limit=None,
-        ),
+        options.rewrites_only(),
         plugins=[("explain", watch)],
     )
     check_names([pass_name], host.passes.names(), "explain")

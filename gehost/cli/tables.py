@@ -1,84 +1,25 @@
-"""What the command line shows: tables at the end, progress while it takes longer than a second."""
+"""Tables of a compile's report, of passes and of their options."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-import threading
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
 import click
 from tabulate import SEPARATING_LINE, tabulate
 
+from gehost.cli.output import is_terminal
 from gehost.errors import one_line
-from gehost.host.hookspecs import hookimpl
 from gehost.host.registry import PassSpec
 from gehost.host.report import Report
 from gehost.settings import PassOption
 from gehost.spelling import counted
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-_PATIENCE = 1.0
-"""Seconds of work before progress is shown."""
 _NARROWEST = 20
 """Characters of a column that is wrapped to fit the terminal."""
-
-
-class Progress:
-    """A plugin that shows which pass is running, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._bar: Bar | None = None
-        self._task: Any = None
-
-    @contextmanager
-    def showing(self, total: int) -> Generator[None]:
-        """Show progress over ``total`` passes once the work has taken a second."""
-        if not _is_terminal(sys.stderr):
-            yield
-            return
-        from rich.console import Console  # much to import, for those who watch
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        self._bar = Bar(
-            *columns,
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task("loading", total=total)
-        timer = threading.Timer(_PATIENCE, self._bar.start)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()  # it may be starting the bar just now
-            self._bar.stop()
-
-    @hookimpl
-    def gehost_before_pass(self, spec: PassSpec) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, description=one_line(spec.name))
-
-    @hookimpl
-    def gehost_after_pass(self) -> None:
-        if self._bar is not None:
-            self._bar.advance(self._task)
 
 
 def print_report(report: Report, output: str) -> None:
@@ -178,14 +119,10 @@ def _drawn(
         tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True
     )
     drawn = draw()
-    if wrap_last and _is_terminal(sys.stdout):
+    if wrap_last and is_terminal(sys.stdout):
         width = max(len(line) for line in drawn.splitlines())
         last = max(len(row[-1]) for row in rows)
         room = last - width + shutil.get_terminal_size().columns
         if room < last:
             return draw(maxcolwidths=[*[None] * (len(columns) - 1), max(room, _NARROWEST)])
     return drawn
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # None: the process was started without one

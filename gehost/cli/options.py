@@ -1,40 +1,18 @@
-"""What the commands have in common: the group, options that several take, and how they write to
-standard output.
-"""
+"""Options that several commands take, each defined once."""
 
 from __future__ import annotations
 
-import errno
 import math
 import os
-import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gehost import __version__
-from gehost.errors import OutputError, UsageError, one_line
-from gehost.spelling import hint
+from gehost.errors import UsageError
 
 if TYPE_CHECKING:
     from gehost.options import HostOptions
-
-_EXIT_CODES = """
-Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
-file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
-model died or timed out, 130 interrupted, 143 terminated.
-"""
-
-_IR = Path(__file__).parents[1] / "ir"
-_MACHINE_CODE = (
-    ", machine code"
-    if any((_IR / f"graph{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
-    else ""
-)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -48,61 +26,15 @@ vendors_option = click.option(
         "else ./vendors."
     ),
 )
-
-
-class _Group(click.Group):
-    """Commands, of which a misspelled one is met with the nearest."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises ``UsageError`` for an unknown command."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            message = f"{error.message.rstrip('.')}{hint(args[0], self.commands)}"
-            raise click.UsageError(message, ctx) from error
-
-
-@click.group(
-    cls=_Group,
-    epilog=_EXIT_CODES,
-    no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+keep_going_option = click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Undo a pass that fails, skip a vendor file that does not load, and go on.",
 )
-@click.option(
-    "--traceback", is_flag=True, expose_value=False, help="Show the Python traceback of an error."
-)
-@click.version_option(__version__, message=f"%(prog)s, version %(version)s{_MACHINE_CODE}")
-def cli() -> None:
-    """Run vendor fusion passes over ONNX models."""
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
-@contextmanager
-def telling() -> Generator[None]:
-    """Where a command writes to standard output: a reader that went away ends it quietly, a full
-    disk with an error.
-    """
-    try:
-        yield
-        if sys.__stdout__ is not None:  # it is, where the process was started without one
-            sys.stdout.flush()
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise
-        with open(os.devnull, "wb") as nowhere:
-            # else what is left over is an error again at the end
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
-
-
-def tell_notes(notes: Iterable[str]) -> None:
-    """Write each note on a line of standard error."""
-    for note in notes:
-        click.echo(f"gehost: {one_line(note)}", err=True)
-
-
-def tolerance(
+def _tolerance(
     _context: click.Context, _option: click.Parameter, value: float | None
 ) -> float | None:
     if value is not None and not 0 <= value < math.inf:
@@ -157,6 +89,7 @@ importer_option = click.option(
 
 
 def options_of(given: dict[str, Any]) -> HostOptions:
+    """Build the options of a host from those of a command and the environment."""
     from gehost.options import from_environment
 
     try:
@@ -165,6 +98,8 @@ def options_of(given: dict[str, Any]) -> HostOptions:
         raise UsageError(
             f"the working directory cannot be used: {error.strerror}; change into another one"
         ) from error
+    if "no_cleanup" in given:
+        given["cleanup"] = not given.pop("no_cleanup")
     return from_environment(given)
 
 
@@ -214,10 +149,10 @@ _NUMBER_OPTIONS = (
 )
 _COMPARE_OPTIONS = (
     click.option(
-        "--rtol", type=float, callback=tolerance, help="Relative tolerance; by dtype unless given."
+        "--rtol", type=float, callback=_tolerance, help="Relative tolerance; by dtype unless given."
     ),
     click.option(
-        "--atol", type=float, callback=tolerance, help="Absolute tolerance; by dtype unless given."
+        "--atol", type=float, callback=_tolerance, help="Absolute tolerance; by dtype unless given."
     ),
     click.option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."

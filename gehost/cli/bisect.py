@@ -1,0 +1,73 @@
+"""``gehost bisect``: the first rewrite of a compile that changes the numbers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gehost.cli.options import compare_options, compile_options, options_of
+from gehost.cli.output import writing_output
+from gehost.errors import NumbersDifferError
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="DIR",
+    help=(
+        "Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given."
+    ),
+)
+@compile_options
+@compare_options
+def bisect(
+    model: str,
+    output: str | None,
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    feeds: str | None,
+    ort_libraries: tuple[str, ...],
+    *,
+    special_values: bool,
+    **given: Any,
+) -> None:
+    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
+    that run alone.
+    """
+    from gehost.diagnose.bisect import files as match_files
+    from gehost.diagnose.bisect import run as search
+    from gehost.diagnose.directory import check_fresh, free_name
+    from gehost.host.containment import output_on_stderr
+    from gehost.verify import load_feeds
+
+    directory = output or free_name(f"{os.path.splitext(os.path.basename(model))[0]}.bisect")
+    check_fresh(directory)
+    options = options_of(given)
+    read = None if feeds is None else [load_feeds(feeds)]
+    with output_on_stderr(), match_files.shown_on_terminals() as tell:
+        found = search.bisect(
+            model,
+            options,
+            feeds=read,
+            rtol=rtol,
+            atol=atol,
+            seed=seed,
+            special_values=special_values,
+            libraries=ort_libraries,
+            tell=tell,
+        )
+        answer = match_files.answer(found, model)
+        if found.captured is not None:
+            match_files.write_match(found.captured, directory, answer, (rtol, atol))
+    with writing_output():
+        for line in match_files.account(found, directory, (rtol, atol)):
+            click.echo(line)
+    if found.wrong is not None:
+        raise NumbersDifferError(answer)
+    click.echo(answer)

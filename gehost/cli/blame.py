@@ -1,0 +1,119 @@
+"""``gehost blame``: which nodes a node was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gehost.cli.options import importer_option, json_option
+from gehost.cli.output import print_json, writing_output
+from gehost.errors import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.tree import Tree
+
+    from gehost.diagnose.blame import Ancestor, Ancestry
+
+_PIPE_WIDTH = 10_000
+
+_NO_NOTE = (
+    "no note: as in the original, or made by a hook that edits by hand; what a pass or hook "
+    "changed by hand is not told"
+)
+_MERGED = (
+    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it "
+    "computes or removes is not told"
+)
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("node")
+@importer_option
+@json_option
+def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
+    """Tell what NODE of MODEL was before: which passes made it, step by step, from which
+    original nodes.
+    """
+    from gehost.diagnose.blame import blame as history_of
+    from gehost.host.containment import output_on_stderr
+
+    with output_on_stderr():
+        found = history_of(model, node, settings)
+    if as_json:
+        print_json([ancestry.as_dict() for ancestry in found])
+        return
+    with writing_output():
+        print_ancestries(found)
+
+
+def print_ancestries(found: Sequence[Ancestry]) -> None:
+    """Print the tree of each node, and the limits of notes."""
+    console = _console_of_stdout()
+    for ancestry in found:
+        console.print(_tree(ancestry))
+    if any(_without_note(ancestor) for ancestry in found for ancestor in ancestry.ancestors):
+        console.print(_NO_NOTE, soft_wrap=True)
+    console.print(_MERGED, soft_wrap=True)
+
+
+def _tree(ancestry: Ancestry) -> Tree:
+    from rich.tree import Tree
+
+    first = ancestry.ancestors[0]
+    about = f", stands for {ancestry.stands_for}" if ancestry.stands_for else ""
+    about += f', in graph "{ancestry.graph}"' if ancestry.graph else ""
+    root = Tree(_escape(_ancestor(first, about)))
+    branches = {0: root}
+    waiting = [0]
+    for position in waiting:  # grows while it is walked
+        for source in ancestry.ancestors[position].sources:
+            if source in branches:
+                branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see there"))
+            else:
+                branches[source] = branches[position].add(
+                    _escape(_ancestor(ancestry.ancestors[source]))
+                )
+                waiting.append(source)
+    return root
+
+
+def _ancestor(ancestor: Ancestor, about: str = "") -> str:
+    called = f"{_called(ancestor)}{about}"
+    if _without_note(ancestor):
+        return f"{called}, no note"
+    if not ancestor.pass_name:  # below IR version 4 also what is new
+        return (
+            f"{called}, of which nothing is kept: an original, a literal of a pass or computed "
+            "by the clean-up"
+        )
+    vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
+    cut = ", after more steps than are kept" if ancestor.cut else ""
+    made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
+    return f"{made} from" if ancestor.sources else f"{made} by hand; from what, it does not say"
+
+
+def _without_note(ancestor: Ancestor) -> bool:
+    return not ancestor.pass_name and ancestor.op != "Constant"
+
+
+def _called(ancestor: Ancestor) -> str:
+    return f'{ancestor.op} "{ancestor.node}"'.lstrip()
+
+
+def _escape(text: str) -> str:
+    """A text of a model, vendor or plugin: on one line, and no markup."""
+    from rich.markup import escape
+
+    return escape(one_line(text))
+
+
+def _console_of_stdout() -> Console:
+    """A console that wraps nothing when its output is piped."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)

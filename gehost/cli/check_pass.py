@@ -1,0 +1,115 @@
+"""``gehost check-pass``: a pass on random instances of its own pattern."""
+
+from __future__ import annotations
+
+import click
+
+from gehost.cli.options import settings_option
+from gehost.cli.output import show_progress, writing_output
+from gehost.errors import NumbersDifferError, PassError, one_line
+
+
+@click.command("check-pass")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--vendors",
+    multiple=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Vendors to load; else those FILE is among.",
+)
+@click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
+@settings_option
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of all that is drawn.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="Wanted for each pass.",
+)
+@click.option(
+    "--mutations",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Changes of each, at most.",
+)
+@click.option(
+    "--save",
+    type=click.Path(),
+    metavar="DIR",
+    help="Write the models that show what is wrong there.",
+)
+@click.option("--strict", is_flag=True, help="Exit code 5 when a pass was not checked.")
+def check_pass(
+    file: str,
+    vendors: tuple[str, ...],
+    name: str | None,
+    settings: dict[str, str],
+    seed: int,
+    instances: int,
+    mutations: int,
+    save: str | None,
+    strict: bool,
+) -> None:
+    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones;
+    no model is needed.
+
+    The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
+    found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.
+    """
+    from gehost.diagnose.check_pass.pass_file import trials_of
+    from gehost.diagnose.check_pass.run import check_pass
+    from gehost.diagnose.check_pass.verdict import Wrong, save_findings
+    from gehost.host.containment import output_on_stderr
+
+    with output_on_stderr():
+        trials = trials_of(file, vendors, name, settings)
+    wrong: dict[str, set[Wrong]] = {}
+    unchecked: list[str] = []
+    while True:
+        with output_on_stderr():
+            trial = next(trials, None)
+            result = (
+                None
+                if trial is None
+                else check_pass(
+                    trial,
+                    seed=seed,
+                    instances=instances,
+                    mutations=mutations,
+                    progress=show_progress,
+                )
+            )
+        if result is None:
+            break
+        show_progress("")
+        with writing_output():
+            for line in result.lines():
+                click.echo(one_line(line))
+        if result.ok and not result.instances:
+            unchecked.append(result.name)
+        if result.findings:
+            wrong[result.name] = {finding.wrong for finding in result.findings}
+            if save is not None:
+                with writing_output():
+                    for path in save_findings(result, save):
+                        click.echo(f"wrote {one_line(str(path))}")
+    if unchecked:
+        with writing_output():
+            click.echo(one_line(f"not checked: {', '.join(unchecked)}"))
+    differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
+    others = [found for found in wrong if found not in differing]
+    told = [f"the numbers change by {', '.join(differing)}"] if differing else []
+    told += [f"something is wrong with {', '.join(others)}"] if others else []
+    if strict and unchecked:
+        told.append(f"not checked (--strict): {', '.join(unchecked)}")
+    if told:
+        raise (NumbersDifferError if differing else PassError)(f"{file}: {'; '.join(told)}")

@@ -1,0 +1,128 @@
+"""``gehost compile``: run the passes of vendors over a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost.cli.options import (
+    compile_options,
+    keep_going_option,
+    number_options,
+    options_of,
+)
+from gehost.cli.output import print_notes, print_skipped, writing_output
+from gehost.cli.recording import check_report, reported, reproducible
+from gehost.errors import NumbersDifferError
+
+if TYPE_CHECKING:
+    from gehost.host.report import Report
+
+
+@click.command("compile")
+@click.argument("model", type=click.Path())
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes."
+)
+@compile_options
+@click.option(
+    "--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there."
+)
+@click.option(
+    "--dump-level",
+    type=click.IntRange(1, 3),
+    help="1: with weights, 2: without (default), 3: structure only.",
+)
+@click.option(
+    "--dump-format",
+    type=click.Choice(["pbtxt", "onnx"]),
+    help="pbtxt (default) or onnx; Netron opens both.",
+)
+@click.option(
+    "--dump-passes", is_flag=True, help="One more dump after each pass that changed something."
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help=(
+        "Compare the numbers of the compiled model with the original's; where they differ, write "
+        "NAME.refused.onnx in place of the output."
+    ),
+)
+@click.option(
+    "--feeds",
+    type=click.Path(),
+    metavar="FILE.npz",
+    help="Inputs for --verify, instead of seeded ones.",
+)
+@number_options
+@click.option(
+    "--report",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Write what was done, as .json or .html; repeatable.",
+)
+@keep_going_option
+@click.option(
+    "--rewrite-limit", type=click.IntRange(0), metavar="N", help="Stop rewriting after N rewrites."
+)
+@click.option(
+    "--reproducer",
+    type=click.Path(),
+    metavar="DIR",
+    help="Where a pass that fails leaves what replays it.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also list the files below the vendors that were passed over.",
+)
+@click.pass_obj
+def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
+    """Compile MODEL: run the vendors' passes at their stages and write the result.
+
+    With --keep-going the exit code is that of the first failure.
+    """
+    from gehost.cli.progress import Progress
+    from gehost.cli.tables import print_report
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.host import Host
+
+    report_paths, verbose, reproducer = (
+        given.pop("report"),
+        given.pop("verbose"),
+        given.pop("reproducer"),
+    )
+    options = options_of(given)
+    for path in report_paths:
+        check_report(path, model, output)
+    progress = Progress()
+    plugins: list[tuple[str, Any]] = [("progress", progress)]
+    recorded = reported(report_paths, model, options, plugins)
+    try:
+        with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):
+            host = Host(options, plugins, own_process=own_process)
+            if verbose:
+                print_skipped(host.skipped)
+            with progress.showing(len(host.passes)):
+                report = host.compile(model, output)
+    except NumbersDifferError as error:
+        _print_findings(error.report, model)
+        with writing_output():
+            print_report(error.report, f"{output} (refused)")
+        raise
+    _print_findings(report, model)
+    with writing_output():
+        print_report(report, output)
+    if report.exit_code:
+        print_notes([f"{output} is written; kept going after: {report.problems[0]}"])
+    return report.exit_code
+
+
+def _print_findings(report: Report, model: str) -> None:
+    """Write the notes and warnings of a compile on standard error."""
+    print_notes(report.notes)
+    print_notes(f"warning: {model}: {warning}" for warning in report.warnings)

@@ -1,0 +1,113 @@
+"""``gehost explain``: why a pass did not match."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost.cli.options import compile_options, keep_going_option, options_of
+from gehost.cli.output import print_json, writing_output
+from gehost.diagnose.explain.findings import Outcome
+from gehost.errors import one_line
+
+if TYPE_CHECKING:
+    from gehost.diagnose.explain.findings import Explanation, Finding, Group
+
+_EXAMPLES = 3
+"""Further nodes of a group that are named."""
+_MOST_GROUPS = 40
+"""Groups that are shown; ``--json`` has all."""
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--pass", "pass_name", required=True, metavar="PASS", help="The pass to explain.")
+@click.option(
+    "--node",
+    metavar="NAME",
+    help="Tell of this node only: its name, or that of a tensor that it makes.",
+)
+@compile_options
+@keep_going_option
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
+def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
+    """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
+    that it meets.
+    """
+    from gehost.diagnose.explain.run import explain as explain_pass
+    from gehost.host.containment import output_on_stderr
+
+    with output_on_stderr():
+        explanation = explain_pass(model, pass_name, options_of(given), node)
+    if as_json:
+        print_json(explanation.as_dict())
+        return
+    with writing_output():
+        _print(explanation)
+
+
+def _print(explanation: Explanation) -> None:
+    """Print the pass, notes on it as a whole, and a paragraph for each cause or asked finding."""
+    about = ", ".join(
+        part for part in (explanation.kind, explanation.vendor, explanation.stage) if part
+    )
+    lines = [f"{explanation.pass_name} ({about}) {_here(explanation.origin)}", *explanation.notes]
+    if explanation.node is None:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in explanation.counts().items())
+        lines.append(f"candidates: {counts or 'none'}")
+    groups = explanation.groups()
+    for group in groups[:_MOST_GROUPS]:
+        lines.extend(["", *_paragraph(group)])
+    if len(groups) > _MOST_GROUPS:
+        lines.extend(
+            ["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"]
+        )
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        click.echo(" " * indent + one_line(line))
+
+
+def _paragraph(group: Group) -> list[str]:
+    """How many, how far and where; then what happened at the first node, and which others it
+    happened to.
+    """
+    first = group.first
+    parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
+    if first.outcome is Outcome.MISSED:
+        all_found = first.depth == first.size
+        if first.size:
+            parts.append(
+                "all operators found"
+                if all_found
+                else f"{first.depth} of {first.size} operators found"
+            )
+        if first.pattern_op:
+            parts.append(
+                f"{'but the match fails at' if all_found else 'then'} {first.pattern_op} "
+                f"of {_here(first.origin)}"
+            )
+    others = [f'"{found.node}"' for found in group.findings[1 : 1 + _EXAMPLES]]
+    more = (
+        f" and {len(group.findings) - 1 - _EXAMPLES} more"
+        if len(group.findings) > 1 + _EXAMPLES
+        else ""
+    )
+    also = [f"    also at {', '.join(others)}{more}"] if others else []
+    return [", ".join(parts), f"    {_reason(first)}", *also]
+
+
+def _reason(found: Finding) -> str:
+    """The reason, with the node where it does not name it."""
+    body = f' (in graph "{found.graph}")' if found.graph else ""
+    if found.outcome is Outcome.GONE or not found.node:
+        return found.reason
+    if found.outcome is Outcome.MISSED and f'"{found.node}"' in found.reason:
+        return found.reason + body
+    return f'{found.op} "{found.node}": {found.reason}{body}'
+
+
+def _here(origin: str) -> str:
+    """``file:line`` without the working directory."""
+    return origin.removeprefix(os.path.join(os.getcwd(), ""))

@@ -1,0 +1,59 @@
+"""How commands write: results to standard output, notes and progress to standard error."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+from gehost.errors import OutputError, one_line
+
+
+@contextmanager
+def writing_output() -> Generator[None]:
+    """Write to standard output: a reader that went away ends it quietly, a full disk with an error."""
+    try:
+        yield
+        if sys.__stdout__ is not None:  # it is, where the process was started without one
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        with open(os.devnull, "wb") as nowhere:
+            # else what is left over is an error again at the end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Write each note on a line of standard error."""
+    for note in notes:
+        click.echo(f"gehost: {one_line(note)}", err=True)
+
+
+def print_json(data: Any) -> None:
+    """Write data as JSON to standard output."""
+    with writing_output():
+        click.echo(json.dumps(data, indent=2))
+
+
+def print_skipped(skipped: Iterable[str]) -> None:
+    """Write each skipped vendor file, with the reason, to standard error."""
+    for path_and_reason in skipped:
+        click.echo(one_line(f"skipped: {path_and_reason}"), err=True)
+
+
+def show_progress(line: str) -> None:
+    """Replace the progress line of a terminal; "" clears it."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{one_line(line)[:100]}", nl=False, err=True)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: the process was started without one

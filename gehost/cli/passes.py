@@ -1,0 +1,63 @@
+"""``gehost passes``: the passes in the order in which they run."""
+
+from __future__ import annotations
+
+import click
+
+from gehost.cli.options import json_option, options_of, vendors_option
+from gehost.cli.output import print_json, print_notes, print_skipped, writing_output
+
+
+@click.command()
+@vendors_option
+@json_option
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also list the options that --set takes, and the files that are skipped.",
+)
+def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
+    """List the passes of vendors and plugins, in the order in which they run."""
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.host import Host
+    from gehost.stages import RUN_STAGES
+
+    with output_on_stderr():
+        host = Host(options_of({"vendors": vendors}))
+    if verbose:
+        print_skipped(host.skipped)
+    listed = [spec for stage in RUN_STAGES for spec in host.passes.at(stage)]
+    if not as_json:
+        from gehost.cli.tables import print_options, print_passes
+
+        with writing_output():
+            print_passes(listed)
+            if verbose:
+                print_options(host.declared_options())
+        print_notes(host.notes)
+        return
+    rows = [
+        {
+            "name": spec.name,
+            "stage": spec.stage.name,
+            "vendor": spec.vendor,
+            "kind": spec.kind,
+            "origin": spec.origin,
+            "min_opset": spec.min_opset,
+            "max_opset": spec.max_opset,
+            "default": spec.default,
+            "options": [
+                {
+                    "name": option.name,
+                    "type": option.type.__name__,
+                    "default": option.default,
+                    "help": option.help,
+                }
+                for option in spec.options
+            ],
+        }
+        for spec in listed
+    ]
+    print_json(rows)
+    print_notes(host.notes)

@@ -1,0 +1,61 @@
+"""``gehost verify``: compare the numbers of two models."""
+
+from __future__ import annotations
+
+import click
+
+from gehost.cli.options import compare_options, importer_option
+from gehost.cli.output import writing_output
+from gehost.errors import NumbersDifferError
+
+
+@click.command()
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@importer_option
+@compare_options
+@click.option(
+    "--engine",
+    type=click.Choice(["onnxruntime", "reference"]),
+    help="What both run on. Else ONNX Runtime, and the reference for types that it lacks.",
+)
+def verify(
+    a: str,
+    b: str,
+    settings: dict[str, str],
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    feeds: str | None,
+    ort_libraries: tuple[str, ...],
+    engine: str | None,
+    *,
+    special_values: bool,
+) -> None:
+    """Compare the numbers of models A and B on the same inputs."""
+    from gehost.host.containment import output_on_stderr
+    from gehost.host.importers import installed_importers
+    from gehost.ir.model import Model
+    from gehost.verify import compare, load_feeds
+
+    given = None if feeds is None else [load_feeds(feeds)]
+    with output_on_stderr():
+        importers = installed_importers(settings)
+        first, second = importers.original(a, settings), importers.original(b, settings)
+    if isinstance(second, str):
+        Model.load(second).close()  # a file that is no model is not a model with other numbers
+    result = compare(
+        first,
+        second,
+        given,
+        rtol=rtol,
+        atol=atol,
+        seed=seed,
+        special_values=special_values,
+        libraries=ort_libraries,
+        engine=engine,
+    )
+    if not result.equal:
+        raise NumbersDifferError(result.summary())
+    with writing_output():
+        click.echo(result.summary())
