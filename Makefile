@@ -110,6 +110,7 @@ test-wheel: wheel
 	rm -rf $(WHEEL)
 	mkdir -p $(WHEEL)/clone
 	cp -r docs tests vendors README.md CHANGELOG.md CONTRIBUTING.md Makefile pyproject.toml $(WHEEL)/clone
+	for page in plugins/*/README.md; do mkdir -p "$(WHEEL)/clone/$$(dirname "$$page")" && cp "$$page" "$(WHEEL)/clone/$$page"; done
 	if [ -d ../shared ]; then ln -s "$$(cd ../shared && pwd)" $(WHEEL)/shared; fi
 	$(PYTHON) -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
