@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
     from gehost.passes.register import REG_DECOMPOSE_PASS, REG_FUSION_PASS
-    from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
-    from gehost.pattern.match import MatchResult, Pattern, PatternMatcher
+    from gehost.pattern.match import MatchResult, PatternMatcher
+    from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
     from gehost.settings import PassOption
     from gehost.stages import CustomPassStage
     from gehost.status import (
@@ -89,8 +89,8 @@ _MODULES = {
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
     "passes.register": ("REG_DECOMPOSE_PASS", "REG_FUSION_PASS"),
-    "pattern.config": ("PatternMatcherConfig", "PatternMatcherConfigBuilder"),
-    "pattern.match": ("MatchResult", "Pattern", "PatternMatcher"),
+    "pattern.match": ("MatchResult", "PatternMatcher"),
+    "pattern.pattern": ("Pattern", "PatternMatcherConfig", "PatternMatcherConfigBuilder"),
     "settings": ("PassOption",),
     "stages": ("CustomPassStage",),
     "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),

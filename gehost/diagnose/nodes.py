@@ -8,7 +8,7 @@ from gehost.errors import UsageError
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.passes.context import Rewrite
-from gehost.pattern.wording import named
+from gehost.pattern.explain.messages import named
 from gehost.spelling import nearest
 
 

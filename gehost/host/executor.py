@@ -26,7 +26,7 @@ from gehost.passes.context import (
     running,
 )
 from gehost.passes.engine import AuthorCode
-from gehost.pattern.rule import SourcePattern
+from gehost.pattern.source import SourcePattern
 from gehost.rewrite.history import PASS
 from gehost.rewrite.provenance import Author
 from gehost.settings import option_values

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gehost.ops import OpRegistry
     from gehost.passes.context import PassRecord, Rewrite
     from gehost.passes.ge_utils import ReplacementNode
-    from gehost.pattern.rule import SourcePattern
+    from gehost.pattern.source import SourcePattern
 
 hookspec = pluggy.HookspecMarker("gehost")
 hookimpl = pluggy.HookimplMarker("gehost")

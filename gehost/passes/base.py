@@ -12,8 +12,8 @@ from gehost.ir.graph import Graph, Node
 from gehost.passes import engine
 from gehost.passes.context import CustomPassContext
 from gehost.passes.mark import check_stage, mark_of
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import MatchResult, Pattern, Rejection
+from gehost.pattern.match import MatchResult, Rejection
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest_hooks
 from gehost.stages import CustomPassStage

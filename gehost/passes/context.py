@@ -17,7 +17,7 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.pattern.match import MatchResult
-from gehost.pattern.rule import SourcePattern
+from gehost.pattern.source import SourcePattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter

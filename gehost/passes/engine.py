@@ -15,15 +15,14 @@ import numpy as np
 from gehost.errors import PassError, PatternError, deepest_line, described
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsTensor
-from gehost.es.origin import Origin
+from gehost.es.opset import NotApplicable, resolve_op
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.region import Region
 from gehost.passes.context import CustomPassContext
-from gehost.pattern.build import LoweredPattern, NotApplicable, resolve_op
-from gehost.pattern.compile import CompiledPattern
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import MatchResult, Pattern, Rejection
-from gehost.pattern.rule import Rule
+from gehost.pattern.lower import LoweredPattern
+from gehost.pattern.match import MatchResult, Rejection
+from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
 
 if TYPE_CHECKING:
@@ -67,16 +66,7 @@ class PatternRules:
             except NotApplicable as error:
                 reasons[str(error)] = None
                 continue
-            rule = Rule(
-                context.record.name,
-                lowered,
-                owner.MeetRequirements,
-                owner.Replacement,
-                Origin(*_split_origin(context.record.origin)),
-                shape_proven=owner.shape_proven,
-                bottom_up=owner.bottom_up,
-            )
-            self._runners.append(_RuleRunner(rule, pattern, context))
+            self._runners.append(_RuleRunner(owner, lowered, pattern, context))
         return list(reasons)
 
     def apply(self, graph: Graph) -> int:
@@ -130,26 +120,31 @@ class _Bound:
 
 
 class _RuleRunner:
-    """One rule of one pattern: finds, asks, replaces."""
+    """One pattern of a pass: finds, asks, replaces."""
 
-    def __init__(self, rule: Rule, pattern: Pattern | None, context: CustomPassContext) -> None:
-        self._rule = rule
+    def __init__(
+        self,
+        owner: PatternFusionPass,
+        lowered: LoweredPattern,
+        pattern: Pattern,
+        context: CustomPassContext,
+    ) -> None:
+        self._owner = owner
+        self._lowered = lowered
         self._pattern = pattern
         self._context = context
         self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
         if self._context.observer is not None:
-            self._context.observer.before_rule(
-                self._context.record, self._rule.lowered.source, graph
-            )
-        if not self._rule.lowered.has_its_operators(graph):
+            self._context.observer.before_rule(self._context.record, self._lowered.source, graph)
+        if not self._lowered.has_its_operators(graph):
             return 0
         if self._compiled is None:
-            self._compiled = CompiledPattern(self._rule.lowered.source)
+            self._compiled = CompiledPattern(self._lowered.source)
         compiled, context = self._compiled, self._context
-        context.rewriter.shape_proven = self._rule.shape_proven
-        worklist = (_BottomUp if self._rule.bottom_up else _Worklist)(graph, compiled)
+        context.rewriter.shape_proven = self._owner.shape_proven
+        worklist = (_BottomUp if self._owner.bottom_up else _Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
         for node in worklist:
@@ -182,8 +177,10 @@ class _RuleRunner:
 
     def _replace(self, match: MatchResult, node: Node) -> list[Node] | None:
         """Ask the author and replace; None when the match was refused."""
-        rule = self._rule
-        return _rewrite(self._context, rule.condition, rule.replacement, match, node, _at_match)
+        owner = self._owner
+        return _rewrite(
+            self._context, owner.MeetRequirements, owner.Replacement, match, node, _at_match
+        )
 
 
 def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
@@ -221,9 +218,7 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
                 "give them to the constructor"
             )
         found = [
-            resolve_op(
-                op_name(*split_op(op)), context.model, context.registry, context.record.origin
-            )
+            resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)
             for op in listed
         ]
         return [name for op in found for name in (op, *context.model.variants_of(op))]

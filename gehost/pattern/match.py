@@ -1,13 +1,13 @@
-"""What authors meet: ``Pattern``, ``MatchResult`` and ``PatternMatcher``."""
+"""A match as its author sees it, and ``PatternMatcher``, which finds matches without rewriting."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any, SupportsIndex, cast, overload
+from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PatternError
-from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.graph import EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
@@ -15,83 +15,12 @@ from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
-from gehost.pattern.bind import Binding
-from gehost.pattern.build import build_source, check_pattern
-from gehost.pattern.compile import CompiledPattern
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.failure import MatchFailure, why_not
+from gehost.pattern.bind_op import Binding
+from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
+from gehost.pattern.lower import build_source
+from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.status import SUCCESS, Status
-
-
-class Pattern:
-    """A graph to look for, and the tensors of it that the pass wants to see."""
-
-    # Any: so that machine code takes it here, and the error is ours
-    def __init__(self, graph: EsGraph | Any) -> None:
-        """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
-        if not isinstance(graph, EsGraph):
-            raise PatternError(
-                f"{author_origin()}: Pattern wants what BuildAndReset returns, got "
-                f"{type(graph).__name__}"
-            )
-        check_pattern(graph)
-        self.graph = graph
-        self.captures: list[EsTensor] = []
-
-    def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int]) -> Pattern:
-        """Capture a tensor of the pattern under the next index; returns the pattern.
-
-        Args:
-            tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
-                tuple.
-
-        Raises:
-            PatternError: the tensor is not one of this pattern.
-        """
-        captured = _as_tensor(tensor)
-        if captured.producer.draft is not self.graph.draft or (
-            isinstance(captured.producer, EsConst) and not self._reads(captured.producer)
-        ):
-            raise PatternError(
-                f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}"
-            )
-        self.captures.append(captured)
-        return self
-
-    def _reads(self, constant: EsConst) -> bool:
-        stack = [
-            operand for node in self.graph.nodes for operand in node.inputs if operand is not None
-        ]
-        while stack:
-            producer = stack.pop().producer
-            if producer is constant:
-                return True
-            if isinstance(producer, EsChoice):
-                stack.extend(producer.options)
-        return False
-
-
-def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
-    if isinstance(tensor, EsTensor):
-        return tensor
-    if isinstance(tensor, tuple) and len(tensor) == 2:  # pyright: ignore[reportUnknownArgumentType]
-        tensor = NodeIo(*cast("tuple[Any, int]", tensor))
-    if not isinstance(tensor, NodeIo):
-        raise _no_tensor()
-    producer: Any = tensor.node
-    if isinstance(producer, EsNode):
-        if not 0 <= tensor.index < producer.count:
-            raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
-        return EsTensor(producer, tensor.index)
-    if isinstance(producer, EsInput | EsConst | EsChoice):
-        return EsTensor(producer)
-    raise _no_tensor()
-
-
-def _no_tensor() -> PatternError:
-    return PatternError(
-        f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
-    )
 
 
 class MatchResult:

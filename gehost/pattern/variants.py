@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gehost.errors import PatternError
 from gehost.es.graph import EsChoice, EsGraph, EsNode, EsTensor
-from gehost.pattern.rule import MAX_VARIANTS
+from gehost.pattern.source import MAX_VARIANTS
 
 Chosen: TypeAlias = Mapping[EsChoice, EsTensor]
 

@@ -17,7 +17,7 @@ import onnx
 from networkx.algorithms.isomorphism import DiGraphMatcher
 
 from gehost.es.functions import COMMUTATIVE
-from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.pattern import PatternMatcherConfig
 from tests.fuzz.plans import PARAMETERS, Fixed, Given, Made, Plan, Ref, Step
 
 Assignment = tuple[int, ...]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.pattern import PatternMatcherConfig
 from gehost.stages import CustomPassStage
 
 COMMUTING = frozenset({"Add", "Mul", "And", "Or", "Xor"})

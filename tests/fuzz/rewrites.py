@@ -23,11 +23,11 @@ from gehost import (
 )
 from gehost.errors import PassError
 from gehost.es.graph import EsGraph, EsTensor
+from gehost.es.opset import NotApplicable
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ops import OpDef
 from gehost.passes.context import CustomPassContext
-from gehost.pattern.build import NotApplicable
 from gehost.pattern.match import PatternMatcher, Rejection
 from gehost.rewrite.lower import Refused
 from gehost.stages import CustomPassStage

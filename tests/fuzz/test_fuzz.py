@@ -13,8 +13,7 @@ import pytest
 from gehost.ir import graph as ir_graph
 from gehost.ir.names import Names
 from gehost.ir.region import Region
-from gehost.pattern import bind
-from gehost.pattern import compile as compiling
+from gehost.pattern import bind_op, matcher
 from gehost.rewrite import transaction
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
@@ -131,23 +130,23 @@ def rewrite(seed: int) -> None:
 
 
 def forget_readers(variant, binding):
-    return not compiling._would_cycle(binding)
+    return not matcher._would_cycle(binding)
 
 
-def forget_the_binding(op, known, operands=bind._operands):
+def forget_the_binding(op, known, operands=bind_op._operands):
     return [(index, False, asked) for index, _, asked in operands(op, known)]
 
 
-def forget_other_nodes(op, earlier, known, needed, claim=bind._claim):
+def forget_other_nodes(op, earlier, known, needed, claim=bind_op._claim):
     return claim(op, [], known, needed)
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
-        (compiling._Variant, "_finish", forget_readers),
-        (bind, "_operands", forget_the_binding),
-        (bind, "_claim", forget_other_nodes),
+        (matcher._Variant, "_finish", forget_readers),
+        (bind_op, "_operands", forget_the_binding),
+        (bind_op, "_claim", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],
 )

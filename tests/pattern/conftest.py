@@ -11,8 +11,8 @@ import pytest
 from gehost.es.graph import EsGraphBuilder, EsTensor
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import MatchResult, Pattern, PatternMatcher
+from gehost.pattern.match import MatchResult, PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 
 Make = Callable[..., EsTensor | Sequence[EsTensor]]
 

@@ -7,10 +7,10 @@ import pytest
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
+from gehost.es.opset import NotApplicable
 from gehost.ir.ge import NodeIo
-from gehost.pattern.build import NotApplicable
-from gehost.pattern.config import PatternMatcherConfig, PatternMatcherConfigBuilder
-from gehost.pattern.match import Pattern, PatternMatcher, Rejection
+from gehost.pattern.match import PatternMatcher, Rejection
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
 
 TEXT = """g (float[2, 2] p, float[2, 2] q) => (float[2, 2] y, float[2, 2] z) <float[2, 2] w = {1, 2, 3, 4}> {
     [first] t = MatMul(p, q) [sum] y = Add(t, w) [second] s = MatMul(y, w) [total] z = Add(s, q) }"""

@@ -7,9 +7,10 @@ import pytest
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
+from gehost.es.opset import NotApplicable
 from gehost.ir.ge import NodeIo
-from gehost.pattern.build import NotApplicable
-from gehost.pattern.match import Pattern, PatternMatcher
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.pattern import Pattern
 from gehost.pattern.variants import variants_of
 
 TEXT = """g (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c, float[2] d) {

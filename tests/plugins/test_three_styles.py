@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from gehost import Host, HostOptions, Model, PassRecord, PassSpec
 from gehost.ops import OpRegistry
-from gehost.pattern.build import build_source
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.rule import Kind
+from gehost.pattern.lower import build_source
+from gehost.pattern.pattern import PatternMatcherConfig
+from gehost.pattern.source import Kind
 from gehost.testing import assert_equal_numbers
 from tests.benchmarks.figures import STYLED, STYLES
 from tests.benchmarks.style_rules import RULES

@@ -13,8 +13,8 @@ from gehost.es.graph import EsGraph, EsGraphBuilder, EsTensor
 from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern, PatternMatcher
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter

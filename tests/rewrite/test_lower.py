@@ -18,8 +18,8 @@ from gehost.ir.attributes import encode_attribute
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpDef, OpRegistry
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern, PatternMatcher
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import LoweredNode, Refused, lower_node
 
 ort = pytest.importorskip("onnxruntime")

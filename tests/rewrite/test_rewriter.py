@@ -382,8 +382,8 @@ from gehost import Pattern, PatternMatcher, es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern, PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.match import PatternMatcher
 from gehost.rewrite.provenance import Author
 from gehost.rewrite.rewriter import Rewriter
 model = Model(onnx.parser.parse_model(sys.stdin.read()))

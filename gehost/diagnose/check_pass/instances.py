@@ -39,7 +39,7 @@ from gehost.ir.graph import split_op
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
 from gehost.ops import OpRegistry
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.rewrite.bodies import op_with_body
 from gehost.rewrite.lower import Refused, lower_node
 

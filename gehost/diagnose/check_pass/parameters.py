@@ -18,7 +18,7 @@ from gehost.es.graph import EsNode
 from gehost.es.schemas import Signature
 from gehost.ir.graph import split_op
 from gehost.ir.types import DataType
-from gehost.pattern.rule import Constraint, Kind, OpPattern
+from gehost.pattern.source import Constraint, Kind, OpPattern
 
 _OPTIONAL = 0.4
 """How often an attribute that may be absent is there."""

@@ -24,8 +24,8 @@ from gehost.diagnose.check_pass.verdict import Finding, PassCheck, Wrong
 from gehost.errors import GehostError, ModelError
 from gehost.infer import infer_model
 from gehost.ir.model import Model
-from gehost.pattern.failure import MatchFailure, why_not
-from gehost.pattern.rule import SourcePattern
+from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
+from gehost.pattern.source import SourcePattern
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
 """Those at which instances are built, where the pass is for them; at least the first for each

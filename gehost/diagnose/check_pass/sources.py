@@ -14,16 +14,15 @@ from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsGraphBuilder
-from gehost.es.opset import resolve_op
+from gehost.es.opset import NotApplicable, resolve_op
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.ir.graph import split_op
 from gehost.ops import OpRegistry
 from gehost.passes.base import DecomposePass, PatternFusionPass
-from gehost.pattern.build import NotApplicable, build_source
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern
-from gehost.pattern.rule import SourcePattern
+from gehost.pattern.lower import build_source
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.source import SourcePattern
 
 _MOST_OPERANDS = 3
 """Inputs of a variadic operator."""

@@ -11,11 +11,11 @@ from gehost.diagnose.explain.findings import Finding, Outcome
 from gehost.diagnose.nodes import replacement
 from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite
-from gehost.pattern.compile import plan_of
-from gehost.pattern.failure import Look, MatchFailure, Tracer
-from gehost.pattern.misses import FirstMisses
-from gehost.pattern.rule import SourcePattern
-from gehost.pattern.wording import named
+from gehost.pattern.explain.messages import named
+from gehost.pattern.explain.near_miss import FirstMisses
+from gehost.pattern.explain.reference_matcher import Look, MatchFailure, Tracer
+from gehost.pattern.matcher import plan_of
+from gehost.pattern.source import SourcePattern
 
 _MISSED = Outcome.MISSED
 """Looked up once: there are many, and a member of an enumeration costs as much as a call."""

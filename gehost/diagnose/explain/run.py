@@ -27,8 +27,8 @@ from gehost.options import HostOptions
 from gehost.passes.base import DecomposePass
 from gehost.passes.context import PassRecord, Rewrite
 from gehost.passes.mark import mark_of
-from gehost.pattern.rule import SourcePattern
-from gehost.pattern.wording import named
+from gehost.pattern.explain.messages import named
+from gehost.pattern.source import SourcePattern
 
 
 def explain(

@@ -12,8 +12,8 @@ from gehost.diagnose.check_pass.instances import NoInstance, draw, empty_model
 from gehost.diagnose.check_pass.mutations import mutated, mutations
 from gehost.infer import infer_model
 from gehost.ops import OpRegistry
-from gehost.pattern.build import build_source
-from gehost.pattern.config import PatternMatcherConfig
+from gehost.pattern.lower import build_source
+from gehost.pattern.pattern import PatternMatcherConfig
 
 OPSETS = (9, 13, 18, 23)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gehost.ir.graph import Graph, Node, by_order
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern
+from gehost.pattern.source import ANY, OpPattern, SourcePattern
 
 _WALK_COST = 2
 """How much dearer it is to reach a candidate than to look at one."""
@@ -26,7 +26,7 @@ class _Way:
         self.end = end
 
 
-class Candidates:
+class Roots:
     """The nodes that may stand for ``anchor``, the operator of the pattern that makes output 0."""
 
     def __init__(self, source: SourcePattern, anchor: OpPattern) -> None:

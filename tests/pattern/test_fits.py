@@ -12,10 +12,10 @@ from gehost.es.graph import EsGraphBuilder
 from gehost.es.schemas import signature
 from gehost.ir.model import Model
 from gehost.ir.types import DataType
-from gehost.pattern.conditions import ABSENT, UNREADABLE, constant_holds, parameter, parameter_holds
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern, PatternMatcher
-from gehost.pattern.rule import ConstantPattern, Constraint, Kind
+from gehost.pattern.fits import ABSENT, UNREADABLE, constant_holds, parameter, parameter_holds
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.source import ConstantPattern, Constraint, Kind
 
 STRICT = {"ir_attr_match": True}
 ATTRIBUTE = "g (float[2, 3, 4] x) => (float y) { y = ReduceMean<axes = [1, -1], keepdims = 0>(x) }"

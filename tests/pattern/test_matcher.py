@@ -9,11 +9,11 @@ from gehost import es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.build import build_source
-from gehost.pattern.compile import CompiledPattern
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.match import Pattern, PatternMatcher
-from gehost.pattern.rule import ANY, Constraint, Kind
+from gehost.pattern.lower import build_source
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.source import ANY, Constraint, Kind
 from gehost.testing import parse
 
 

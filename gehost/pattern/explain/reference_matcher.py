@@ -9,22 +9,11 @@ from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.compile import CompiledPattern, plan_of
-from gehost.pattern.misses import (
-    CONDITION,
-    NOTHING,
-    OTHER,
-    FirstMisses,
-    MatchFailure,
-    first_miss,
-    wrong_producer,
-)
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
-from gehost.pattern.steps import Plan, Step, steps_from
-from gehost.pattern.wording import (
-    Unmet,
+from gehost.pattern.explain.messages import (
+    Mismatch,
     count_problem,
     cycle_problem,
+    join_mismatches,
     leak_problem,
     name_of,
     node_problem,
@@ -34,8 +23,19 @@ from gehost.pattern.wording import (
     parameter_problem,
     producer_problem,
     reader_problem,
-    together,
 )
+from gehost.pattern.explain.near_miss import (
+    CONDITION,
+    NOTHING,
+    OTHER,
+    FirstMisses,
+    MatchFailure,
+    first_miss,
+    wrong_producer,
+)
+from gehost.pattern.explain.plan import Plan, Step, steps_from
+from gehost.pattern.matcher import CompiledPattern, plan_of
+from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 
 Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
 """What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
@@ -149,7 +149,9 @@ class Tracer:
         return search.failure(node.label)
 
 
-_Miss: TypeAlias = tuple[Callable[..., "str | Unmet"], tuple[Any, ...], OpPattern, Node | None, int]
+_Miss: TypeAlias = tuple[
+    Callable[..., "str | Mismatch"], tuple[Any, ...], OpPattern, Node | None, int
+]
 """What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of
 it, and the pattern's size.
 """
@@ -202,7 +204,7 @@ class _Search:
             for (other, slot, _), (word, of, *_) in misses:
                 if other is about and not isinstance(told := word(*of), str):
                     tried.append((slot, told))
-            reason = together(about, tried)
+            reason = join_mismatches(about, tried)
         return MatchFailure(reason, label, op, node, self._score[0], size, self._score[1])
 
     def _fail(
@@ -213,7 +215,7 @@ class _Search:
         node: Node | None,
         about: Node | Value | None,
         slot: int | None,
-        word: Callable[..., str | Unmet],
+        word: Callable[..., str | Mismatch],
         *of: Any,
     ) -> None:
         """Note that no node was found for ``op``, if no miss was nearer.

@@ -1,25 +1,18 @@
-"""The one rule model: whatever style a rewrite is written in, this is what the matcher and the
-rewriter see.
-"""
+"""A pattern at the opset of one model, as the matchers see it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct, field
 
-from gehost.es.graph import EsGraph, EsNode
+from gehost.es.graph import EsNode
 from gehost.es.literals import in_dtype
 from gehost.es.origin import Origin
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
-
-if TYPE_CHECKING:
-    from gehost.pattern.build import LoweredPattern
-    from gehost.pattern.match import MatchResult, Rejection
 
 MAX_VARIANTS = 64
 """How many combinations of alternatives one pattern may have."""
@@ -154,17 +147,3 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return frozenset(
             read.union(self.outputs, (index for index in self.captures if index is not None))
         )
-
-
-class Rule(Struct, frozen=True):
-    """A rewrite: where it applies, under which condition, and what stands there afterwards."""
-
-    name: str
-    lowered: LoweredPattern
-    condition: Callable[[MatchResult], bool | Rejection]
-    replacement: Callable[[MatchResult], EsGraph | Rejection]
-    origin: Origin
-    benefit: int = 1
-    labels: frozenset[str] = frozenset()
-    shape_proven: bool = False
-    bottom_up: bool = False

@@ -13,20 +13,22 @@ import numpy as np
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
-from gehost.pattern.conditions import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, Kind, OpPattern, TensorPattern
+from gehost.pattern.fits import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
+from gehost.pattern.source import ANY, Kind, OpPattern, TensorPattern
 
 _SHOWN = 16
 """Elements of a constant that are written out."""
 
 
-Unmet: TypeAlias = tuple[str, str, str]
+Mismatch: TypeAlias = tuple[str, str, str]
 """What a try wanted of a node or tensor, what was there, and what is said after that; the latter
 two may be "".
 """
 
 
-def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet]]) -> str:
+def join_mismatches(
+    about: Node | Value | None, tried: Sequence[tuple[int | None, Mismatch]]
+) -> str:
     """What tries that are equally near wanted of one node or tensor, in one sentence.
 
     Args:
@@ -42,7 +44,7 @@ def together(about: Node | Value | None, tried: Sequence[tuple[int | None, Unmet
 
 
 @lru_cache(maxsize=1024)
-def _wishes(tried: tuple[tuple[int | None, Unmet], ...]) -> str:
+def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
     """The sentence without whom it is about, by which alone most misses of a pattern differ."""
     by_wanted: dict[str, dict[int | None, str]] = {}
     for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
@@ -84,7 +86,7 @@ def node_problem(node: Node, problem: str) -> str:
     return f"{named(node)} {problem}"
 
 
-def operator_problem(op: OpPattern, node: Node) -> Unmet:
+def operator_problem(op: OpPattern, node: Node) -> Mismatch:
     """That a node is of none of the operators that are wanted."""
     return op.label, node.op, ""
 
@@ -137,7 +139,7 @@ def operand_problem(
     tensor: TensorPattern | None,
     value: Value | None,
     bound: Mapping[int, Value | None],
-) -> str | Unmet:
+) -> str | Mismatch:
     """Why ``operand_holds`` says no; as text where it is about one order of the operands alone."""
     if tensor is None:
         return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
@@ -151,7 +153,7 @@ def operand_problem(
     return _tensor_problem(tensor, value)
 
 
-def _tensor_problem(tensor: TensorPattern, value: Value) -> Unmet:
+def _tensor_problem(tensor: TensorPattern, value: Value) -> Mismatch:
     """What is asked of a tensor, and what was there."""
     if tensor.constant is None:
         asked = {
@@ -185,7 +187,7 @@ def producer_problem(
     node: Node,
     slot: int,
     reading: OpPattern | None = None,
-) -> Unmet:
+) -> Mismatch:
     """What was wanted to make ``value`` as output ``output`` of ``op``, and what does.
 
     Args:
@@ -215,7 +217,7 @@ def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) ->
     return f"; input {1 - slot} is {other.producer.op}: es.Commutative tries both orders"
 
 
-def reader_problem(op: OpPattern, value: Value) -> Unmet:
+def reader_problem(op: OpPattern, value: Value) -> Mismatch:
     """Why none of the readers of ``value`` can stand for ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
     read = (

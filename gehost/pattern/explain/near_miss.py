@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gehost.ir.graph import Node, Value
-from gehost.pattern.rule import OpPattern, TensorPattern
-from gehost.pattern.steps import Beginning, Plan
-from gehost.pattern.wording import producer_problem, together
+from gehost.pattern.explain.messages import join_mismatches, producer_problem
+from gehost.pattern.explain.plan import Beginning, Plan
+from gehost.pattern.source import OpPattern, TensorPattern
 
 NOTHING: Final = 0
 """How near a try came to one more operator; of tries of one depth the closest is told. Here: no
@@ -131,7 +131,7 @@ def first_miss(plan: Plan, node: Node) -> MatchFailure | None:
         for slot, value in slots
     ]
     return MatchFailure(
-        together(node, tried),
+        join_mismatches(node, tried),
         node.label,
         step.maker,
         slots[0][1].producer,

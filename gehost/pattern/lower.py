@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from gehost.errors import PatternError
-from gehost.es import opset, schemas
+from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.es.opset import NotApplicable, arguments_at, signature_at
+from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.rule import (
+from gehost.pattern.pattern import PatternMatcherConfig
+from gehost.pattern.source import (
     ANY,
     ConstantPattern,
     Constraint,
@@ -27,84 +27,6 @@ from gehost.pattern.rule import (
     TensorPattern,
 )
 from gehost.pattern.variants import Chosen, resolve, variants_of
-
-__all__ = ["LoweredPattern", "NotApplicable", "build_source", "check_pattern", "resolve_op"]
-
-_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-
-
-def check_pattern(graph: EsGraph) -> None:
-    """Check what can be checked without a model.
-
-    Raises:
-        PatternError: no operator, one that reaches no output or reads what is made later, an
-            input that none reads, an output that is no operator's, in any variant of its
-            alternatives; or too many variants.
-    """
-    if not graph.nodes:
-        raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
-    wanted = set(graph.reachable())
-    for node in graph.nodes:
-        if node not in wanted:
-            raise PatternError(
-                f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output"
-            )
-        for name in node.ops:
-            if split_op(name)[1] in _CONTROL_FLOW:
-                raise PatternError(
-                    f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern"
-                )
-    _check_order(graph)
-    for chosen in variants_of(graph):
-        _check_variant(graph, chosen)
-
-
-def _check_order(graph: EsGraph) -> None:
-    """Whoever changes the operands of a built operator can close a cycle."""
-    built: set[EsNode] = set()
-    for node in graph.nodes:
-        waiting = [tensor for tensor in node.inputs if tensor is not None]
-        for tensor in waiting:  # grows while it is walked
-            if isinstance(tensor.producer, EsChoice):
-                waiting.extend(tensor.producer.options)
-            elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
-                raise PatternError(
-                    f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is "
-                    "made after it"
-                )
-        built.add(node)
-
-
-def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
-    nodes = graph.reachable(chosen)
-    read = {
-        id(resolve(tensor, chosen).producer)
-        for node in nodes
-        for tensor in node.inputs
-        if tensor is not None
-    }
-    where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
-    for tensor in graph.inputs:
-        if id(tensor.producer) not in read:
-            raise PatternError(
-                f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}"
-            )
-    seen: set[tuple[int, int]] = set()
-    for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
-        if not isinstance(tensor.producer, EsNode):
-            raise PatternError(
-                f"{graph.origin}: output {position} of {where} is not made by an operator"
-            )
-        key = (id(tensor.producer), tensor.index)
-        if key in seen:
-            raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
-        seen.add(key)
-
-
-def resolve_op(name: str, model: Model, registry: OpRegistry, where: object) -> str:
-    """``gehost.es.opset.resolve_op``, for callers that give the model too."""
-    del model
-    return opset.resolve_op(name, registry, where)
 
 
 def build_source(
@@ -268,7 +190,7 @@ class _Builder:
         found: list[_Fit] = []
         reason: NotApplicable | None = None
         for name in node.ops:
-            op = opset.resolve_op(name, self._registry, node.origin, bare=node.bare)
+            op = resolve_op(name, self._registry, node.origin, bare=node.bare)
             if schemas.operator(*split_op(op)) is None:
                 self._check_custom(node, op)
                 signature = self._custom_signature(op)
@@ -416,7 +338,3 @@ def _constraint(name: str, wanted: Any) -> Constraint:
     if isinstance(wanted, Bind):
         return Constraint(name, Kind.BIND, wanted.name)
     return Constraint(name, Kind.PREDICATE if callable(wanted) else Kind.EQUALS, wanted)
-
-
-def _name(tensor: EsTensor) -> str:
-    return tensor.producer.name if isinstance(tensor.producer, EsInput) else "?"

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
-from gehost.pattern.conditions import parameter_holds, tensor_holds
-from gehost.pattern.rule import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.fits import parameter_holds, tensor_holds
+from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
 
 class Binding:

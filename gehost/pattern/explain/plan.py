@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from gehost.pattern.bind import no_more_inputs
-from gehost.pattern.compile import Link
-from gehost.pattern.rule import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.bind_op import no_more_inputs
+from gehost.pattern.matcher import Link
+from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 """Operators, each with what leads to it."""

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind import Bind, Binding, Step, bound_by
-from gehost.pattern.candidates import Candidates
-from gehost.pattern.rule import Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.bind_op import Bind, Binding, Step, bound_by
+from gehost.pattern.roots import Roots
+from gehost.pattern.source import Kind, OpPattern, SourcePattern, TensorPattern
 
 
 class CompiledPattern:
@@ -88,7 +88,7 @@ class _Variant:
                 then, straight = _one_of(bind, link, _in_turn(straight, then)), []
         self._bind_anchor = Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
         self._after_anchor = _in_turn(straight, then)
-        self.candidates = Candidates(source, self.anchor)
+        self.candidates = Roots(source, self.anchor)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         self._blocked = []

@@ -10,7 +10,7 @@ from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Node, Value
-from gehost.pattern.rule import ConstantPattern, Constraint, Kind, TensorPattern
+from gehost.pattern.source import ConstantPattern, Constraint, Kind, TensorPattern
 
 ABSENT: Final = object()
 UNREADABLE: Final = object()

@@ -11,11 +11,11 @@ from gehost import DataType, es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.build import build_source
-from gehost.pattern.config import PatternMatcherConfig
-from gehost.pattern.failure import MatchFailure, Tracer
-from gehost.pattern.match import Pattern, PatternMatcher
-from gehost.pattern.misses import FirstMisses
+from gehost.pattern.explain.near_miss import FirstMisses
+from gehost.pattern.explain.reference_matcher import MatchFailure, Tracer
+from gehost.pattern.lower import build_source
+from gehost.pattern.match import PatternMatcher
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 
 TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4] y, float[2, 4] s, float[?, ?] t, float[2, 4] u, float[2, 4] v) {
     [mm] m = MatMul(x, w) [add] y = Add(m, b)

@@ -1,0 +1,192 @@
+"""A pattern as its author builds it, and how strictly it matches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from gehost.errors import PatternError
+from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.origin import author_origin
+from gehost.ir.ge import NodeIo
+from gehost.ir.graph import split_op
+from gehost.pattern.variants import Chosen, resolve, variants_of
+
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMatcherConfig:
+    """What a pattern asks besides its structure; by default nothing."""
+
+    const_value_match: bool = False
+    """Constants must have equal dtype, shape and bytes (or lie within the tolerance they state)."""
+    ir_attr_match: bool = False
+    """All attributes must be equal; an absent one counts as its default."""
+    commutative_match: bool = False
+    """Operands of operators known to commute may stand in any order."""
+
+
+class PatternMatcherConfigBuilder:
+    """Builds a ``PatternMatcherConfig`` step by step."""
+
+    def __init__(self) -> None:
+        self._config = PatternMatcherConfig()
+
+    def EnableConstValueMatch(self) -> PatternMatcherConfigBuilder:
+        self._config = replace(self._config, const_value_match=True)
+        return self
+
+    def EnableIrAttrMatch(self) -> PatternMatcherConfigBuilder:
+        self._config = replace(self._config, ir_attr_match=True)
+        return self
+
+    def EnableCommutativeMatch(self) -> PatternMatcherConfigBuilder:
+        self._config = replace(self._config, commutative_match=True)
+        return self
+
+    def Build(self) -> PatternMatcherConfig:
+        return self._config
+
+
+class Pattern:
+    """A graph to look for, and the tensors of it that the pass wants to see."""
+
+    # Any: so that machine code takes it here, and the error is ours
+    def __init__(self, graph: EsGraph | Any) -> None:
+        """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
+        if not isinstance(graph, EsGraph):
+            raise PatternError(
+                f"{author_origin()}: Pattern wants what BuildAndReset returns, got "
+                f"{type(graph).__name__}"
+            )
+        check_pattern(graph)
+        self.graph = graph
+        self.captures: list[EsTensor] = []
+
+    def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int]) -> Pattern:
+        """Capture a tensor of the pattern under the next index; returns the pattern.
+
+        Args:
+            tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
+                tuple.
+
+        Raises:
+            PatternError: the tensor is not one of this pattern.
+        """
+        captured = _as_tensor(tensor)
+        if captured.producer.draft is not self.graph.draft or (
+            isinstance(captured.producer, EsConst) and not self._reads(captured.producer)
+        ):
+            raise PatternError(
+                f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}"
+            )
+        self.captures.append(captured)
+        return self
+
+    def _reads(self, constant: EsConst) -> bool:
+        stack = [
+            operand for node in self.graph.nodes for operand in node.inputs if operand is not None
+        ]
+        while stack:
+            producer = stack.pop().producer
+            if producer is constant:
+                return True
+            if isinstance(producer, EsChoice):
+                stack.extend(producer.options)
+        return False
+
+
+def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
+    if isinstance(tensor, EsTensor):
+        return tensor
+    if isinstance(tensor, tuple) and len(tensor) == 2:  # pyright: ignore[reportUnknownArgumentType]
+        tensor = NodeIo(*cast("tuple[Any, int]", tensor))
+    if not isinstance(tensor, NodeIo):
+        raise _no_tensor()
+    producer: Any = tensor.node
+    if isinstance(producer, EsNode):
+        if not 0 <= tensor.index < producer.count:
+            raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
+        return EsTensor(producer, tensor.index)
+    if isinstance(producer, EsInput | EsConst | EsChoice):
+        return EsTensor(producer)
+    raise _no_tensor()
+
+
+def _no_tensor() -> PatternError:
+    return PatternError(
+        f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
+    )
+
+
+def check_pattern(graph: EsGraph) -> None:
+    """Check what can be checked without a model.
+
+    Raises:
+        PatternError: no operator, one that reaches no output or reads what is made later, an
+            input that none reads, an output that is no operator's, in any variant of its
+            alternatives; or too many variants.
+    """
+    if not graph.nodes:
+        raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
+    wanted = set(graph.reachable())
+    for node in graph.nodes:
+        if node not in wanted:
+            raise PatternError(
+                f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output"
+            )
+        for name in node.ops:
+            if split_op(name)[1] in _CONTROL_FLOW:
+                raise PatternError(
+                    f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern"
+                )
+    _check_order(graph)
+    for chosen in variants_of(graph):
+        _check_variant(graph, chosen)
+
+
+def _check_order(graph: EsGraph) -> None:
+    """Whoever changes the operands of a built operator can close a cycle."""
+    built: set[EsNode] = set()
+    for node in graph.nodes:
+        waiting = [tensor for tensor in node.inputs if tensor is not None]
+        for tensor in waiting:  # grows while it is walked
+            if isinstance(tensor.producer, EsChoice):
+                waiting.extend(tensor.producer.options)
+            elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
+                raise PatternError(
+                    f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is "
+                    "made after it"
+                )
+        built.add(node)
+
+
+def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
+    nodes = graph.reachable(chosen)
+    read = {
+        id(resolve(tensor, chosen).producer)
+        for node in nodes
+        for tensor in node.inputs
+        if tensor is not None
+    }
+    where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
+    for tensor in graph.inputs:
+        if id(tensor.producer) not in read:
+            raise PatternError(
+                f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}"
+            )
+    seen: set[tuple[int, int]] = set()
+    for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
+        if not isinstance(tensor.producer, EsNode):
+            raise PatternError(
+                f"{graph.origin}: output {position} of {where} is not made by an operator"
+            )
+        key = (id(tensor.producer), tensor.index)
+        if key in seen:
+            raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
+        seen.add(key)
+
+
+def _name(tensor: EsTensor) -> str:
+    return tensor.producer.name if isinstance(tensor.producer, EsInput) else "?"
