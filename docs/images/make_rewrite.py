@@ -1,4 +1,5 @@
-"""Draw rewrite.svg: the report's picture of the tutorial's first rewrite, before and after side by side.
+"""Draw rewrite.svg: the report's picture of the tutorial's first rewrite, before and after side by
+side.
 
 Run with the directory of the tutorial's files: ``python docs/images/make_rewrite.py DIRECTORY``.
 """

@@ -1,6 +1,8 @@
-"""HLO text of XLA: read and printed, shown as data flow, imported as ONNX, its fusions beside gehost's.
+"""HLO text of XLA: read and printed, shown as data flow, imported as ONNX, its fusions beside
+gehost's.
 
-Everything is imported when it is first used: the command line loads plugins before it knows whether it needs graphs.
+Everything is imported when it is first used: the command line loads plugins before it knows whether
+it needs graphs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Typed views of attributes, computed when they are asked for; the attributes themselves stay as written."""
+"""Typed views of attributes, computed when they are asked for; the attributes themselves stay as
+written.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,10 @@ class Sharding(NamedTuple):
     """How a tensor is laid out over devices.
 
     Attributes:
-        kind: ``replicated``, ``maximal``, ``manual``, ``unknown``, ``tiled``, ``tuple``, or ``other`` for a form not known here.
-        tiles: parts in each dimension, in a tiled one; further entries belong to ``last_tile_dims``.
+        kind: ``replicated``, ``maximal``, ``manual``, ``unknown``, ``tiled``, ``tuple``, or
+            ``other`` for a form not known here.
+        tiles: parts in each dimension, in a tiled one; further entries belong to
+            ``last_tile_dims``.
         devices: as written, an explicit list or ``<=[…]``.
         replicated_last: whether the last entry of ``tiles`` counts copies.
         elements: of a tuple.
@@ -258,7 +262,9 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def called(instruction: HloInstruction) -> tuple[tuple[str, str], ...]:
-    """Return (attribute, computation) of each computation that the instruction names, without ``%``."""
+    """Return (attribute, computation) of each computation that the instruction names, without
+    ``%``.
+    """
     found: list[tuple[str, str]] = []
     for attribute, value in instruction.attributes.items():
         if attribute in CALLED or attribute in CALLED_LISTS:

@@ -8,7 +8,9 @@ from gehost_hlo.module import HloComputation, HloInstruction, Shape
 
 
 def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInstruction]) -> str:
-    """Check one instruction whose operands are defined: numbers of parameters, sizes of a reshape, shardings."""
+    """Check one instruction whose operands are defined: numbers of parameters, sizes of a reshape,
+    shardings.
+    """
     if instruction.opcode == "parameter":
         number = instruction.literal
         if not (number.isascii() and number.isdigit() and len(number) < 9):
@@ -28,7 +30,9 @@ def check_instruction(instruction: HloInstruction, defined: Mapping[str, HloInst
 
 
 def check_computation(computation: HloComputation) -> str:
-    """Check that parameters are numbered from 0 without gaps, and that a signature agrees with them and with the root."""
+    """Check that parameters are numbered from 0 without gaps, and that a signature agrees with them
+    and with the root.
+    """
     parameters = computation.parameters
     for number, parameter in enumerate(parameters):
         found = int(parameter.literal)

@@ -95,7 +95,9 @@ def print_(file: str, computation: str | None, form: str | None) -> None:
 @_computation
 @click.option("--dot", is_flag=True, help="As a Graphviz digraph; JSON without it.")
 def dataflow(file: str, computation: str | None, *, dot: bool) -> None:
-    """Print which instruction of FILE reads which: an object for each computation, with nodes and edges."""
+    """Print which instruction of FILE reads which: an object for each computation, with nodes and
+    edges.
+    """
     from gehost_hlo import data_flow as flow
 
     module = _read(file)
@@ -135,7 +137,8 @@ def import_(file: str, output: str, **given: Any) -> None:
     Model(proto).save(output)
     functions = len(proto.functions)
     click.echo(
-        f"wrote {output}: {len(proto.graph.node)} nodes, {functions} function{'' if functions == 1 else 's'}, "
+        f"wrote {output}: {len(proto.graph.node)} nodes, {functions} "
+        f"function{'' if functions == 1 else 's'}, "
         f"{len(proto.graph.input)} inputs, {len(proto.graph.output)} outputs"
     )
 
@@ -160,10 +163,11 @@ def import_(file: str, output: str, **given: Any) -> None:
 def fusions(
     after: str, before: str | None, vendors: tuple[str, ...], constants: str, *, as_json: bool
 ) -> None:
-    """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes fused of BEFORE.
+    """List the fusions of AFTER, the text after XLA's passes, and beside each what gehost's passes
+    fused of BEFORE.
 
-    Both are joined by op_name, the source operation in the metadata, which BEFORE must have been printed with, and by the lines of
-    the program where both texts have tables of stack frames.
+    Both are joined by op_name, the source operation in the metadata, which BEFORE must have been
+    printed with, and by the lines of the program where both texts have tables of stack frames.
     """
     from gehost_hlo.fusions import xla_fusions
 
@@ -199,7 +203,8 @@ def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[Ven
         entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props
     ):
         raise ModelError(
-            f"{before}: no instruction has an op_name to join by; print it with metadata (print_metadata)"
+            f"{before}: no instruction has an op_name to join by; print it with metadata "
+            "(print_metadata)"
         )
     options: dict[str, Any] = {"vendors": list(vendors)} if vendors else {}
     result, _ = Host(HostOptions(**options)).run(proto)
@@ -215,7 +220,8 @@ def _print_fusions(
     inside = sum(fusion.size for fusion in found)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     click.echo(
-        f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} instructions"
+        f"{len(found)} fusions{f' ({counts})' if counts else ''} hold {inside} of {total} "
+        "instructions"
     )
     for fusion in found:
         opcodes = ", ".join(

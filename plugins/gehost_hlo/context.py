@@ -39,7 +39,8 @@ class Context:
 
     Attributes:
         scope: what stands before names that are taken; "" in the entry.
-        batch: dims that scalars stand for, where the body of a reduction runs on whole tensors; None elsewhere.
+        batch: dims that scalars stand for, where the body of a reduction runs on whole tensors;
+            None elsewhere.
         call: translates another computation into the same body.
         function: returns the name of the model-local function of a fusion's computation.
         find: returns a computation by name.
@@ -98,7 +99,8 @@ class Context:
         dims = max((arg.dims for arg in args), key=len)
         if any(arg.dims not in {dims, ()} for arg in args):
             raise RefusalError(
-                f"its operands have different shapes: {', '.join(str(list(arg.dims)) for arg in args)}"
+                "its operands have different shapes: "
+                f"{', '.join(str(list(arg.dims)) for arg in args)}"
             )
         own = args[0].type
         if any(arg.type != own for arg in args):
@@ -124,7 +126,9 @@ class Context:
         return found
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
-        """Convert as ONNX's Cast does; HLO's convert differs where a float is too large for an integer."""
+        """Convert as ONNX's Cast does; HLO's convert differs where a float is too large for an
+        integer.
+        """
         if tensor.type == kind:
             return tensor
         if tensor.constant is not None:
@@ -296,7 +300,9 @@ class Context:
         return self.slice(tensor, kept)
 
     def broadcast(self, tensor: Tensor, dims: Sequence[int], axes: Sequence[int]) -> Tensor:
-        """Broadcast: dimension i of ``tensor`` becomes dimension ``axes[i]``; nothing is copied where readers broadcast."""
+        """Broadcast: dimension i of ``tensor`` becomes dimension ``axes[i]``; nothing is copied
+        where readers broadcast.
+        """
         shape = tuple(dims)
         if tensor.held == ():
             return Tensor(tensor.name, tensor.type, shape, (), tensor.constant, tensor.hint)
@@ -330,7 +336,9 @@ class Context:
         return self.broadcast(self.line(dims[axis], kind), dims, [axis])
 
     def line(self, size: int, kind: str, stride: int = 1) -> Tensor:
-        """Return the vector 0, stride, 2·stride, … of ``size`` numbers; a long one is computed by the model."""
+        """Return the vector 0, stride, 2·stride, … of ``size`` numbers; a long one is computed by
+        the model.
+        """
         if size <= _LARGE:
             return self.array(np.arange(size, dtype=np.int64) * stride, kind)
         steps = [self.body.scalar(number, "s64") for number in (0, size * stride, stride)]

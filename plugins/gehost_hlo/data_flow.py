@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 def dataflow(computation: HloComputation) -> nx.MultiDiGraph[str]:
     """Return the instructions as nodes and their operands as edges, from the operand to its user.
 
-    Nodes have ``opcode`` and ``shape``; edges have ``operand``, the index among the operands of the user. An instruction that reads
-    another twice has two edges. An instruction written in place of an operand is a node ``user:index``. ``graph["calls"]`` names
-    the computations that the instructions call.
+    Nodes have ``opcode`` and ``shape``; edges have ``operand``, the index among the operands of the
+    user. An instruction that reads another twice has two edges. An instruction written in place of
+    an operand is a node ``user:index``. ``graph["calls"]`` names the computations that the
+    instructions call.
     """
     import networkx as nx
 
@@ -43,7 +44,9 @@ def _add(graph: nx.MultiDiGraph[str], name: str, instruction: HloInstruction) ->
 
 
 def calls(computation: HloComputation) -> list[str]:
-    """Return the names of the computations that a computation's instructions name, each once, in order."""
+    """Return the names of the computations that a computation's instructions name, each once, in
+    order.
+    """
     return list(
         dict.fromkeys(
             name for instruction in computation.instructions for _, name in called(instruction)

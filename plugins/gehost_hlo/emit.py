@@ -25,8 +25,9 @@ class RefusalError(Exception):
 class Tensor:
     """The result of an instruction: an array of ``dims``.
 
-    ``held`` is the shape of the ONNX tensor; it broadcasts to ``dims``. A broadcast thus costs nothing where all of its readers
-    broadcast by themselves. A constant has no name: each body that reads it gets an ONNX tensor of its value.
+    ``held`` is the shape of the ONNX tensor; it broadcasts to ``dims``. A broadcast thus costs
+    nothing where all of its readers broadcast by themselves. A constant has no name: each body that
+    reads it gets an ONNX tensor of its value.
     """
 
     name: str
@@ -109,7 +110,9 @@ class Names:
         return self.renamed.get(name, name)
 
     def choose(self, wanted: str, scope: str) -> str:
-        """Return ``wanted`` while it is free, else ``scope/wanted``, else one with a number; and take it."""
+        """Return ``wanted`` while it is free, else ``scope/wanted``, else one with a number; and
+        take it.
+        """
         if wanted in self.taken or (scope and wanted in self.reserved):
             wanted = f"{scope}/{wanted}" if scope else wanted
             candidate, number = wanted, 2
@@ -120,7 +123,9 @@ class Names:
         return wanted
 
     def place_constant(self, name: str) -> str:
-        """Return a constant's chosen name for its first tensor; "" for the tensors that further bodies need."""
+        """Return a constant's chosen name for its first tensor; "" for the tensors that further
+        bodies need.
+        """
         if name in self._placed:
             return ""
         self._placed.add(name)
@@ -276,7 +281,9 @@ class Body:
     # The end
 
     def captured(self, given: Iterable[str]) -> frozenset[str]:
-        """Return the names that the operators read from outside; ``given`` are the body's own inputs."""
+        """Return the names that the operators read from outside; ``given`` are the body's own
+        inputs.
+        """
         resolve = self.names.resolve
         own = {*given, *self.initializers}
         outside: set[str] = set()

@@ -67,5 +67,6 @@ class UntranslatableError(ModelError):
         told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(
-            f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} no translation to ONNX: {told}"
+            f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} "
+            f"no translation to ONNX: {told}"
         )

@@ -55,7 +55,8 @@ def import_file(
     Args:
         path: of the text.
         fusions: ``functions`` makes each of XLA's fusions a model-local function, ``inline`` none.
-        constants: an ``.npz`` file with the values of elided constants by instruction, or ``random``.
+        constants: an ``.npz`` file with the values of elided constants by instruction, or
+            ``random``.
         assume_reductions: take a ``to_apply`` that is not in the text from ``op_type``.
         computation: the one to import in place of the entry.
 
@@ -71,7 +72,8 @@ def import_file(
         entry = module.find(computation)
         if entry is None:
             raise ModelError(
-                f"{os.fspath(path)}: no computation is called {computation}{near(computation, module)}"
+                f"{os.fspath(path)}: no computation is called "
+                f"{computation}{near(computation, module)}"
             )
     arrays = None if constants in {"", RANDOM} else _arrays(constants)
     settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions)

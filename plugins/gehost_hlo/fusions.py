@@ -53,7 +53,8 @@ class XlaFusion:
         kind: as ``kLoop``.
         instructions: opcodes inside by number, without parameters.
         op_names: source operations of the instructions inside, each once.
-        vendor: what gehost's passes fused of the same source operations, those that share most first.
+        vendor: what gehost's passes fused of the same source operations, those that share most
+            first.
         shared: number of source operations that each of ``vendor`` shares.
     """
 
@@ -75,10 +76,11 @@ class XlaFusion:
 
 
 def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[XlaFusion]:
-    """List the fusions of a module in the order of its text, with those of ``vendor`` that share a source operation.
+    """List the fusions of a module in the order of its text, with those of ``vendor`` that share a
+    source operation.
 
-    A source operation is an ``op_name`` and, where both texts have stack frames, the lines of the program that it comes from: layers
-    that run the same function have the same names.
+    A source operation is an ``op_name`` and, where both texts have stack frames, the lines of the
+    program that it comes from: layers that run the same function have the same names.
     """
     computations = {computation.name: computation for computation in module.computations}
     frames = stack_frames(module)
@@ -128,7 +130,9 @@ def xla_fusions(module: HloModule, vendor: Sequence[VendorFusion] = ()) -> list[
 
 
 def stack_frames(module: HloModule) -> dict[str, str]:
-    """Return the lines of each stack frame of a module's tables, the innermost first; {} where it has none."""
+    """Return the lines of each stack frame of a module's tables, the innermost first; {} where it
+    has none.
+    """
     tables = {table.name: dict(table.entries) for table in module.tables}
     if not {"FileNames", "FileLocations", "StackFrames"} <= tables.keys():
         return {}
@@ -169,7 +173,8 @@ def source_of(instruction: HloInstruction, frames: Mapping[str, str]) -> str:
 def vendor_fusions(
     module: HloModule, before: onnx.ModelProto, after: onnx.ModelProto
 ) -> list[VendorFusion]:
-    """List the nodes of a compiled import that passes made, with the source operations that they stand for.
+    """List the nodes of a compiled import that passes made, with the source operations that they
+    stand for.
 
     Args:
         module: the text that was imported.

@@ -1,4 +1,6 @@
-"""Translates a module to ONNX: the entry becomes the graph, fusions become model-local functions, calls are inlined."""
+"""Translates a module to ONNX: the entry becomes the graph, fusions become model-local functions,
+calls are inlined.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ def import_module(
 ) -> onnx.ModelProto:
     """Translate a module to an ONNX model of opset 21.
 
-    Inputs and outputs are those of the entry, tuples flattened, and carry the names of its instructions; so does every tensor that
-    is the result of an instruction. ``op_name`` is in the nodes' metadata as ``hlo.op_name``.
+    Inputs and outputs are those of the entry, tuples flattened, and carry the names of its
+    instructions; so does every tensor that is the result of an instruction. ``op_name`` is in the
+    nodes' metadata as ``hlo.op_name``.
 
     Args:
         module: as ``parse`` returns it.
@@ -76,7 +79,9 @@ class _Importer:
     def _parameters(
         self, c: Context, computation: HloComputation
     ) -> tuple[list[Tensor], list[Value]]:
-        """Return the inputs, and the value of each parameter; a tuple becomes an input for each of its arrays."""
+        """Return the inputs, and the value of each parameter; a tuple becomes an input for each of
+        its arrays.
+        """
         inputs: list[Tensor] = []
         args: list[Value] = []
         for parameter in computation.parameters:
@@ -105,7 +110,9 @@ class _Importer:
     def _outputs(
         self, c: Context, computation: HloComputation, value: Value, inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        """Return the outputs: a result that is an input, a constant or an output already gets an Identity."""
+        """Return the outputs: a result that is an input, a constant or an output already gets an
+        Identity.
+        """
         root = computation.root
         names = c.body.names
         own = {names.resolve(output) for op in c.body.ops for output in op.outputs}
@@ -162,7 +169,9 @@ class _Importer:
         scope: str,
         batch: tuple[int, ...] | None,
     ) -> Value:
-        """Translate a computation into the body of ``c``; names that are taken get ``scope`` in front."""
+        """Translate a computation into the body of ``c``; names that are taken get ``scope`` in
+        front.
+        """
         if computation.name in c.active or len(c.active) > _DEPTH:
             raise RefusalError(
                 f"{computation.name} calls itself"
@@ -172,12 +181,14 @@ class _Importer:
         parameters = computation.parameters
         if len(parameters) != len(args):
             raise RefusalError(
-                f"{computation.name} has {len(parameters)} parameters, it is called with {len(args)}"
+                f"{computation.name} has {len(parameters)} parameters, it is called with "
+                f"{len(args)}"
             )
         for parameter, arg in zip(parameters, args, strict=True):
             if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
                 raise RefusalError(
-                    f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it is called with another shape'
+                    f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it '
+                    "is called with another shape"
                 )
         position = c.body.position()
         inner = replace(

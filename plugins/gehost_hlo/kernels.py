@@ -1,8 +1,10 @@
-"""Which element types ONNX Runtime's CPU kernels take, and which type carries another through an operator.
+"""Which element types ONNX Runtime's CPU kernels take, and which type carries another through an
+operator.
 
-Measured with ONNX Runtime 1.31 at opset 21, with numbers at the ends of each type: a kernel that computes something else there, as Max of
-s64 does, counts as none. An element type without a kernel is cast to its carrier and back; a carrier holds every
-value of the type, and wraps as the type does when the result is cast back.
+Measured with ONNX Runtime 1.31 at opset 21, with numbers at the ends of each type: a kernel that
+computes something else there, as Max of s64 does, counts as none. An element type without a kernel
+is cast to its carrier and back; a carrier holds every value of the type, and wraps as the type does
+when the result is cast back.
 """
 
 from __future__ import annotations
@@ -117,7 +119,9 @@ _ORDERED = frozenset(
         "Mod",
     )
 )
-"""Operators whose result changes where the largest numbers become negative, as those of u64 in s64 do."""
+"""Operators whose result changes where the largest numbers become negative, as those of u64 in s64
+do.
+"""
 
 
 def carrier(op: str, kind: str) -> str | None:

@@ -10,7 +10,9 @@ class Layout(msgspec.Struct, frozen=True):
 
     minor_to_major: tuple[int, ...]
     rest: str | None = None
-    """Text behind the colon as written, as ``T(8,128)S(1)``: tiles, memory space and others; None without a colon."""
+    """Text behind the colon as written, as ``T(8,128)S(1)``: tiles, memory space and others; None
+    without a colon.
+    """
 
     def __str__(self) -> str:
         order = ",".join(map(str, self.minor_to_major))

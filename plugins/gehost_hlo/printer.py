@@ -9,7 +9,9 @@ from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand
 
 
 def to_text(module: HloModule) -> str:
-    """Print a module as it was read: equal to the text that was parsed but for white space and comments."""
+    """Print a module as it was read: equal to the text that was parsed but for white space and
+    comments.
+    """
     printer = _Printer()
     parts: list[str] = []
     if module.name:
@@ -96,7 +98,9 @@ def as_tree(module: HloModule) -> dict[str, Any]:
 
 
 def computation_tree(computation: HloComputation) -> dict[str, Any]:
-    """Return a computation as plain values; parameters and results come from the signature, else from the instructions."""
+    """Return a computation as plain values; parameters and results come from the signature, else
+    from the instructions.
+    """
     if computation.signature is not None:
         parameters = [(each.name, each.shape) for each in computation.signature]
     else:
@@ -185,7 +189,10 @@ def as_lines(module: HloModule, computations: Iterable[HloComputation]) -> str:
 def _instruction_lines(instruction: HloInstruction, indent: str) -> list[str]:
     root = " root" if instruction.is_root else ""
     lines = [
-        f"{indent}instruction {instruction.name}{root} {instruction.opcode} {_shape_line(_shape_tree(instruction.shape))}"
+        (
+            f"{indent}instruction {instruction.name}{root} {instruction.opcode} "
+            f"{_shape_line(_shape_tree(instruction.shape))}"
+        )
     ]
     for operand in instruction.operands:
         if operand.literal is not None:
@@ -194,7 +201,8 @@ def _instruction_lines(instruction: HloInstruction, indent: str) -> list[str]:
             lines += _instruction_lines(operand.instruction, f"{indent}  ")
         else:
             lines.append(
-                f"{indent}  operand {operand.name}{'' if operand.shape is None else f' {operand.shape}'}"
+                f"{indent}  operand "
+                f"{operand.name}{'' if operand.shape is None else f' {operand.shape}'}"
             )
     return lines + [f"{indent}  {name} {value}" for name, value in instruction.attributes.items()]
 

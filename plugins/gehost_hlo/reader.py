@@ -1,7 +1,8 @@
 """Reads HLO text by recursive descent.
 
-``parse`` follows the grammar in the README from top to bottom. What comes by the ten thousands has one expression each: the
-head of an instruction, the shape of an array, a list of plain operands, a plain value of an attribute.
+``parse`` follows the grammar in the README from top to bottom. What comes by the ten thousands has
+one expression each: the head of an instruction, the shape of an array, a list of plain operands, a
+plain value of an attribute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from gehost_hlo.module import (
 from gehost_hlo.scanner import ARRAY, BLANK, DEPTH, NAME, STRINGS, Scanner
 
 _HEAD = re.compile(
-    rf"{BLANK}(ROOT[ \t\r\n]++)?(%?)({NAME}){BLANK}={BLANK}({ARRAY}[ \t\r\n]++)?([a-z][a-z0-9-]*+){BLANK}\("
+    rf"{BLANK}(ROOT[ \t\r\n]++)?(%?)({NAME}){BLANK}={BLANK}({ARRAY}[ "
+    rf"\t\r\n]++)?([a-z][a-z0-9-]*+){BLANK}\("
 )
 _PLAIN_OPERANDS = re.compile(rf"{BLANK}((?:%?{NAME}(?:,{BLANK}%?{NAME})*+)?+)\)")
 _OPERAND = re.compile(rf"{BLANK}({ARRAY}{BLANK})?(%?)({NAME}){BLANK}(?=[,)])")
@@ -92,8 +94,10 @@ def parse(text: str) -> HloModule:
     """Read a module: its text, before or after XLA's passes, or some computations without a header.
 
     Raises:
-        HloSyntaxError: the text breaks the grammar, a name is assigned twice or not defined above its use, a computation has
-            two roots, an operand's type contradicts the definition, parameters are not numbered from 0.
+        HloSyntaxError: the text breaks the grammar, a name is assigned twice or not defined above
+            its use, a computation has
+            two roots, an operand's type contradicts the definition, parameters are not numbered
+            from 0.
     """
     reader = _Reader(text)
     try:
@@ -389,7 +393,9 @@ class _Reader:
         return attributes
 
     def _value(self) -> str:
-        """Read a value: plain text, strings and balanced brackets, up to a comma, a blank or a closing bracket."""
+        """Read a value: plain text, strings and balanced brackets, up to a comma, a blank or a
+        closing bracket.
+        """
         scanner = self.scanner
         text, start = scanner.text, scanner.position
         while True:

@@ -1,6 +1,7 @@
 """Reads HLO text in place: anchored expressions from a position, without a list of tokens.
 
-Every repetition is possessive or splits its input in one way only, so that each expression takes linear time.
+Every repetition is possessive or splits its input in one way only, so that each expression takes
+linear time.
 """
 
 from __future__ import annotations
@@ -99,10 +100,12 @@ class Scanner:
         return self.pattern(NAMES, wanted), percent
 
     def balanced(self) -> str:
-        """Read from a bracket to the one that closes it; strings and comments count as one character each.
+        """Read from a bracket to the one that closes it; strings and comments count as one
+        character each.
 
         Raises:
-            HloSyntaxError: a bracket is missing or of the wrong kind, or brackets are nested too deep.
+            HloSyntaxError: a bracket is missing or of the wrong kind, or brackets are nested too
+                deep.
         """
         text, start = self.text, self.position
         open_at: list[int] = []

@@ -1,6 +1,7 @@
 """Element-wise fusion by indexing maps, after MLIR's linalg.
 
-Everything is imported when it is first used: the command line loads plugins before it knows whether it needs graphs.
+Everything is imported when it is first used: the command line loads plugins before it knows whether
+it needs graphs.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ __all__ = [
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Take the control functions that a vendor file marks, which costs nothing where none imports this."""
+    """Take the control functions that a vendor file marks, which costs nothing where none imports
+    this.
+    """
     if "gehost_linalg.passes" in sys.modules:
         from gehost_linalg.passes import collect
 

@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 
 class MlirError(ValueError):
-    """Malformed text: ``line`` and ``column`` count from 1; the message shows the line with a caret."""
+    """Malformed text: ``line`` and ``column`` count from 1; the message shows the line with a
+    caret.
+    """
 
     def __init__(self, message: str, text: str, position: int) -> None:
         self.line = text.count("\n", 0, position) + 1
@@ -116,7 +118,9 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """``lhs op rhs``; op is ``+``, ``*``, ``floordiv``, ``ceildiv`` or ``mod``. Built by ``binary``, which simplifies."""
+    """``lhs op rhs``; op is ``+``, ``*``, ``floordiv``, ``ceildiv`` or ``mod``. Built by
+    ``binary``, which simplifies.
+    """
 
     op: str
     lhs: Expr
@@ -151,7 +155,8 @@ def binary(op: str, lhs: Expr, rhs: Expr) -> Expr:
     """``lhs op rhs``, simplified where both sides are constant or the operation does nothing.
 
     Raises:
-        ValueError: the result is not affine (a product of two loops, a divisor that is no positive constant).
+        ValueError: the result is not affine (a product of two loops, a divisor that is no positive
+            constant).
     """
     if op == "+":
         return _add(lhs, rhs)
@@ -286,7 +291,8 @@ def dims_of(expr: Expr) -> frozenset[int]:
 
 
 class AffineMap:
-    """``affine_map<(d0, d1) -> (d1, 0)>``: ``dims`` loops, and the index that ``results`` makes of them.
+    """``affine_map<(d0, d1) -> (d1, 0)>``: ``dims`` loops, and the index that ``results`` makes of
+    them.
 
     Immutable and hashable. ``AffineMap.parse("affine_map<(d0, d1) -> (d1, d0)>")(2, 3) == (3, 2)``.
     """

@@ -1,4 +1,6 @@
-"""The command ``gehost linalg``; its work is imported when it runs, so that the command line starts quickly."""
+"""The command ``gehost linalg``; its work is imported when it runs, so that the command line starts
+quickly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What ``gehost linalg`` shows: the groups of a model, with loops, maps and payload; or the fused form of an MLIR text."""
+"""What ``gehost linalg`` shows: the groups of a model, with loops, maps and payload; or the fused
+form of an MLIR text.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def show(
     return _dot(shown, before=before)
 
 
-# -- MLIR files -------------------------------------------------------------------------------------------------------------
+# -- MLIR files
+# --------------------------------------------------------------------------------------------------
 
 
 def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
@@ -92,7 +95,8 @@ def _companions(text: str) -> tuple[str, ...]:
     return companions_named(text, DEFAULT_COMPANIONS)
 
 
-# -- models -----------------------------------------------------------------------------------------------------------------
+# -- models
+# --------------------------------------------------------------------------------------------------
 
 
 class _Watch:
@@ -110,7 +114,9 @@ class _Watch:
 
 
 def plans_of(model: str, settings: Mapping[str, str], vendors: Sequence[str]) -> list[Plan]:
-    """The groups of a model's graphs, as ``gehost compile --enable FuseElementwisePass`` forms them."""
+    """The groups of a model's graphs, as ``gehost compile --enable FuseElementwisePass`` forms
+    them.
+    """
     try:
         watch = _Watch({**settings, "rows": True, "leave_alone": True})
         options = HostOptions(
@@ -215,7 +221,8 @@ def _table(shown: Sequence[Shown], plans: Sequence[Plan], node: str | None) -> s
     lines: list[str] = []
     for each in shown:
         lines.append(
-            f"{each.name}: {len(each.group.nodes)} nodes, {each.saved()} bytes of intermediates saved"
+            f"{each.name}: {len(each.group.nodes)} nodes, {each.saved()} bytes of intermediates "
+            "saved"
         )
         for op in each.block(before=False).ops:
             lines += _lines(op)

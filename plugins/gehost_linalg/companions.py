@@ -49,7 +49,9 @@ Companion = Callable[[Generic, Surroundings], "Generic | Change | None"]
 def _without(
     op: Generic, dropped: set[int], args: dict[int, Ref], payload: Payload | None = None
 ) -> Generic:
-    """``op`` without some operands (and the results of dropped outs); ``args`` replaces dropped arguments."""
+    """``op`` without some operands (and the results of dropped outs); ``args`` replaces dropped
+    arguments.
+    """
     count = len(op.ins)
     places = [index for index in range(len(op.operands)) if index not in dropped]
     moved: dict[int, Ref] = {old: Arg(new) for new, old in enumerate(places)}
@@ -96,7 +98,9 @@ def fold_fill(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
-    """Put the first in that is a constant with one value throughout into the payload, if bounds stay known."""
+    """Put the first in that is a constant with one value throughout into the payload, if bounds
+    stay known.
+    """
     del around
     for index, value in enumerate(op.ins):
         literal = value.splat if value.kind != "fill" else None
@@ -106,7 +110,9 @@ def fold_splat(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
-    """Give outs that only provide a shape an empty tensor, so that nothing has to be computed first."""
+    """Give outs that only provide a shape an empty tensor, so that nothing has to be computed
+    first.
+    """
     del around
     outs = tuple(
         out
@@ -118,7 +124,8 @@ def remove_outs_dependency(op: Generic, around: Surroundings) -> Generic | None:
 
 
 def dedup(op: Generic, around: Surroundings) -> Change | None:
-    """Merge ins of equal value and map; drop unread ins and dead results where bounds stay known; merge equal outs.
+    """Merge ins of equal value and map; drop unread ins and dead results where bounds stay known;
+    merge equal outs.
 
     Operations of the payload that nothing uses go first.
     """
@@ -228,7 +235,8 @@ def erase_copy(op: Generic, around: Surroundings) -> Change | None:
 def split_concat(op: Generic, around: Surroundings) -> Change | None:
     """``ew(concat(a0, a1), concat(b0, b1))`` becomes ``concat(ew(a0, b0), ew(a1, b1))``.
 
-    The segments are along one loop, of equal and known sizes; an in that does not use that loop is read by each part.
+    The segments are along one loop, of equal and known sizes; an in that does not use that loop is
+    read by each part.
     """
     if op.reduces or op.payload.indices or len(op.outs) != 1 or op.reads_out(0):
         return None

@@ -142,7 +142,8 @@ def control_named(text: str, more: Mapping[str, Control] | None = None) -> Contr
         more: further functions by name.
 
     Raises:
-        ControlError: no function has that name (the nearest are listed), or its number is missing or not positive.
+        ControlError: no function has that name (the nearest are listed), or its number is missing
+            or not positive.
     """
     name, equals, number = text.partition("=")
     known = {**CONTROLS, **(more or {})}
@@ -191,5 +192,6 @@ def asked(control: Control, operand: OpOperand) -> str | None:
     if answer is False:
         return "refused"
     raise ControlError(
-        f"control {getattr(control, '__name__', control)!r} returned {answer!r}; wanted True or a reason"
+        f"control {getattr(control, '__name__', control)!r} returned {answer!r}; wanted True or a "
+        "reason"
     )

@@ -158,7 +158,9 @@ class Block:
         return None
 
     def move_readers_behind(self, producer: Op, consumer: Op) -> None:
-        """Move what depends on ``producer`` and stands before ``consumer`` behind it, in the same order."""
+        """Move what depends on ``producer`` and stands before ``consumer`` behind it, in the same
+        order.
+        """
         first, last = self.place[producer], self.place[consumer]
         behind: set[Op] = set()
         for place in range(first + 1, last):
@@ -178,7 +180,9 @@ class Block:
 
 
 class Driver:
-    """Visits consumers in order; fuses the first operand that qualifies, and retries the same consumer."""
+    """Visits consumers in order; fuses the first operand that qualifies, and retries the same
+    consumer.
+    """
 
     def __init__(
         self,
@@ -240,7 +244,9 @@ class Driver:
         ]
 
     def _changed(self, op: Generic) -> Op | None:
-        """What the first companion that applies puts in the place of ``op``; None where none applies."""
+        """What the first companion that applies puts in the place of ``op``; None where none
+        applies.
+        """
         for companion in self.companions:
             made = companion(op, self.around)
             if made is None:

@@ -29,7 +29,8 @@ class OpOperand:
         producer: the operation that makes the operand; None for an input or a constant.
         consumer: the operation that reads it.
         index: the operand's number.
-        uses: how often all results of the producer are read together; a result of the whole counts as a use.
+        uses: how often all results of the producer are read together; a result of the whole counts
+            as a use.
         shared: the producer's results that something other than the consumer reads.
     """
 
@@ -85,7 +86,8 @@ def fused_map(operand: OpOperand, position: int) -> AffineMap:
 def preserved_producer_results(operand: OpOperand) -> list[int]:
     """The results of the producer that the fused operation keeps.
 
-    A result goes unless the payload reads its out, dropping it loses a loop, or something else reads it.
+    A result goes unless the payload reads its out, dropping it loses a loop, or something else
+    reads it.
     """
     producer, consumer = operand.generics()
     rest = [map_ for index, map_ in enumerate(consumer.maps) if index != operand.index]
@@ -176,11 +178,13 @@ def result_map_is_permutation(operand: OpOperand) -> Refusal | None:
 
 
 def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
-    """Condition 9: where the consumer reduces, each of its loops has an operand that gives its size.
+    """Condition 9: where the consumer reduces, each of its loops has an operand that gives its
+    size.
 
     Args:
         operand: what is to be fused.
-        coverage: ``preserved`` counts the producer's outs that are read, by the payload or by others; ``upstream`` does what MLIR does.
+        coverage: ``preserved`` counts the producer's outs that are read, by the payload or by
+            others; ``upstream`` does what MLIR does.
     """
     producer, consumer = operand.generics()
     if not consumer.reduces:
@@ -202,9 +206,11 @@ def reductions_are_covered(operand: OpOperand, coverage: str = "preserved") -> R
 
 
 def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
-    """Where the stride of a read is decided at run time, the producer must not use that loop's index.
+    """Where the stride of a read is decided at run time, the producer must not use that loop's
+    index.
 
-    The loop of the producer then has size 1 or the consumer's, and a stride of 0 or 1 stands for both.
+    The loop of the producer then has size 1 or the consumer's, and a stride of 0 or 1 stands for
+    both.
     """
     producer, consumer = operand.generics()
     maybe = consumer.axes_maybe[operand.index]
@@ -225,7 +231,8 @@ def broadcast_is_simple(operand: OpOperand) -> Refusal | None:
 
 
 def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
-    """A producer that reads its out must run once for each of its points, or it adds to the out again.
+    """A producer that reads its out must run once for each of its points, or it adds to the out
+    again.
 
     Not a rule of MLIR's.
     """
@@ -237,7 +244,8 @@ def outs_are_updated_once(operand: OpOperand) -> Refusal | None:
 
 
 def results_are_complete(operand: OpOperand) -> Refusal | None:
-    """Results that others read must be computed for all points of the producer, so the consumer must read all.
+    """Results that others read must be computed for all points of the producer, so the consumer
+    must read all.
 
     Not a rule of MLIR's; only for ``share``.
     """
@@ -257,7 +265,9 @@ def results_are_complete(operand: OpOperand) -> Refusal | None:
 
 
 def not_permuted(consumer: Generic, index: int) -> str | None:
-    """Why an operand is not read once at each point, None if it is. Loops and axes of size 1 do not count."""
+    """Why an operand is not read once at each point, None if it is. Loops and axes of size 1 do not
+    count.
+    """
     map_ = consumer.maps[index]
     shape = consumer.operands[index].shape or (None,) * len(map_.results)
     rest = [
@@ -292,7 +302,9 @@ def bounds_are_known(operand: OpOperand, fused: Generic) -> Refusal | None:
 
 
 def _unsure(operand: OpOperand) -> set[int]:
-    """The consumer's loops that get a size from the producer's result, which no in of the producer has."""
+    """The consumer's loops that get a size from the producer's result, which no in of the producer
+    has.
+    """
     producer, consumer = operand.generics()
     known = set[int]()
     for map_ in producer.maps[: len(producer.ins)]:
@@ -318,9 +330,11 @@ BASIC = (
 
 
 def are_elementwise_ops_fusable(operand: OpOperand, coverage: str = "preserved") -> Refusal | None:
-    """Whether the producer may be fused into the consumer: None, or the first condition that does not hold.
+    """Whether the producer may be fused into the consumer: None, or the first condition that does
+    not hold.
 
-    Bounds (condition 11) are checked by ``fuse_elementwise_ops``, cycles (condition 12) by the driver.
+    Bounds (condition 11) are checked by ``fuse_elementwise_ops``, cycles (condition 12) by the
+    driver.
     """
     for condition in BASIC:
         refusal = condition(operand)

@@ -35,7 +35,8 @@ class Fused:
 
     Attributes:
         generic: reads what producer and consumer read.
-        replaced: each preserved result of the producer, and each of the consumer, by what makes it now.
+        replaced: each preserved result of the producer, and each of the consumer, by what makes it
+            now.
     """
 
     generic: Generic
@@ -45,8 +46,8 @@ class Fused:
 def fuse_elementwise_ops(operand: OpOperand, coverage: str = "preserved") -> Fused | Refusal:
     """Fuse the producer of an operand into its consumer.
 
-    The consumer's loops stay. Operands are: the consumer's ins before the operand, the producer's ins, the consumer's
-    ins after it, the producer's preserved outs, the consumer's outs.
+    The consumer's loops stay. Operands are: the consumer's ins before the operand, the producer's
+    ins, the consumer's ins after it, the producer's preserved outs, the consumer's outs.
 
     Args:
         operand: what the producer makes and the consumer reads.
@@ -122,7 +123,9 @@ def _maybe(operand: OpOperand, positions: list[int]) -> tuple[frozenset[int], ..
 
 
 def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
-    """The producer's operations, then the consumer's, which read the yielded value instead of the operand."""
+    """The producer's operations, then the consumer's, which read the yielded value instead of the
+    operand.
+    """
     producer, consumer = operand.generics()
     k, count = operand.index, len(producer.ins)
     args: list[Ref] = [arg(k + index) for index in range(count)]
@@ -152,7 +155,9 @@ def _payload(operand: OpOperand, kept: list[int], ins: int) -> Payload:
 
 
 def _indices(operand: OpOperand, ops: list[ScalarOp]) -> dict[int, Ref]:
-    """Add the producer's indices over the consumer's loops, one for each; returns what stands for each operation."""
+    """Add the producer's indices over the consumer's loops, one for each; returns what stands for
+    each operation.
+    """
     producer, consumer = operand.generics()
     made: dict[int, Ref] = {}
     if not producer.payload.indices:

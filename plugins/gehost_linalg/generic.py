@@ -31,7 +31,8 @@ class Value:
     """A tensor, or a scalar: ``shape`` is None for an unranked tensor.
 
     Attributes:
-        kind: ``tensor``, ``scalar``, ``empty`` (``tensor.empty``: a shape without contents), ``fill`` (every
+        kind: ``tensor``, ``scalar``, ``empty`` (``tensor.empty``: a shape without contents),
+            ``fill`` (every
             element is ``fill``) or ``extent`` (a scalar: the size that shapes call by its name).
         constant: the elements, where they are known; one element stands for all of them (a splat).
         fill: what a ``fill`` holds: a literal or a scalar.
@@ -146,7 +147,8 @@ Ref: TypeAlias = Arg | Res | Literal | Value
 class ScalarOp(NamedTuple):
     """An operation of ``arith`` or ``math`` by MLIR's name, or ``linalg.index``.
 
-    ``attribute`` is the predicate of a comparison, or the expression over the loops whose value an index is.
+    ``attribute`` is the predicate of a comparison, or the expression over the loops whose value an
+    index is.
     """
 
     name: str
@@ -222,7 +224,8 @@ class Payload:
 
 @dataclass(frozen=True, eq=False)
 class Generic:
-    """A loop nest: for each point, load the operands at their maps, run the payload, store the yields at the out maps.
+    """A loop nest: for each point, load the operands at their maps, run the payload, store the
+    yields at the out maps.
 
     Attributes:
         ins: what is read.
@@ -231,7 +234,8 @@ class Generic:
         iterators: ``parallel`` or ``reduction`` for each loop.
         payload: the scalar operations.
         results: one for each out.
-        maybe: for each operand the axes whose size is 1 or the loop's, known only at run time (the stride is then 0).
+        maybe: for each operand the axes whose size is 1 or the loop's, known only at run time (the
+            stride is then 0).
         origins: the nodes that this computes, in the order of their first operation.
         label: what messages call it.
     """
@@ -305,7 +309,9 @@ class Generic:
         return self.label or (self.results[0].name if self.results else "generic")
 
     def axes(self) -> Iterator[tuple[int, Value, int, Expr, bool]]:
-        """(operand, its value, axis, map result, whether its stride is decided at run time) of every operand's axes."""
+        """(operand, its value, axis, map result, whether its stride is decided at run time) of
+        every operand's axes.
+        """
         for position, value in enumerate(self.operands):
             for axis, result in enumerate(self.maps[position].results):
                 yield position, value, axis, result, axis in self.axes_maybe[position]
@@ -329,13 +335,15 @@ class Generic:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """An operation that is no Generic and bounds fusion: ``tensor.empty``, ``linalg.fill``, or anything else.
+    """An operation that is no Generic and bounds fusion: ``tensor.empty``, ``linalg.fill``, or
+    anything else.
 
     Attributes:
         name: the operation's name.
         operands: what it reads.
         results: what it makes.
-        attribute: the axis of ``tensor.dim`` and ``tensor.concat``, the offsets of ``tensor.extract_slice``; the text of
+        attribute: the axis of ``tensor.dim`` and ``tensor.concat``, the offsets of
+            ``tensor.extract_slice``; the text of
             an operation that is only carried through.
         label: what messages call it.
         origins: the nodes that this computes.

@@ -1,4 +1,6 @@
-"""Groups of ONNX nodes: lowered, fused, joined into row groups; and a group derived from a function body alone."""
+"""Groups of ONNX nodes: lowered, fused, joined into row groups; and a group derived from a function
+body alone.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,13 @@ MOST_NODES = 256
 """Nodes of one group; a larger kernel gains nothing."""
 
 MOST_STEPS = 1000
-"""Operations that are looked at for a path out of a group and back; where there are more, the groups stay apart."""
+"""Operations that are looked at for a path out of a group and back; where there are more, the
+groups stay apart.
+"""
 
 INLINE_BYTES = 4096
-"""Constants with one value throughout are part of a body up to this size; larger ones are inputs."""
+"""Constants with one value throughout are part of a body up to this size; larger ones are inputs.
+"""
 
 GROUP_COMPANIONS = tuple(
     [each for each in DEFAULT_COMPANIONS if each not in {"split-concat", "erase-copy"}]
@@ -64,7 +69,8 @@ MOVEMENT = frozenset(
 """Operators that compute nothing: a group needs two others."""
 
 
-# -- lowering a graph -------------------------------------------------------------------------------------------------------
+# -- lowering a graph
+# --------------------------------------------------------------------------------------------------
 
 
 class Lowered:
@@ -162,7 +168,9 @@ class Lowered:
 
 
 def _named(size: Size) -> Size:
-    """A known size as a name, so that lowering depends on equal and on statically 1, and on no size."""
+    """A known size as a name, so that lowering depends on equal and on statically 1, and on no
+    size.
+    """
     return str(size) if isinstance(size, int) and size != 1 else size
 
 
@@ -192,7 +200,8 @@ def splat_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return array.reshape(-1)[:1].reshape((1,) * array.ndim)
 
 
-# -- leaving alone what the target does better ------------------------------------------------------------------------------
+# -- leaving alone what the target does better
+# --------------------------------------------------------------------------------------------------
 
 _AFTER_CONV = frozenset(
     {
@@ -277,18 +286,23 @@ def _is_transposed_operand(node: Node) -> bool:
     return rank >= 2 and axes == [*range(rank - 2), rank - 1, rank - 2]
 
 
-# -- forming groups ---------------------------------------------------------------------------------------------------------
+# -- forming groups
+# --------------------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
-    """The domain of an operation: the sizes of its outer loops, and of the row (1: one number per row)."""
+    """The domain of an operation: the sizes of its outer loops, and of the row (1: one number per
+    row).
+    """
 
     outer: tuple[Size, ...]
     row: Size
 
 
 def rows_of(op: Op) -> Rows | Refusal:
-    """The outer loops and the row of an operation; a refusal where it cannot be part of a row group."""
+    """The outer loops and the row of an operation; a refusal where it cannot be part of a row
+    group.
+    """
     if isinstance(op, Opaque):
         if op.name not in {"tensor.extract_slice", "tensor.concat"}:
             return Refusal("not-lowered", op.name)
@@ -313,7 +327,9 @@ def rows_of(op: Op) -> Rows | Refusal:
 
 
 def joined(first: Rows, second: Rows, *, parts: bool) -> Rows | Refusal:
-    """The domain of two groups together; ``parts`` allows rows of two sizes (one is a part of the other)."""
+    """The domain of two groups together; ``parts`` allows rows of two sizes (one is a part of the
+    other).
+    """
     if len(first.outer) != len(second.outer):
         short, long = sorted((first, second), key=lambda each: len(each.outer))
         if (*short.outer, short.row) == long.outer:  # numbers per row, without the axis of the row
@@ -336,7 +352,9 @@ def _shown(rows: Rows) -> str:
 
 
 def reads_rows(consumer: Op, index: int) -> Refusal | None:
-    """Whether an operand is read row by row: its last axis along the row, with stride 0 or 1, the others in order."""
+    """Whether an operand is read row by row: its last axis along the row, with stride 0 or 1, the
+    others in order.
+    """
     if isinstance(consumer, Opaque):
         return None
     map_, loops = consumer.maps[index], consumer.loops
@@ -417,7 +435,9 @@ class Grouping:
         return self._group[op]
 
     def _whole_domain(self, group: Group) -> None:
-        """The domain of a node that was lowered to several operations: that of all of them together."""
+        """The domain of a node that was lowered to several operations: that of all of them
+        together.
+        """
         found: Rows | Refusal = rows_of(group.ops[0])
         for op in group.ops[1:]:
             own = rows_of(op)
@@ -534,7 +554,8 @@ def fused_block(
     return block
 
 
-# -- a group from a function body -------------------------------------------------------------------------------------------
+# -- a group from a function body
+# --------------------------------------------------------------------------------------------------
 
 
 class BodyNode(NamedTuple):
@@ -598,7 +619,8 @@ class Body:
         """The body of a function that was read from a file.
 
         Raises:
-            ValueError: it reads a tensor that nothing makes, or holds a constant in a form that the host does not write.
+            ValueError: it reads a tensor that nothing makes, or holds a constant in a form that the
+                host does not write.
         """
         numbers = {name: place for place, name in enumerate(function.input)}
         constants: dict[int, np.ndarray[Any, Any]] = {}

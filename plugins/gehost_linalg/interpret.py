@@ -1,4 +1,6 @@
-"""Interpreter of Generics: the loop nest, point by point, with numpy scalars. The reference for all results."""
+"""Interpreter of Generics: the loop nest, point by point, with numpy scalars. The reference for all
+results.
+"""
 
 from __future__ import annotations
 
@@ -240,7 +242,8 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]
 
     Args:
         op: the Generic.
-        shapes: of its operands; an axis whose stride is decided now may have size 1. None is unknown.
+        shapes: of its operands; an axis whose stride is decided now may have size 1. None is
+            unknown.
 
     Raises:
         ValueError: the sizes do not agree, or nothing gives one.

@@ -88,7 +88,8 @@ class Function:
     """Sizes that are computed from others, by name."""
 
 
-# -- printing -----------------------------------------------------------------------------------------------------------
+# -- printing
+# --------------------------------------------------------------------------------------------------
 
 
 def print_function(function: Function) -> str:
@@ -238,7 +239,9 @@ class _Printer:
         raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
 
     def _dim(self, source: str, value: Value, axis: int) -> str:
-        """The size of an axis of a tensor that has a name already; asked of what it was computed from, if that has it."""
+        """The size of an axis of a tensor that has a name already; asked of what it was computed
+        from, if that has it.
+        """
         if (value, axis) in self._roots:
             value, axis = self._roots[value, axis]
             source = self._value(value, None)
@@ -249,7 +252,9 @@ class _Printer:
         return self._sizes[source, axis]
 
     def _named_size(self, size: str) -> str | None:
-        """A size by its name: an axis of an argument, else of what was computed, else a part of another."""
+        """A size by its name: an axis of an argument, else of what was computed, else a part of
+        another.
+        """
         if size.isdecimal():
             return self._constant(Literal(int(size), "index"))
         for value, name in self._names.items():  # arguments come first
@@ -289,7 +294,8 @@ class _Printer:
         made = ", ".join(v.type_text for v in op.results)
         if op.name == "tensor.concat":
             self._lines.append(
-                f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : ({given}) -> {made}"
+                f"  {results} = tensor.concat dim({op.attribute}) {', '.join(operands)} : "
+                f"({given}) -> {made}"
             )
         elif op.name == "tensor.extract_slice":
             self._extract_slice(op)
@@ -337,7 +343,8 @@ class _Printer:
         many = f":{len(op.results)}" if len(op.results) > 1 else ""
         equals = f"{results[0]}{many} = " if results else ""
         self._lines.append(
-            f"  {equals}linalg.generic {attributes}{_typed('ins', ins, op.ins)}{_typed('outs', outs, op.outs)} {{"
+            f"  {equals}linalg.generic "
+            f"{attributes}{_typed('ins', ins, op.ins)}{_typed('outs', outs, op.outs)} {{"
         )
         self._lines += [f"  {line}" for line in self._payload(op)]
         types = ", ".join(value.type_text for value in op.results)
@@ -466,7 +473,8 @@ def _dense(array: np.ndarray[Any, Any], dtype: str) -> str:
     return f"[{', '.join(_dense(each, dtype) for each in array)}]"
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 
 _SSA = re.compile(r"%[A-Za-z0-9_$.-]+(#[0-9]+)?")
 _OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")

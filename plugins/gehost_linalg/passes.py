@@ -1,4 +1,6 @@
-"""``FuseElementwisePass``: one node of domain ``gehost.linalg``, with a function as its body, for each group."""
+"""``FuseElementwisePass``: one node of domain ``gehost.linalg``, with a function as its body, for
+each group.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Plan:
         self.refusals += self._apart()
 
     def _apart(self) -> list[tuple[Node, str]]:
-        """Why operands that connect two groups were not fused: the condition, else what keeps the rows apart."""
+        """Why operands that connect two groups were not fused: the condition, else what keeps the
+        rows apart.
+        """
         found: list[tuple[Node, str]] = []
         block, grouping = self.grouping.block, self.grouping
         for op in block.ops:
@@ -115,7 +119,9 @@ def take_all(node: Node) -> str | None:
 
 @contextmanager
 def gc_disabled() -> Generator[None]:
-    """Python's collector is off: what is built here lives as long as the plan, and is walked again and again."""
+    """Python's collector is off: what is built here lives as long as the plan, and is walked again
+    and again.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -196,7 +202,9 @@ class FuseElementwisePass(FusionBasePass):
         return made[0] if made else None
 
     def _name(self, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-        """``gehost.linalg::<Kernel>_<hash>``, derived from the body alone; ``NotLowered`` if that is not possible."""
+        """``gehost.linalg::<Kernel>_<hash>``, derived from the body alone; ``NotLowered`` if that
+        is not possible.
+        """
         signature: list[Signature] = []
         for value in inputs:
             known = Signature.of(value.type)
@@ -211,7 +219,9 @@ class FuseElementwisePass(FusionBasePass):
 
 
 def operands(region: Region) -> tuple[list[Tensor], list[Tensor]]:
-    """The inputs of the new node in the order of their first reader, and the constants that its body holds."""
+    """The inputs of the new node in the order of their first reader, and the constants that its
+    body holds.
+    """
     inside, held = dict[Tensor, None](), dict[Tensor, None]()
     made = {value for node in region.nodes for value in node.outputs}
     for node in region.nodes:
@@ -270,7 +280,8 @@ def _remove_unread(values: Mapping[Tensor, None]) -> None:
             value.graph.remove_initializer(value)
 
 
-# -- registration -----------------------------------------------------------------------------------------------------------
+# -- registration
+# --------------------------------------------------------------------------------------------------
 
 
 class _Checked(PassOption):
@@ -291,7 +302,8 @@ def options(controls: Mapping[str, Control]) -> tuple[PassOption, ...]:
     """What ``--set FuseElementwisePass.NAME=VALUE`` may set."""
     return (
         _Checked(
-            "control", "one-use", "which legal fusions are done: one-use, always, cost, max-operands=N, …",
+            "control", "one-use", "which legal fusions are done: one-use, always, cost, "
+                                  "max-operands=N, …",
             partial(control_named, more=controls),
         ),
         _Checked("multi_use", "refuse", "other readers of a producer: refuse, duplicate or share", multi_use_named),
@@ -309,7 +321,8 @@ _collected: WeakKeyDictionary[PassRegistry, dict[str, Control]] = WeakKeyDiction
 def control_function(name: str) -> Any:
     """Register a control function of a vendor file: ``@control_function("small-tensors")``.
 
-    The function gets the operand (producer, consumer, index) and returns True or the reason for not fusing.
+    The function gets the operand (producer, consumer, index) and returns True or the reason for not
+    fusing.
     """
 
     def mark(function: Control) -> Control:

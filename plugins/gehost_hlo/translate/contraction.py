@@ -109,7 +109,8 @@ def _matmul(c: Context, a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
 def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     """Transpose to [batch, feature, …], Conv, transpose back.
 
-    Base dilation and padding below 0 are written out; batch groups become feature groups; a reversed window reverses the kernel.
+    Base dilation and padding below 0 are written out; batch groups become feature groups; a
+    reversed window reverses the kernel.
     """
     x, w = tensors(args, 2)
     shape = array_shape(i.shape)
@@ -226,7 +227,8 @@ def _unrolled(
     count = math.prod(row.size for row in windows)
     if count > UNROLLED:
         raise RefusalError(
-            f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large to unroll"
+            f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large "
+            "to unroll"
         )
     x = c.pad(
         x, c.number(0, x.type), [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)]

@@ -1,4 +1,6 @@
-"""while becomes Loop, conditional becomes If. A tuple is a list of values; bodies read only values from outside."""
+"""while becomes Loop, conditional becomes If. A tuple is a list of values; bodies read only values
+from outside.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def _condition(c: Context, computation: HloComputation, value: Value, scope: str
 
 
 def finish(c: Context, results: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Make each result a tensor of the body itself, all of different names, and remove what none of them needs."""
+    """Make each result a tensor of the body itself, all of different names, and remove what none of
+    them needs.
+    """
     own = {c.body.names.resolve(output) for op in c.body.ops for output in op.outputs}
     seen = {tensor.name for tensor in inputs}
     outputs: list[Tensor] = []

@@ -152,7 +152,9 @@ def _remainder(c: Context, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _safe_divisor(c: Context, b: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Replace 0 and -1, on which processors trap, by 1; returns the divisor, where it was -1, where it was 0."""
+    """Replace 0 and -1, on which processors trap, by 1; returns the divisor, where it was -1, where
+    it was 0.
+    """
     if b.constant is not None and not np.isin(b.constant, [0, -1]).any():
         return b, None, None
     zero = c.apply("Equal", [b, c.number(0, b.type)], "pred")
@@ -395,7 +397,9 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def _is_canonical(c: Context, name: str) -> bool:
-    """Whether an operand went through ``select(x != x, nan, select(x == 0, 0, x))``: one nan, above all numbers, and no -0."""
+    """Whether an operand went through ``select(x != x, nan, select(x == 0, 0, x))``: one nan, above
+    all numbers, and no -0.
+    """
     outer = c.defined.get(name)
     if outer is None or outer.opcode != "select":
         return False
@@ -474,7 +478,9 @@ def _convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 
 def convert(c: Context, x: Tensor, kind: str) -> Tensor:
-    """Convert as HLO does: a float that is too large for an integer becomes its limit, nan becomes 0, pred is "≠ 0"."""
+    """Convert as HLO does: a float that is too large for an integer becomes its limit, nan becomes
+    0, pred is "≠ 0".
+    """
     if not is_float(x.type) or kind == "pred" or is_float(kind):
         return c.cast(x, kind)
     width = bits(kind)
@@ -538,7 +544,8 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
     """Read the bits of a tensor as another type of the same width.
 
     Raises:
-        RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact for every number.
+        RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact
+            for every number.
     """
     if kind == x.type:
         return x
@@ -559,7 +566,8 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
 
 
 def _bits_of_float(c: Context, x: Tensor) -> Tensor:
-    """Compute the 32 bits of an f32, exactly: in f64 every f32 is normal, and powers of two divide it without rounding.
+    """Compute the 32 bits of an f32, exactly: in f64 every f32 is normal, and powers of two divide
+    it without rounding.
 
     nan becomes 0x7fc00000, whatever its sign and payload.
     """
@@ -599,7 +607,9 @@ def _power_of_two(c: Context, power: Tensor) -> Tensor:
 
 
 def _float_of_bits(c: Context, x: Tensor) -> Tensor:
-    """Compute the f32 that 32 bits mean, exactly: mantissa · 2^(exponent - 150), with the hidden bit; nan loses its payload."""
+    """Compute the f32 that 32 bits mean, exactly: mantissa · 2^(exponent - 150), with the hidden
+    bit; nan loses its payload.
+    """
     exponent = c.apply(
         "BitwiseAnd",
         [c.apply("BitShift", [x, c.number(23, "u32")], direction="RIGHT"), c.number(255, "u32")],

@@ -1,4 +1,6 @@
-"""gather, scatter, dynamic-slice and dynamic-update-slice: each element's index into the flat operand."""
+"""gather, scatter, dynamic-slice and dynamic-update-slice: each element's index into the flat
+operand.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from gehost_hlo.translate.reduction import opcode_of
 
 
 class _Numbers(NamedTuple):
-    """Dimension numbers of a gather or scatter, seen from the array of windows (gather's result, scatter's updates).
+    """Dimension numbers of a gather or scatter, seen from the array of windows (gather's result,
+    scatter's updates).
 
     Attributes:
         window: dimensions of that array that lie within a window.
@@ -49,9 +52,11 @@ def _line(c: Context, size: int, dims: Sequence[int], axis: int, stride: int = 1
 def _index(
     c: Context, operand: Tensor, indices: Tensor, result: tuple[int, ...], n: _Numbers
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return the offset of the batching dimensions in the flat operand, as s64, and the starts as given.
+    """Return the offset of the batching dimensions in the flat operand, as s64, and the starts as
+    given.
 
-    All have the shape of ``result``. Gather clamps the starts, scatter drops windows that do not fit.
+    All have the shape of ``result``. Gather clamps the starts, scatter drops windows that do not
+    fit.
     """
     if not is_integer(indices.type):
         raise RefusalError(f"its indices are {indices.type}, expected integers")
@@ -116,7 +121,9 @@ def _pairs(i: HloInstruction, first: str, second: str) -> tuple[tuple[int, int],
 def _within(
     c: Context, operand: Tensor, result: tuple[int, ...], n: _Numbers
 ) -> list[tuple[int, Tensor]]:
-    """Return (dimension of the operand, offset in the window) for each window dimension of ``result``."""
+    """Return (dimension of the operand, offset in the window) for each window dimension of
+    ``result``.
+    """
     batching = {own for own, _ in n.batching}
     kept = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
     if len(kept) != len(n.window):
@@ -205,7 +212,9 @@ def _clamped(c: Context, start: Tensor, limit: int) -> Tensor:
 
 
 def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """ScatterElements on the flat operand with one spare element at the end, where updates outside the operand go."""
+    """ScatterElements on the flat operand with one spare element at the end, where updates outside
+    the operand go.
+    """
     if len(args) != 3:
         raise RefusalError("it has several operands")
     operand, indices, updates = tensors(args, 3)

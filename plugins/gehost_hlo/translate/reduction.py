@@ -1,4 +1,6 @@
-"""reduce: one of ONNX's reductions where the body is one operator, ArgMax where it is that, else the body itself as a tree."""
+"""reduce: one of ONNX's reductions where the body is one operator, ArgMax where it is that, else
+the body itself as a tree.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ _ASSUMED = {
 
 
 def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
-    """Return the computation of ``to_apply``; its opcode where the text lacks it and the user lets it be assumed."""
+    """Return the computation of ``to_apply``; its opcode where the text lacks it and the user lets
+    it be assumed.
+    """
     name = i.attributes.get("to_apply", "").removeprefix("%")
     with contextlib.suppress(RefusalError):
         return c.find(name)
@@ -54,17 +58,21 @@ def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
     assumed = _ASSUMED.get(op_type)
     if assumed is None:
         raise RefusalError(
-            f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the reduction'
+            f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the '
+            "reduction"
         )
     if not c.settings.assume_reductions:
         raise RefusalError(
-            f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, from op_type="{op_type}"'
+            f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, '
+            f'from op_type="{op_type}"'
         )
     return assumed
 
 
 def opcode_of(computation: HloComputation | str) -> str:
-    """Return the opcode of a computation that is one instruction on its two parameters in order; "" of others."""
+    """Return the opcode of a computation that is one instruction on its two parameters in order; ""
+    of others.
+    """
     if isinstance(computation, str):
         return computation
     root = computation.root
@@ -161,7 +169,9 @@ def _result(c: Context, i: HloInstruction, results: list[Tensor]) -> Value:
 def reduce_by(
     c: Context, opcode: str, x: Tensor, initial: Tensor, axes: Sequence[int], dims: Sequence[int]
 ) -> Tensor | None:
-    """Reduce by one of ONNX's reductions and add the initial value; None where there is none for the type."""
+    """Reduce by one of ONNX's reductions and add the initial value; None where there is none for
+    the type.
+    """
     if not axes:
         result = x
     elif x.type == "pred":
@@ -198,7 +208,9 @@ def _plus(
 
 
 def _wide_sum(c: Context, x: Tensor, axes: Sequence[int], dims: Sequence[int]) -> Tensor:
-    """Add 64-bit integers by MatMul with ones, which wraps: ONNX Runtime's ReduceSum adds them in f64."""
+    """Add 64-bit integers by MatMul with ones, which wraps: ONNX Runtime's ReduceSum adds them in
+    f64.
+    """
     kept = [axis for axis in range(x.rank) if axis not in axes]
     count = math.prod(x.dims[axis] for axis in axes)
     rows = c.reshape(c.transpose(x, [*kept, *axes]), [*dims, count])
@@ -226,7 +238,9 @@ def _argument(
     axis: int,
     dims: Sequence[int],
 ) -> list[Tensor] | None:
-    """ArgMax or ArgMin: the body prefers nan, then the larger (smaller) value, then the lower index."""
+    """ArgMax or ArgMin: the body prefers nan, then the larger (smaller) value, then the lower
+    index.
+    """
     values, indices = operands
     opcode = _ARGUMENTS.get(expression(computation))
     if (
@@ -260,7 +274,9 @@ def _argument(
 
 
 def expression(computation: HloComputation) -> str:
-    """Return the root of a computation as one expression of its parameters ``p0``, ``p1`` and so on; "" of a long one."""
+    """Return the root of a computation as one expression of its parameters ``p0``, ``p1`` and so
+    on; "" of a long one.
+    """
     texts: dict[str, str] = {}
     for instruction in computation.instructions:
         if instruction.opcode == "parameter":

@@ -1,4 +1,6 @@
-"""Instructions that move elements: broadcast, reshape, bitcast, transpose, slice, reverse, concatenate, pad, iota."""
+"""Instructions that move elements: broadcast, reshape, bitcast, transpose, slice, reverse,
+concatenate, pad, iota.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         size != shape.dimensions[axis] for size, axis in zip(x.dims, axes, strict=True)
     ):
         raise RefusalError(
-            f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by dimensions={{{','.join(map(str, axes))}}}"
+            f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by "
+            f"dimensions={{{','.join(map(str, axes))}}}"
         )
     return checked(c, i, c.broadcast(x, shape.dimensions, axes))
 
@@ -60,7 +63,8 @@ def _transpose(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     permutation = dimensions(i)
     if sorted(permutation) != list(range(x.rank)):
         raise RefusalError(
-            f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} dimensions"
+            f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} "
+            "dimensions"
         )
     return checked(c, i, c.transpose(x, permutation))
 

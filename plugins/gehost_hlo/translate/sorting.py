@@ -1,4 +1,6 @@
-"""sort and topk: TopK on the key, GatherElements on every operand. ONNX Runtime's TopK keeps the order of equal keys."""
+"""sort and topk: TopK on the key, GatherElements on every operand. ONNX Runtime's TopK keeps the
+order of equal keys.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ _INTEGER_KEY = re.compile(
     r"select\(LT\((bitcast(?:-convert)?)\(([^,()]+|select\(.{0,80}?\)\))\),0\),"
     r"(?:xor|subtract)\((?:(?:2147483647|32767),\1\(\2\)|\1\(\2\),(?:2147483647|32767))\),\1\(\2\)\)"
 )
-"""XLA's form of a total order of floats: their bits as s32, those of negative numbers turned round."""
+"""XLA's form of a total order of floats: their bits as s32, those of negative numbers turned round.
+"""
 
 
 def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
-    """Return the operands that a comparator orders by, the first first, and whether the largest come first.
+    """Return the operands that a comparator orders by, the first first, and whether the largest
+    come first.
 
-    Known are ``a < b`` and ``a > b`` of one operand, with jax's treatment of nan and -0 before it, and jax's order by several keys:
-    the first decides, and where it is equal the next. A total order of floats that may be -0 is not known.
+    Known are ``a < b`` and ``a > b`` of one operand, with jax's treatment of nan and -0 before it,
+    and jax's order by several keys: the first decides, and where it is equal the next. A total
+    order of floats that may be -0 is not known.
     """
     written = expression(comparator)
     text = _INTEGER_KEY.sub(r"\2", written)

@@ -20,7 +20,9 @@ PLACES = 1024
 
 
 def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """CumSum where the window is a whole axis, MaxPool where it is one, else pad, and combine shifted slices axis by axis."""
+    """CumSum where the window is a whole axis, MaxPool where it is one, else pad, and combine
+    shifted slices axis by axis.
+    """
     count = len(args) // 2
     found = tensors(args, 2 * count)
     operands, initials = found[:count], found[count:]
@@ -74,9 +76,11 @@ def _masked(
     initials: list[Tensor],
     rows: Sequence[DimensionWindow],
 ) -> list[Tensor]:
-    """Combine only the elements of a window that lie in the operand, each window after its initial value.
+    """Combine only the elements of a window that lie in the operand, each window after its initial
+    value.
 
-    The last operand says which elements those are: of a body whose neutral element is not known, padding cannot be made.
+    The last operand says which elements those are: of a body whose neutral element is not known,
+    padding cannot be made.
     """
 
     def merge(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
@@ -135,7 +139,8 @@ def _cumulative_sum(
 
 
 def _max_pool(c: Context, opcode: str, x: Tensor, rows: Sequence[DimensionWindow]) -> Tensor | None:
-    """MaxPool over at most three of the last axes; of floats without padding or dilation, since it drops nan elsewhere too.
+    """MaxPool over at most three of the last axes; of floats without padding or dilation, since it
+    drops nan elsewhere too.
 
     ONNX Runtime's MaxPool ignores nan, so that a second one over isnan puts it back.
     """
@@ -225,7 +230,8 @@ def _cut(c: Context, tensor: Tensor, axis: int, row: _Row) -> Tensor:
 
 
 def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
-    """Choose one element in each window, and add the window's source to it: one place of the window at a time.
+    """Choose one element in each window, and add the window's source to it: one place of the window
+    at a time.
 
     ``select`` compares the element chosen so far with the next one; true keeps it.
     """

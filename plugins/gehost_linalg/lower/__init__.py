@@ -119,7 +119,8 @@ class OnnxOp:
         inputs: None where one is absent.
         outputs: None where one is absent; lowering fills in shapes and element types.
         attributes: decoded.
-        constants: the elements of inputs that decide about maps (axes, starts, shapes, …), by position.
+        constants: the elements of inputs that decide about maps (axes, starts, shapes, …), by
+            position.
         origin: what the Generics are labelled with.
         names: for sizes.
     """
@@ -189,7 +190,9 @@ class OnnxOp:
         return found
 
     def settle(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
-        """State the shape of an output; where the loops do not know a size, the model's is taken, else a new name."""
+        """State the shape of an output; where the loops do not know a size, the model's is taken,
+        else a new name.
+        """
         stated = (
             value.shape
             if value.shape is not None and len(value.shape) == len(shape)
@@ -281,7 +284,8 @@ def broadcast(
     """The loops of an n-ary operator.
 
     Returns:
-        The size of each loop, each operand's map, and the operands' axes whose stride is decided at run time.
+        The size of each loop, each operand's map, and the operands' axes whose stride is decided at
+            run time.
     """
     rank = max((len(shape) for shape in shapes), default=0)
     sizes: list[Size] = []

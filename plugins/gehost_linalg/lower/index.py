@@ -58,7 +58,9 @@ def _eye_like(op: OnnxOp) -> None:
 
 
 def _one_hot(op: OnnxOp) -> None:
-    """On where the index of the new axis is the element (negative elements count from the end), else off."""
+    """On where the index of the new axis is the element (negative elements count from the end),
+    else off.
+    """
     indices, out, shape = op.input(0), op.single_output(), op.shape()
     depth, values = op.parameter(1, "depth"), op.input(2)
     if depth is None or len(depth) != 1 or indices.dtype not in {"i32", "i64"} or values.rank != 1:

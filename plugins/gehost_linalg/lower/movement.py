@@ -94,7 +94,9 @@ def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
 
 
 def _slice(op: OnnxOp) -> None:
-    """``d * step + start``; a part that begins at 0 is a ``tensor.extract_slice``, as a bare loop means the whole axis."""
+    """``d * step + start``; a part that begins at 0 is a ``tensor.extract_slice``, as a bare loop
+    means the whole axis.
+    """
     shape, out = op.shape(), op.single_output()
     sizes: list[Size] = list(shape)
     read: list[Expr] = [Dim(axis) for axis in range(len(shape))]

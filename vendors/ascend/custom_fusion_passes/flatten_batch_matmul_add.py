@@ -1,4 +1,6 @@
-"""Batch MatMul + Add  ==>  Gemm:   x, w → MatMul, b → Add   ==>   (x → Flatten), w, b → Gemm → Reshape."""
+"""Batch MatMul + Add  ==>  Gemm:   x, w → MatMul, b → Add   ==>   (x → Flatten), w, b → Gemm →
+Reshape.
+"""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,4 +1,6 @@
-"""Relu after Concat  ==>  Relu before it:   x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ → Relu) → Concat."""
+"""Relu after Concat  ==>  Relu before it:   x₁ … xₙ → Concat → Relu   ==>   (x₁ → Relu) … (xₙ →
+Relu) → Concat.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

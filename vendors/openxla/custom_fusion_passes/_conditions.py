@@ -1,4 +1,6 @@
-"""Conditions that the passes of this directory share. HLO's shapes are static, so that all of them can be proven."""
+"""Conditions that the passes of this directory share. HLO's shapes are static, so that all of them
+can be proven.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 
 
 def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
-    """Return the axes of a reduction, from 0 on; None where they or the rank of its operand are not known."""
+    """Return the axes of a reduction, from 0 on; None where they or the rank of its operand are not
+    known.
+    """
     rank = x.rank
     if rank is None:
         return None

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class ShareDifferencesPass(PatternFusionPass):
     """Compute ``x - mean(x)`` once where it is squared in one place and divided in another.
 
-    jax writes the difference twice, before XLA's passes; the passes that know a normalization look for one.
+    jax writes the difference twice, before XLA's passes; the passes that know a normalization look
+    for one.
 
     Shapes: x, m any; results that of the difference.
     Keeps: dtype; the numbers exactly.

@@ -24,11 +24,13 @@ class SoftmaxFusionPass(PatternFusionPass):
     Forms: the maximum as a reduction that keeps its axis, or one that is reshaped; with the
     importer's ``Where(any nan, nan, max)``, which Softmax makes without it; with jax's
     ``Max(max, -inf)``.
-    Shapes: x static where the maximum is reshaped; one axis; the result that of x. ``shape_proven``:
+    Shapes: x static where the maximum is reshaped; one axis; the result that of x.
+        ``shape_proven``:
     Softmax keeps the shape, and so do the steps.
     Keeps: dtype.
     Refuses: ``dtype``: not floating point; ``axes``: maximum and sum go over different axes, or
-    over several; ``shape``: the Reshape puts the maximum elsewhere, or x is not static; ``guard``: the
+    over several; ``shape``: the Reshape puts the maximum elsewhere, or x is not static; ``guard``:
+        the
     numbers are not nan and -inf. An exponential that is read elsewhere, as gradients do, does not
     match.
     Source: ONNX Softmax-13.
