@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         SUCCESS,
         Status,
     )
+    from gehost.tune.sessions import runtime_options
 
 __version__ = "0.1.0"
 
@@ -93,6 +94,7 @@ _MODULES = {
     "pattern.pattern": ("Pattern", "PatternMatcherConfig", "PatternMatcherConfigBuilder"),
     "settings": ("PassOption",),
     "stages": ("CustomPassStage",),
+    "tune.sessions": ("runtime_options",),
     "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),
 }
 _HOMES = {
@@ -166,6 +168,7 @@ __all__ = [
     "hookimpl",
     "ops",
     "read_model",
+    "runtime_options",
     "shapes",
     "verify",
 ]

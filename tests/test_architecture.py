@@ -30,7 +30,7 @@ LAYERS = [
     ["passes"],
     ["host"],
     ["scaffold"],
-    ["diagnose"],
+    ["diagnose", "tune"],
     ["testing"],
     ["cli"],
     ["__main__"],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gehost.errors import GehostError
     from gehost.host.context import CompileContext
     from gehost.host.importers import ImporterRegistry
+    from gehost.host.kinds import KindRegistry
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.ir.graph import Graph, Node
     from gehost.ops import OpRegistry
@@ -62,6 +63,13 @@ def gehost_register_commands(cli: click.Group) -> None:
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     """Called for each vendor module after it was loaded, of plugins: add to ``registry`` what it
     marks in your style.
+    """
+
+
+@hookspec
+def gehost_tune_kinds(registry: KindRegistry) -> None:
+    """Called by ``gehost tune``: ``registry.add("name", [passes])`` has passes measured as one
+    kind.
     """
 
 

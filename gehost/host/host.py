@@ -28,11 +28,12 @@ from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
+from gehost.host.kinds import KindRegistry
 from gehost.host.pipeline import PIPELINE
 from gehost.host.plugins import Plugins, installed_plugins, may_have_hooks
 from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
-from gehost.host.switches import disabled_passes
+from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
 from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
@@ -115,6 +116,12 @@ class Host:
             self._register("gehost_register_importers", self.importers)
             self.notes.extend(self.passes.unregistered())
         self.notes.extend(self._summary())
+        if self.options.fusion_switch_file is not None:
+            switches = os.fspath(self.options.fusion_switch_file)
+            self.notes.extend(
+                f"warning: {switches}: {line}; run gehost tune again"
+                for line in read_switch_file(switches).foreign()
+            )
         self._disabled = disabled_passes(
             self.options, {spec.name: spec.default for spec in self.passes}
         )
@@ -139,6 +146,19 @@ class Host:
                 )
             found[name] = options
         return found
+
+    def tune_kinds(self) -> KindRegistry:
+        """Ask plugins and vendor files which passes are measured as one.
+
+        Raises:
+            VendorError: a hook fails, or names a pass that there is not.
+        """
+        kinds = KindRegistry(spec.name for spec in self.passes)
+        with self._modules.installed():
+            for hook in self._plugins.each("gehost_tune_kinds"):
+                with contained(), hook.blamed():
+                    hook(registry=kinds)
+        return kinds
 
     def drop_vendor_hooks(self) -> None:
         """Call no hooks of vendor files from now on; what they registered stays."""

@@ -1,17 +1,64 @@
-"""Which passes are switched off: by option, by the fusion-switch file, by default none."""
+"""Which passes run: by option, by the fusion-switch file, by default all that are on."""
 
 from __future__ import annotations
 
 import json
+import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gehost.errors import UsageError
 from gehost.options import HostOptions
 from gehost.spelling import nearest
 
 _EXAMPLE = '{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}'
+_RUNTIME = {"level": str, "disabled_optimizers": list, "libraries": list}
+
+
+@dataclass(frozen=True)
+class SwitchFile:
+    """A fusion-switch file; ``gehost tune`` writes all of it, GE's have the passes alone."""
+
+    passes: Mapping[str, bool]
+    """On or off by name; ``ALL`` is for the others."""
+    runtime: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """``level``, ``disabled_optimizers``, ``libraries``: for the session that runs the model."""
+    evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was measured, and where."""
+
+    def foreign(self) -> list[str]:
+        """Return a line on each thing in which the evidence is not from this machine."""
+        measured = {**self.evidence.get("versions", {}), "cpu": self.evidence.get("cpu")}
+        here = machine(name for name in measured if name != "cpu")
+        return [
+            f"the evidence is from {name} {there}, this is {here.get(name) or 'not installed'}"
+            for name, there in measured.items()
+            if there is not None and there != here.get(name)
+        ]
+
+
+def machine(packages: Iterable[str]) -> dict[str, str]:
+    """Return what times depend on: the versions of ``packages`` and the name of the CPU."""
+    found: dict[str, str] = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {**found, "cpu": _cpu()}
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:
@@ -33,9 +80,9 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
     both = sorted(set(options.enable) & set(options.disable))
     if both:
         raise UsageError(f"pass {both[0]} is both enabled and disabled; give one")
-    switches: dict[str, bool] = {}
+    switches: Mapping[str, bool] = {}
     if options.fusion_switch_file is not None:
-        switches = read_switch_file(str(options.fusion_switch_file))
+        switches = read_switch_file(str(options.fusion_switch_file)).passes
         check_names(
             (name for name in switches if name != "ALL"), known, str(options.fusion_switch_file)
         )
@@ -46,24 +93,45 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
     return {name for name, on in chosen.items() if not on}
 
 
-def read_switch_file(path: str) -> dict[str, bool]:
-    """The entries of a file like ``{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}``.
+def read_switch_file(path: str) -> SwitchFile:
+    """Read a file like ``{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}``.
 
     Raises:
-        UsageError: the file cannot be read, or says something else.
+        UsageError: the file cannot be read, has a key that is not known, or a value of another
+            kind.
     """
     try:
         content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         entries = content["Switch"]["GraphFusion"]
         found = {str(name): str(state).lower() for name, state in entries.items()}
+        runtime = dict(content["Switch"].get("Runtime", {}))
+        evidence = dict(content.get("Evidence", {}))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the fusion-switch file: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: not a fusion-switch file; wanted {_EXAMPLE}") from error
+    _check_keys(content, ("Switch", "Evidence"), path)
+    _check_keys(content["Switch"], ("GraphFusion", "Runtime"), f"{path}: Switch")
+    _check_keys(runtime, tuple(_RUNTIME), f"{path}: Runtime")
     for name, state in found.items():
         if state not in ("on", "off"):
             raise UsageError(f'{path}: switch "{name}" is "{state}"; wanted on or off')
-    return {name: state == "on" for name, state in found.items()}
+    for name, given in runtime.items():
+        texts = cast("list[Any]", given) if _RUNTIME[name] is list else [given]
+        if not isinstance(given, _RUNTIME[name]) or not all(isinstance(t, str) for t in texts):
+            wanted = "a list of texts" if _RUNTIME[name] is list else "a text"
+            raise UsageError(f"{path}: Runtime: {name} is {given!r}; wanted {wanted}")
+    if not isinstance(evidence.get("versions", {}), dict):
+        raise UsageError(f"{path}: Evidence: versions must be versions by package")
+    return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> None:
+    for name in given:
+        if name not in known:
+            near = nearest(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f'{source}: there is no key "{name}"; {hint}')
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:

@@ -27,7 +27,7 @@ NAMES = [
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 20
+    assert len(NAMES) == 21
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,6 +104,9 @@ def test_the_host_calls_every_hook_in_order(vendors: Any) -> None:
         "register_passes",
         "register_importers",
     ]
+    calls.clear()
+    host.tune_kinds()
+    assert calls == ["tune_kinds"]
     calls.clear()
     host.run(parse(MODEL))
     assert calls == [
@@ -188,7 +191,9 @@ def test_a_vendor_file_may_implement_every_other_hook(
         ASKING,
         vendors.swap("Failing", "Abs", "Relu", meet="1 / 0"),
     )
-    vendors.host(keep_going=True).run(parse(MODEL))
+    host = vendors.host(keep_going=True)
+    host.tune_kinds()
+    host.run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}
     assert set(NAMES) - called == {"gehost_register_commands", "gehost_collect_passes"}

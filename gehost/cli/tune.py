@@ -1,0 +1,75 @@
+"""``gehost tune``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from gehost.cli.options import compile_options, options_of
+from gehost.cli.output import print_notes, writing_output
+from gehost.errors import OutputError, one_line
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The switch file.")
+@compile_options
+@click.option(
+    "--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to measure with; else seeded."
+)
+@click.option(
+    "--ort-library",
+    "ort_libraries",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Shared library of custom operators for ONNX Runtime; repeatable.",
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator."
+)
+@click.option(
+    "--budget", default="60s", show_default=True, help="Time for all comparisons, as 90s or 2m."
+)
+def tune(
+    model: str, output: str, feeds: str | None, threads: int, budget: str, **given: Any
+) -> None:
+    """Measure on this machine which kinds of fusion make MODEL faster; write the switches.
+
+    Kinds that are measured to pay are on in the file, all others off. Compile with
+    --fusion-switch-file FILE, and run with gehost.runtime_options(FILE). --dim are sizes of the
+    inputs to measure with.
+    """
+    from gehost.host.containment import output_on_stderr
+    from gehost.ir.save import write_bytes_atomic
+    from gehost.tune import run
+
+    given["cleanup"] = not given.pop("no_cleanup")
+    directory = os.path.dirname(os.path.realpath(output))
+    if not os.path.isdir(directory):
+        raise OutputError(f"{output}: there is no directory {directory}")
+    libraries = given.pop("ort_libraries")
+    seconds = run.seconds_of(budget)
+    with output_on_stderr():
+        found = run.tune(
+            model,
+            options_of(given),
+            feeds=feeds,
+            libraries=libraries,
+            threads=threads,
+            budget=seconds,
+            progress=lambda line: print_notes([line]),
+        )
+    write_bytes_atomic(output, found.to_json().encode())
+    with writing_output():
+        for line in run.picture(found):
+            click.echo(line)
+        passes = sum(found.passes.values())
+        click.echo(
+            f"{one_line(output)}: {passes} of {len(found.passes)} passes on"
+            if found.pays
+            else f"{one_line(output)}: nothing pays on this machine; all passes are off"
+        )
+

@@ -1,0 +1,155 @@
+"""Compare the time of two things in pairs, and judge the difference.
+
+Two sessions of one model differ by 1 to 2 % for as long as they live, and the speed of a machine
+drifts by more in a minute. So a pair is two new sessions whose runs alternate; the pair gives one
+ratio, of the two medians; the next pair is created in the other order. The ratios of several pairs
+give the gain, its interval, and with a pair of the same thing twice, the dead zone: what a gain
+must exceed to be one.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["keep", "drop", "noise"]
+
+FEWEST_PAIRS = 3
+_WARM_UP = 2
+_LEAST_DEAD_ZONE = math.log(1.005)
+# Student's t, two-sided 95 %, for 1 to 30 degrees of freedom.
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Times of two things; a ratio above 1 means that the second is faster."""
+
+    ratios: tuple[float, ...]
+    """Of the median times of first and second, one a pair."""
+    first: float = 0.0
+    """Seconds of a run of the first: the median of the pairs' medians."""
+    second: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """The gain: 1.1 where the second is a tenth faster."""
+        return statistics.median(self.ratios)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the mean ratio, in logarithms by Student's t; open with one pair."""
+        logs = [math.log(ratio) for ratio in self.ratios]
+        count = len(logs)
+        if count < 2:
+            return 0.0, math.inf
+        mean = statistics.fmean(logs)
+        half = _T[min(count - 2, len(_T) - 1)] * statistics.stdev(logs) / math.sqrt(count)
+        return math.exp(mean - half), math.exp(mean + half)
+
+
+def dead_zone_of(same: Comparison) -> float:
+    """Return the gain that two equal things reached, but at least 1.005; gains below are noise."""
+    widest = max(abs(math.log(ratio)) for ratio in same.ratios)
+    return math.exp(max(widest, _LEAST_DEAD_ZONE))
+
+
+def verdict_of(comparison: Comparison, dead_zone: float) -> Verdict:
+    """Return keep or drop where the whole interval is outside the dead zone, else noise.
+
+    Args:
+        comparison: of the model without and with a fusion.
+        dead_zone: a ratio above 1; its inverse is the other end.
+    """
+    low, high = comparison.interval
+    if low > dead_zone:
+        return "keep"
+    return "drop" if high < 1 / dead_zone else "noise"
+
+
+def measure_pairs(
+    first: Callable[[], Callable[[], object]],
+    second: Callable[[], Callable[[], object]],
+    *,
+    seconds: float = 0.0,
+    pairs: int = FEWEST_PAIRS,
+    most_pairs: int = 31,
+    decided: Callable[[Comparison], bool] = lambda _: True,
+    threads: int = 1,
+    clock: Callable[[], float] | None = None,
+) -> Comparison:
+    """Measure two things in alternating pairs.
+
+    Args:
+        first: makes a session; returns what runs it once.
+        second: the same of the other.
+        seconds: of wall time to use; more only for the fewest pairs.
+        pairs: the fewest.
+        most_pairs: the most.
+        decided: true where further pairs are not wanted, once there are the fewest.
+        threads: of a session; with one, the CPU time of this thread is measured, else wall time.
+        clock: seconds; another clock than that.
+
+    Raises:
+        Exception: whatever the things raise.
+    """
+    clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
+    started = time.perf_counter()
+    ratios: list[float] = []
+    medians: tuple[list[float], list[float]] = ([], [])
+    while True:
+        # fewer runs where a run is long: the fewest pairs share the time
+        share = max(seconds, 0.0) / pairs
+        one, two = _pair(first, second, share, clock, swapped=len(ratios) % 2 == 1)
+        medians[0].append(one)
+        medians[1].append(two)
+        ratios.append(one / two)
+        found = Comparison(tuple(ratios), *map(statistics.median, medians))
+        if len(ratios) < pairs:
+            continue
+        used = time.perf_counter() - started
+        if len(ratios) >= most_pairs or decided(found) or used * (1 + 1 / len(ratios)) > seconds:
+            return found
+
+
+_FEWEST_RUNS, _MOST_RUNS = 5, 400
+
+
+def _pair(
+    first: Callable[[], Callable[[], object]],
+    second: Callable[[], Callable[[], object]],
+    seconds: float,
+    clock: Callable[[], float],
+    *,
+    swapped: bool,
+) -> tuple[float, float]:
+    """Return the median times of two new sessions, whose runs alternate."""
+    started = time.perf_counter()
+    if swapped:
+        two = second()
+        one = first()
+    else:
+        one = first()
+        two = second()
+    for _ in range(_WARM_UP):
+        one()
+        two()
+    times: tuple[list[float], list[float]] = ([], [])
+    turns = ((0, one), (1, two))
+    for number in range(_MOST_RUNS):
+        if number >= _FEWEST_RUNS and time.perf_counter() - started > seconds:
+            break
+        for index, run in turns if number % 2 == 0 else reversed(turns):
+            start = clock()
+            run()
+            times[index].append(clock() - start)
+    tick = 1e-9  # a clock may stand still over something very short
+    return statistics.median(times[0]) + tick, statistics.median(times[1]) + tick

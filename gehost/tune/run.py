@@ -1,0 +1,414 @@
+"""``gehost tune``: keep each kind of fusion only where it is measured to pay.
+
+The switches of the runtime are tried first, then kind after kind, each beside all that was kept so
+far; at the end the whole is compared with the model as it came. A kind whose file is the same as
+without it is not measured. One that fails, or whose outputs differ, is excluded with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from gehost.errors import GehostError, PassError, UsageError, one_line
+from gehost.host.host import Host
+from gehost.host.switches import disabled_passes, machine
+from gehost.ir.dims import fix_dims
+from gehost.options import HostOptions
+from gehost.spelling import counted
+from gehost.tune.measure import (
+    FEWEST_PAIRS,
+    Comparison,
+    dead_zone_of,
+    measure_pairs,
+    verdict_of,
+)
+from gehost.tune.sessions import Runtime, onnxruntime, optimized_bytes, outputs_of
+from gehost.verify import Baseline, compare_outputs, load_feeds, make_feeds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+_OPTIMIZERS = ("SkipLayerNormFusion",)
+"""Optimizers of the runtime that may cost more than they gain."""
+_RTOL, _ATOL = 1e-3, 1e-4
+_PACKAGES = ("gehost", "onnx", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was found of one kind, or of the whole."""
+
+    name: str
+    verdict: str
+    """keep, drop, noise; same: the file did not change; failed: see ``reason``."""
+    passes: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the switch file has of it."""
+        found: dict[str, Any] = {"verdict": self.verdict}
+        if self.passes and self.passes != (self.name,):
+            found["passes"] = list(self.passes)
+        if self.reason:
+            found["reason"] = self.reason
+        if self.comparison is not None:
+            low, high = self.comparison.interval
+            found |= {
+                "gain": round(self.comparison.median, 4),
+                "interval": [round(low, 4), round(high, 4)],
+                "pairs": [round(ratio, 4) for ratio in self.comparison.ratios],
+                "seconds": [self.comparison.first, self.comparison.second],
+            }
+        return found
+
+
+@dataclass
+class Tuning:
+    """What ``tune`` found; ``as_dict`` is the switch file."""
+
+    model: str
+    threads: int
+    sizes: dict[str, list[int]]
+    dead_zone: float = 1.0
+    trials: list[Trial] = field(default_factory=list[Trial])
+    same: Comparison | None = None
+    """The model against itself."""
+    whole: Trial | None = None
+    """All that was kept, against the model as it came."""
+    passes: dict[str, bool] = field(default_factory=dict[str, bool])
+    runtime: Runtime = field(default_factory=Runtime)
+    requires: tuple[str, ...] = ()
+    """Runtimes, with versions, for which the kept passes are exact."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether anything is kept."""
+        return self.whole is not None and self.whole.verdict == "keep"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The switch file."""
+        here = machine(_PACKAGES)
+        cpu = here.pop("cpu")
+        evidence: dict[str, Any] = {
+            "model": os.path.basename(self.model),
+            "versions": here,
+            "cpu": cpu,
+            "threads": self.threads,
+            "clock": "CPU time of the thread" if self.threads == 1 else "wall time",
+            "sizes": self.sizes,
+            "dead_zone": round(self.dead_zone, 4),
+            "kinds": {trial.name: trial.as_dict() for trial in self.trials},
+        }
+        if self.same is not None:
+            evidence["same"] = [round(ratio, 4) for ratio in self.same.ratios]
+        if self.whole is not None:
+            evidence["whole"] = self.whole.as_dict()
+        if self.requires:
+            evidence["requires"] = list(self.requires)
+        switches = {name: "on" if on else "off" for name, on in self.passes.items()}
+        return {
+            "Switch": {"GraphFusion": switches, "Runtime": self.runtime.as_dict()},
+            "Evidence": evidence,
+        }
+
+    def to_json(self) -> str:
+        """The text of the switch file."""
+        return json.dumps(self.as_dict(), indent=2) + "\n"
+
+
+class _Candidate:
+    """One choice of switches: the compiled file, and the runtime's own switches."""
+
+    def __init__(self, path: str, runtime: Runtime, passes: frozenset[str]) -> None:
+        self.path = path
+        self.runtime = runtime
+        self.passes = passes
+
+
+def tune(
+    model: str | os.PathLike[str],
+    options: HostOptions | None = None,
+    *,
+    feeds: str | os.PathLike[str] | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    threads: int = 1,
+    budget: float = 60.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Tuning:
+    """Measure the gain of each kind of fusion on a model, and choose.
+
+    Args:
+        model: the file.
+        options: vendors, switches and settings as of ``Host``; the passes that they leave on are
+            what is measured. ``dims`` are sizes of the inputs to measure with, the compiled models
+            keep their open dimensions.
+        feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
+        libraries: shared libraries of custom operators.
+        threads: of an operator.
+        budget: seconds for all comparisons.
+        progress: is given a line as each comparison starts.
+
+    Raises:
+        UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
+        ModelError: the model cannot be read or does not run.
+        VendorError: a vendor file cannot be loaded.
+    """
+    onnxruntime()
+    options = options or HostOptions()
+    path = os.fspath(model)
+    with tempfile.TemporaryDirectory(prefix="gehost-tune-") as directory:
+        runtime = Runtime(libraries=tuple(os.path.abspath(library) for library in libraries))
+        return _Tuner(path, options, feeds, runtime, threads, directory, progress).run(budget)
+
+
+class _Tuner:
+    def __init__(
+        self,
+        model: str,
+        options: HostOptions,
+        feeds: str | os.PathLike[str] | None,
+        runtime: Runtime,
+        threads: int,
+        directory: str,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._model, self._options, self._threads = model, options, threads
+        self._directory, self._progress = directory, progress
+        host = Host(replace(options, dims={}))
+        off = disabled_passes(options, {spec.name: spec.default for spec in host.passes})
+        self._passes = [spec.name for spec in host.passes]
+        on = [name for name in self._passes if name not in off]
+        self._kinds = [
+            (name, tuple(one for one in passes if one in on))
+            for name, passes in host.tune_kinds()
+            if any(one in on for one in passes)
+        ]
+        original = host.importers.original(model, options.settings)
+        if not isinstance(original, str):
+            path = Path(directory, "imported.onnx")
+            path.write_bytes(original.SerializeToString())
+            original = os.fspath(path)
+        self._as_it_came = _Candidate(original, runtime, frozenset())
+        self._feeds = self._sized_feeds() if feeds is None else load_feeds(feeds)
+        baseline = Baseline.of(host.original(model, runtime.libraries), [self._feeds])
+        self._feeds, self._expected = dict(baseline.runs[0][0]), baseline.runs[0][1]
+        self._files = 0
+
+    def _sized_feeds(self) -> dict[str, Array]:
+        """Seeded inputs, of the sizes that were given; the largest small ones else."""
+        proto = onnx.ModelProto.FromString(Path(self._as_it_came.path).read_bytes())
+        if self._options.dims:
+            fix_dims(proto, self._options.dims)
+        return make_feeds(proto)
+
+    def run(self, budget: float) -> Tuning:
+        sizes = {name: list(array.shape) for name, array in self._feeds.items()}
+        found = Tuning(self._model, self._threads, sizes)
+        kinds = len(self._kinds) + len(_OPTIMIZERS) + 1
+        self._ends, self._left = time.perf_counter() + budget, kinds + 2
+        self._step("the model against itself")
+        found.same = self._measure(self._as_it_came, self._as_it_came, lambda _: False)
+        found.dead_zone = dead_zone_of(found.same)
+        state = self._tune_runtime(found)
+        compiled = self._compile(frozenset(), state.runtime)
+        for name, passes in self._kinds:
+            self._step(name)
+            trial, compiled = self._tried(name, passes, compiled, found.dead_zone)
+            found.trials.append(trial)
+        self._step("the whole")
+        self._finish(found, compiled)
+        return found
+
+    def _step(self, name: str) -> None:
+        """Show what is measured next, and share the time that is left."""
+        left = max(self._ends - time.perf_counter(), 0.0)
+        self._share = left / max(self._left, 1)
+        self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.0f} s")
+        self._left -= 1
+
+    def _tune_runtime(self, found: Tuning) -> _Candidate:
+        """Try the runtime's own switches on the model as it came."""
+        state = self._as_it_came
+        graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
+        tried: list[tuple[str, Callable[[Runtime], Runtime]]] = [
+            *((f"without {name}", _without(name)) for name in _OPTIMIZERS),
+            ("level extended", lambda now: replace(now, level="extended")),
+        ]
+        for name, change in tried:
+            self._step(name)
+            runtime = change(state.runtime)
+            changed = optimized_bytes(state.path, runtime, self._threads, self._directory)
+            if changed == graph:
+                found.trials.append(Trial(name, "same"))
+                continue
+            candidate = _Candidate(state.path, runtime, state.passes)
+            trial = self._judged(name, (), state, candidate, found.dead_zone)
+            found.trials.append(trial)
+            if trial.verdict == "keep":
+                state, graph = candidate, changed
+        return state
+
+    def _tried(
+        self, name: str, passes: tuple[str, ...], state: _Candidate, dead_zone: float
+    ) -> tuple[Trial, _Candidate]:
+        """Try a kind beside what was kept; returns the finding and what is kept now."""
+        try:
+            candidate = self._compile(state.passes.union(passes), state.runtime)
+        except PassError as error:
+            return Trial(name, "failed", passes, reason=one_line(str(error))), state
+        if Path(candidate.path).read_bytes() == Path(state.path).read_bytes():
+            return Trial(name, "same", passes), state
+        trial = self._judged(name, passes, state, candidate, dead_zone)
+        return trial, candidate if trial.verdict == "keep" else state
+
+    def _compile(self, passes: frozenset[str], runtime: Runtime) -> _Candidate:
+        """Compile with these passes and no others."""
+        self._files += 1
+        target = os.path.join(self._directory, f"{self._files}.onnx")
+        switched = replace(
+            self._options,
+            dims={},
+            fusion_switch_file=None,
+            enable=sorted(passes),
+            disable=[name for name in self._passes if name not in passes],
+        )
+        Host(switched).compile(self._model, target)
+        return _Candidate(target, runtime, passes)
+
+    def _judged(
+        self,
+        name: str,
+        passes: tuple[str, ...],
+        before: _Candidate,
+        after: _Candidate,
+        dead_zone: float,
+    ) -> Trial:
+        """Compare the numbers, then the times."""
+        problem = self._problem(after)
+        if problem:
+            return Trial(name, "failed", passes, reason=problem)
+
+        def decided(comparison: Comparison) -> bool:
+            return verdict_of(comparison, dead_zone) != "noise"
+
+        comparison = self._measure(before, after, decided)
+        return Trial(name, verdict_of(comparison, dead_zone), passes, comparison)
+
+    def _problem(self, candidate: _Candidate) -> str:
+        """Why a candidate must not be used: it fails, or its outputs differ; "" if neither."""
+        try:
+            session = candidate.runtime.session(candidate.path, self._threads)
+            outputs = outputs_of(session, self._feeds)
+        except GehostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the runtime raises whatever it likes
+            return one_line(str(error))
+        for one in compare_outputs(self._expected, outputs, rtol=_RTOL, atol=_ATOL):
+            if not one.equal:
+                return f"numbers differ: {one.place}: {one.reason or f'{one.a} and {one.b}'}"
+        return ""
+
+    def _measure(
+        self, first: _Candidate, second: _Candidate, decided: Callable[[Comparison], bool]
+    ) -> Comparison:
+        return measure_pairs(
+            first.runtime.runner(first.path, self._feeds, self._threads),
+            second.runtime.runner(second.path, self._feeds, self._threads),
+            seconds=self._share,
+            pairs=FEWEST_PAIRS,
+            decided=decided,
+            threads=self._threads,
+        )
+
+    def _finish(self, found: Tuning, kept: _Candidate) -> None:
+        """Compare the whole with the model as it came; turn everything off if it does not pay."""
+        if kept.passes or kept.runtime != self._as_it_came.runtime:
+            passes = tuple(sorted(kept.passes))
+            found.whole = self._judged("whole", passes, self._as_it_came, kept, found.dead_zone)
+        else:
+            found.whole = Trial("whole", "same")
+        if not found.pays:
+            kept = self._as_it_came
+        found.runtime = kept.runtime
+        found.passes = {name: name in kept.passes for name in self._passes}
+        found.requires = _requires(kept.path) if kept.passes else ()
+
+
+def _without(optimizer: str) -> Callable[[Runtime], Runtime]:
+    return lambda now: now.without(optimizer)
+
+
+def _requires(path: str) -> tuple[str, ...]:
+    """The runtimes that the new nodes of a compiled model name."""
+    proto = onnx.ModelProto.FromString(Path(path).read_bytes())
+    return tuple(
+        sorted(
+            {
+                entry.value
+                for node in proto.graph.node
+                for entry in node.metadata_props
+                if entry.key == "gehost.provided_by"
+            }
+        )
+    )
+
+
+_WIDTH = 41
+
+
+def picture(tuning: Tuning) -> list[str]:
+    """Draw the measured intervals, a line a kind; ``:`` are the ends of the dead zone."""
+    trials = [*tuning.trials, *([] if tuning.whole is None else [tuning.whole])]
+    measured = [trial.comparison for trial in trials if trial.comparison is not None]
+    ends = [abs(math.log(end)) for one in measured for end in (*one.interval, *one.ratios)]
+    reach = max([math.log(tuning.dead_zone) * 2, *ends])
+    wide = max([len(one_line(trial.name)) for trial in trials], default=0)
+    lines: list[str] = []
+    for trial in trials:
+        line = f"{one_line(trial.name):{wide}}  {trial.verdict:6}"
+        if trial.comparison is not None:
+            low, high = trial.comparison.interval
+            drawn = _drawn(trial.comparison, math.log(tuning.dead_zone), reach)
+            line += f"  {trial.comparison.median:.3f}  [{low:.3f}, {high:.3f}]  {drawn}"
+        lines.append(f"{line}  {trial.reason}".rstrip())
+    return lines
+
+
+def _drawn(comparison: Comparison, dead: float, reach: float) -> str:
+    def column(log: float) -> int:
+        return round((max(-reach, min(reach, log)) / reach + 1) / 2 * (_WIDTH - 1))
+
+    row = [" "] * _WIDTH
+    for place in (column(-dead), column(dead)):
+        row[place] = ":"
+    row[_WIDTH // 2] = "|"
+    low, high = (column(math.log(end)) for end in comparison.interval)
+    row[low : high + 1] = "─" * (high - low + 1)
+    row[column(math.log(comparison.median))] = "●"
+    return "".join(row)
+
+
+def seconds_of(text: str) -> float:
+    """Read a time: ``60``, ``60s``, ``2m``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text.strip())
+    if not found:
+        raise UsageError(f"budget {text}: wanted seconds or minutes, as in 60s or 2m")
+    return float(found[1]) * (60 if found[2] == "m" else 1)

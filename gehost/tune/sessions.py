@@ -1,0 +1,187 @@
+"""Sessions of ONNX Runtime: with the switches under ``Runtime``, for measuring and for users."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gehost.errors import UsageError
+from gehost.host.switches import read_switch_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a switch file states under ``Runtime``."""
+
+    level: str = "all"
+    """Of graph optimizations: none, basic, extended, all."""
+    disabled_optimizers: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    """Shared libraries of custom operators."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], source: str) -> Runtime:
+        """Read the entries of a switch file.
+
+        Raises:
+            UsageError: there is no such level.
+        """
+        level = given.get("level", "all")
+        if level not in LEVELS:
+            raise UsageError(f'{source}: level "{level}": wanted {", ".join(LEVELS)}')
+        lists = (tuple(given.get(name, ())) for name in ("disabled_optimizers", "libraries"))
+        return cls(level, *lists)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entries of a switch file."""
+        return {
+            "level": self.level,
+            "disabled_optimizers": list(self.disabled_optimizers),
+            "libraries": list(self.libraries),
+        }
+
+    def without(self, optimizer: str) -> Runtime:
+        """The same with an optimizer of the runtime off."""
+        return replace(self, disabled_optimizers=(*self.disabled_optimizers, optimizer))
+
+    def options(self, threads: int | None = None) -> Any:
+        """Make the ``SessionOptions``; ``threads`` of one operator, None for the runtime's choice.
+
+        Raises:
+            UsageError: a library cannot be loaded.
+        """
+        runtime = onnxruntime()
+        options = runtime.SessionOptions()
+        options.graph_optimization_level = getattr(
+            runtime.GraphOptimizationLevel, LEVELS[self.level]
+        )
+        if self.disabled_optimizers:
+            options.add_session_config_entry(
+                "optimization.disable_specified_optimizers", ";".join(self.disabled_optimizers)
+            )
+        if threads is not None:
+            options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        for library in self.libraries:
+            try:
+                options.register_custom_ops_library(library)
+            except Exception as error:  # whatever the library or its loader makes of it
+                raise UsageError(f"library {library} cannot be loaded: {error}") from error
+        return options
+
+    def session(self, path: str, threads: int, optimized: str | None = None) -> Any:
+        """Load a model file; ``optimized`` is where the runtime writes its optimized graph."""
+        options = self.options(threads)
+        options.log_severity_level = 4
+        if optimized is not None:
+            options.optimized_model_filepath = optimized
+        return onnxruntime().InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def runner(
+        self, path: str, feeds: Mapping[str, Array], threads: int
+    ) -> Callable[[], Callable[[], object]]:
+        """Return what makes a session, which is what ``measure_pairs`` takes."""
+
+        def make() -> Callable[[], object]:
+            session = self.session(path, threads)
+            return lambda: session.run(None, feeds)
+
+        return make
+
+
+def onnxruntime() -> Any:
+    """Import ONNX Runtime.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise UsageError("ONNX Runtime is not installed: pip install 'gehost[verify]'") from error
+
+
+def runtime_options(path: str | os.PathLike[str]) -> Any:
+    """Return the ``onnxruntime.SessionOptions`` that a switch file of ``gehost tune`` asks for.
+
+    It warns (``UserWarning``) where the evidence is from other versions or another CPU.
+
+    Args:
+        path: the file that the model was compiled with (``--fusion-switch-file``).
+
+    Raises:
+        UsageError: the file cannot be read, ONNX Runtime is not installed, or its version is not
+            one for which the kept passes are exact.
+    """
+    name = os.fspath(path)
+    file = read_switch_file(name)
+    runtime = onnxruntime()
+    for needed in file.evidence.get("requires", ()):
+        if not satisfies(runtime.__version__, needed):
+            raise UsageError(
+                f"{name}: its passes are exact with {needed}, this is {runtime.__version__}; "
+                "run gehost tune again"
+            )
+    for line in file.foreign():
+        warnings.warn(f"{name}: {line}; run gehost tune again", stacklevel=2)
+    return Runtime.of(file.runtime, name).options()
+
+
+def satisfies(installed: str, needed: str) -> bool:
+    """Return whether a version is in a range: ``satisfies("1.31.1", "onnxruntime>=1.31,<2")``."""
+    mine = _numbers(installed)
+    for relation, wanted in re.findall(r"(>=|<=|==|!=|<|>)([\d.]+)", needed):
+        other = _numbers(wanted)
+        order = (mine > other) - (mine < other)
+        fits = {
+            ">=": order >= 0,
+            "<=": order <= 0,
+            "==": order == 0,
+            "!=": order != 0,
+            "<": order < 0,
+            ">": order > 0,
+        }
+        if not fits[relation]:
+            return False
+    return True
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = [int(part) for part in re.findall(r"\d+", text)[:4]]
+    while found and not found[-1]:  # 1.31 is 1.31.0
+        found.pop()
+    return tuple(found)
+
+
+def optimized_bytes(
+    path: str, runtime: Runtime, threads: int, directory: str | os.PathLike[str]
+) -> bytes:
+    """Return the graph that the runtime makes of a model file."""
+    target = Path(directory) / "optimized.onnx"
+    runtime.session(path, threads, os.fspath(target))
+    content = target.read_bytes()
+    target.unlink()
+    return content
+
+
+def outputs_of(session: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a session; outputs by name."""
+    names: Sequence[str] = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))

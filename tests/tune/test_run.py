@@ -1,0 +1,283 @@
+"""What tune keeps, from comparisons that are given instead of measured; the file, and its use."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import gehost
+from gehost import HostOptions, UsageError
+from gehost.cli import run as command
+from gehost.host.switches import read_switch_file
+from gehost.testing import parse
+from gehost.tune import Comparison, tune
+from gehost.tune import run as tuning
+from gehost.tune.sessions import satisfies
+
+pytest.importorskip("onnxruntime")
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2] x) => (float[2] y) {
+    a = Relu(x)
+    b = Abs(a)
+    y = Softplus(b)
+}"""
+SAME = Comparison((1.001, 0.999, 1.0))
+GAIN = Comparison((1.30, 1.31, 1.32))
+LOSS = Comparison((0.70, 0.71, 0.72))
+OPTIMIZERS = ["without SkipLayerNormFusion", "level extended"]
+
+
+class Scales:
+    """Stands for measuring: a gain for each pass that the second has and the first has not."""
+
+    def __init__(self, **gains: Comparison) -> None:
+        self.gains, self.compared = gains, []
+
+    def measure(self, first: Any, second: Any, _decided: Any) -> Comparison:
+        added = sorted(second.passes - first.passes)
+        self.compared.append(added)
+        return self.gains.get("_".join(added), SAME)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    onnx.save(parse(MODEL), path)
+    return path
+
+
+@pytest.fixture
+def equal_vendors(vendors: Any) -> Any:
+    """Passes that keep the numbers: on positive values Abs is Relu."""
+    vendors.write(
+        "acme/a.py",
+        vendors.swap("A", "Abs", "Relu"),
+        vendors.swap("Wrong", "Softplus", "Exp"),
+        vendors.swap("Idle", "Tan", "Sin"),
+    )
+    return vendors
+
+
+def tuned(
+    monkeypatch: pytest.MonkeyPatch, model: Path, vendors: Any, **gains: Comparison
+) -> tuple[tuning.Tuning, Scales]:
+    scales = Scales(**gains)
+    monkeypatch.setattr(tuning._Tuner, "_measure", scales.measure)
+    options = HostOptions(vendors=[vendors.root], plugins=False)
+    return tune(model, options), scales
+
+
+def verdicts(found: tuning.Tuning) -> dict[str, str]:
+    return {trial.name: trial.verdict for trial in found.trials if trial.name not in OPTIMIZERS}
+
+
+def test_what_pays_is_kept(monkeypatch: Any, model: Path, equal_vendors: Any) -> None:
+    found, scales = tuned(monkeypatch, model, equal_vendors, A=GAIN)
+    assert verdicts(found) == {"A": "keep", "Wrong": "failed", "Idle": "same"}
+    assert found.pays
+    assert found.passes == {"A": True, "Wrong": False, "Idle": False}
+    # the model against itself, one kind, the whole; equal files are not measured
+    assert scales.compared == [[], ["A"], ["A"]]
+
+
+def test_a_kind_that_changes_numbers_is_excluded_with_the_reason(
+    monkeypatch: Any, model: Path, equal_vendors: Any
+) -> None:
+    found, _ = tuned(monkeypatch, model, equal_vendors, Wrong=GAIN)
+    (trial,) = [trial for trial in found.trials if trial.name == "Wrong"]
+    assert trial.reason.startswith("numbers differ: y[")
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(LOSS, "drop"), (SAME, "noise")])
+def test_a_loss_and_noise_are_off(
+    monkeypatch: Any, model: Path, equal_vendors: Any, gain: Comparison, verdict: str
+) -> None:
+    found, scales = tuned(monkeypatch, model, equal_vendors, A=gain)
+    assert verdicts(found)["A"] == verdict
+    assert not found.pays
+    assert not any(found.passes.values())
+    assert scales.compared == [[], ["A"]]
+
+
+def test_passes_of_one_kind_are_measured_together(
+    monkeypatch: Any, model: Path, vendors: Any
+) -> None:
+    vendors.write(
+        "acme/a.py",
+        vendors.swap("A", "Abs", "Relu"),
+        vendors.swap("B", "Relu", "Abs"),
+        "\n@hookimpl\ndef gehost_tune_kinds(registry):\n    registry.add('both', ['A', 'B'])\n",
+    )
+    found, scales = tuned(monkeypatch, model, vendors, A_B=GAIN)
+    assert verdicts(found) == {"both": "keep"}
+    assert scales.compared == [[], ["A", "B"], ["A", "B"]]
+    assert found.as_dict()["Evidence"]["kinds"]["both"]["passes"] == ["A", "B"]
+
+
+def test_a_kind_of_a_pass_that_there_is_not(monkeypatch: Any, model: Path, vendors: Any) -> None:
+    vendors.write(
+        "acme/a.py",
+        vendors.swap("A", "Abs", "Relu"),
+        "\n@hookimpl\ndef gehost_tune_kinds(registry):\n    registry.add('both', ['A', 'Bee'])\n",
+    )
+    with pytest.raises(gehost.VendorError, match="kind both: there is no pass Bee"):
+        tuned(monkeypatch, model, vendors)
+
+
+def test_a_whole_that_does_not_pay_is_turned_off(
+    monkeypatch: Any, model: Path, equal_vendors: Any
+) -> None:
+    gains = iter([SAME, GAIN, LOSS])
+    monkeypatch.setattr(tuning._Tuner, "_measure", lambda *_: next(gains))
+    found = tune(model, HostOptions(vendors=[equal_vendors.root], plugins=False))
+    assert verdicts(found)["A"] == "keep"
+    assert found.whole is not None
+    assert found.whole.verdict == "drop"
+    assert not any(found.passes.values())
+
+
+def test_the_file_has_switches_and_evidence(
+    monkeypatch: Any, tmp_path: Path, model: Path, equal_vendors: Any
+) -> None:
+    found, _ = tuned(monkeypatch, model, equal_vendors, A=GAIN)
+    path = tmp_path / "s.json"
+    path.write_text(found.to_json())
+    read = read_switch_file(str(path))
+    assert dict(read.passes) == {"A": True, "Wrong": False, "Idle": False}
+    assert read.runtime == {"level": "all", "disabled_optimizers": [], "libraries": []}
+    assert read.evidence["kinds"]["A"]["pairs"] == [1.3, 1.31, 1.32]
+    assert read.evidence["sizes"] == {"x": [2]}
+    assert read.foreign() == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        options = gehost.runtime_options(path)
+    import onnxruntime
+
+    assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+
+
+def switch_file(path: Path, runtime: Any = None, evidence: Any = None) -> Path:
+    content = {"Switch": {"GraphFusion": {}, "Runtime": runtime or {}}, "Evidence": evidence or {}}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_runtime_options_refuse_a_version_for_which_passes_are_not_exact(tmp_path: Path) -> None:
+    path = switch_file(tmp_path / "s.json", evidence={"requires": ["onnxruntime>=99"]})
+    with pytest.raises(UsageError, match="exact with onnxruntime>=99, this is"):
+        gehost.runtime_options(path)
+
+
+def test_runtime_options_take_level_and_optimizers(tmp_path: Path) -> None:
+    runtime = {"level": "basic", "disabled_optimizers": ["GeluFusionL2", "BiasGeluFusion"]}
+    options = gehost.runtime_options(switch_file(tmp_path / "s.json", runtime))
+    key = "optimization.disable_specified_optimizers"
+    assert options.get_session_config_entry(key) == "GeluFusionL2;BiasGeluFusion"
+    with pytest.raises(UsageError, match='level "fast": wanted none, basic, extended, all'):
+        gehost.runtime_options(switch_file(tmp_path / "s.json", {"level": "fast"}))
+
+
+def test_evidence_from_elsewhere_is_a_warning(tmp_path: Path) -> None:
+    evidence = {"cpu": "Other CPU", "versions": {"onnx": "0.1"}}
+    path = switch_file(tmp_path / "s.json", evidence=evidence)
+    with pytest.warns(UserWarning, match="the evidence is from") as caught:
+        gehost.runtime_options(path)
+    told = [str(warning.message) for warning in caught]
+    assert any("the evidence is from onnx 0.1, this is" in line for line in told)
+    assert any("the evidence is from cpu Other CPU, this is" in line for line in told)
+    host = gehost.Host(HostOptions(fusion_switch_file=path, plugins=False))
+    assert sum("the evidence is from" in note for note in host.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"Switch": {"GraphFusion": {}}, "Evidenze": {}}, 'there is no key "Evidenze"; did you'),
+        ({"Switch": {"GraphFusion": {}, "Run": {}}}, 'Switch: there is no key "Run"'),
+        (
+            {"Switch": {"GraphFusion": {}, "Runtime": {"levels": "all"}}},
+            'Runtime: there is no key "levels"; did you mean level?',
+        ),
+        (
+            {"Switch": {"GraphFusion": {}, "Runtime": {"libraries": "x.so"}}},
+            "Runtime: libraries is 'x.so'; wanted a list of texts",
+        ),
+    ],
+)
+def test_unknown_keys_are_errors(tmp_path: Path, content: Any, told: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=told.replace("[", r"\[")):
+        read_switch_file(str(path))
+
+
+def test_the_command_writes_the_file_and_a_picture(
+    monkeypatch: Any, tmp_path: Path, model: Path, equal_vendors: Any, capsys: Any
+) -> None:
+    scales = Scales(A=GAIN)
+    monkeypatch.setattr(tuning._Tuner, "_measure", scales.measure)
+    output = tmp_path / "s.json"
+    vendors = str(equal_vendors.root)
+    assert command(["tune", str(model), "-o", str(output), "--vendors", vendors]) == 0
+    captured = capsys.readouterr()
+    assert read_switch_file(str(output)).passes["A"]
+    (line,) = [line for line in captured.out.splitlines() if line.startswith("A ")]
+    assert "keep" in line
+    assert "●" in line
+    assert "comparisons left" in captured.err
+    compiled = tmp_path / "out.onnx"
+    arguments = ["--vendors", vendors, "--fusion-switch-file", str(output)]
+    assert command(["compile", str(model), "-o", str(compiled), *arguments]) == 0
+    operators = [node.op_type for node in onnx.load(compiled).graph.node]
+    assert operators == ["Relu", "Relu", "Softplus"]
+
+
+def test_an_interrupted_run_writes_nothing(
+    monkeypatch: Any, tmp_path: Path, model: Path, equal_vendors: Any
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning._Tuner, "_measure", interrupt)
+    output = tmp_path / "s.json"
+    arguments = ["-o", str(output), "--vendors", str(equal_vendors.root)]
+    assert command(["tune", str(model), *arguments]) == 130
+    assert not output.exists()
+
+
+def test_without_onnx_runtime_it_is_one_line(
+    monkeypatch: Any, tmp_path: Path, model: Path, capsys: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert command(["tune", str(model), "-o", str(tmp_path / "s.json")]) == 2
+    told = capsys.readouterr().err
+    assert told == "gehost: ONNX Runtime is not installed: pip install 'gehost[verify]'\n"
+
+
+@pytest.mark.parametrize("budget", ["", "fast", "-3s", "1h"])
+def test_a_budget_is_a_time(tmp_path: Path, model: Path, capsys: Any, budget: str) -> None:
+    output = str(tmp_path / "s.json")
+    assert command(["tune", str(model), "-o", output, f"--budget={budget}"]) == 2
+    assert "wanted seconds or minutes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("installed", "needed", "fits"),
+    [
+        ("1.31.1", "onnxruntime>=1.31", True),
+        ("1.31.0", "onnxruntime==1.31", True),
+        ("1.9.0", "onnxruntime>=1.31", False),
+        ("1.32.0", "onnxruntime>=1.31,<1.32", False),
+        ("2.0", "onnxruntime", True),
+        ("1.31.1", "onnxruntime!=1.31.1", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(installed: str, needed: str, fits: bool) -> None:
+    assert satisfies(installed, needed) is fits
