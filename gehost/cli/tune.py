@@ -72,4 +72,3 @@ def tune(
             if found.pays
             else f"{one_line(output)}: nothing pays on this machine; all passes are off"
         )
-
