@@ -10,7 +10,7 @@ from string import Template
 
 from gehost.errors import OutputError, UsageError
 from gehost.host.vendors import PASSES_DIR
-from gehost.ir.save import write_bytes_atomic
+from gehost.ir.files.save import write_bytes_atomic
 
 
 def write_pass(name: str, root: str) -> list[Path]:

@@ -26,7 +26,7 @@ from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import PassRecord
-from gehost.passes.mark import PassMark, mark_of
+from gehost.passes.registration import PassRegistration, mark_of
 from gehost.settings import NO_OPTIONS, check_settings
 from gehost.spelling import counted
 from gehost.stages import CustomPassStage
@@ -269,7 +269,9 @@ def _spec(cls: PassClass) -> PassSpec:
         file = inspect.getfile(cls)
     except (OSError, TypeError):  # a class of a notebook or an interactive session
         file = "<interactive>"
-    unmarked = PassMark(cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, file, 1)
+    unmarked = PassRegistration(
+        cls.__name__, CustomPassStage.kAfterInferShape, cls.__module__, file, 1
+    )
     return pass_spec(cls, mark_of(cls) or unmarked)
 
 

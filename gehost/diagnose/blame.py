@@ -17,7 +17,7 @@ from gehost.errors import UsageError
 from gehost.host.importers import read_model
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
-from gehost.rewrite.history import Source, steps_of
+from gehost.rewrite.provenance import Source, steps_of
 
 
 @dataclass(frozen=True, slots=True)

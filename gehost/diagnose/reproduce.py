@@ -24,9 +24,9 @@ from gehost.host.hookspecs import hookimpl
 from gehost.host.pipeline import SHAPE_INFERENCE, stages_before
 from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR, find_vendor_files
-from gehost.ir.external import external_tensors, nbytes
+from gehost.ir.files.external import external_tensors, nbytes
+from gehost.ir.files.save import save_model
 from gehost.ir.graph import Graph
-from gehost.ir.save import save_model
 from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
 

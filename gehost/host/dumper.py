@@ -14,9 +14,9 @@ from gehost.host.context import CompileContext
 from gehost.host.hookspecs import hookimpl
 from gehost.host.pipeline import PIPELINE
 from gehost.host.registry import PassSpec
+from gehost.ir.files.save import write_bytes_atomic
+from gehost.ir.files.skeleton import skeleton
 from gehost.ir.graph import Graph
-from gehost.ir.save import write_bytes_atomic
-from gehost.ir.skeleton import skeleton
 from gehost.ir.types import encode_type
 from gehost.options import DumpFormat
 from gehost.passes.context import PassRecord

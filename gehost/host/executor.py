@@ -16,6 +16,7 @@ from gehost.host.registry import PassRegistry, PassSpec
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
+from gehost.passes.author_errors import author_errors
 from gehost.passes.base import FusionBasePass
 from gehost.passes.context import (
     CustomPassContext,
@@ -25,10 +26,8 @@ from gehost.passes.context import (
     RewriteLimit,
     running,
 )
-from gehost.passes.engine import AuthorCode
 from gehost.pattern.source import SourcePattern
-from gehost.rewrite.history import PASS
-from gehost.rewrite.provenance import Author
+from gehost.rewrite.provenance import PASS, Author
 from gehost.settings import option_values
 from gehost.status import FAILED, NOT_CHANGED, SUCCESS
 
@@ -157,7 +156,7 @@ class Executor:
             options=option_values(spec.name, spec.options, self._context.options.settings),
         )
         with running(context):
-            with AuthorCode(context, "__init__"):
+            with author_errors(context, "__init__"):
                 instance = spec.factory()
                 context.rewriter.shape_proven = bool(getattr(instance, "shape_proven", False))
                 if spec.options and isinstance(instance, FusionBasePass):
@@ -170,7 +169,7 @@ class Executor:
                     if graph.owner is None
                     else f' in graph "{graph.name}" of node "{graph.owner.label}"'
                 )
-                with AuthorCode(context, f"Run{inside}"), _until_limit():
+                with author_errors(context, f"Run{inside}"), _until_limit():
                     result: Any = instance.Run(graph, context)
                     if result is FAILED or result is False:
                         raise PassError(context.GetErrorMessage() or "it returned FAILED")

@@ -19,7 +19,7 @@ from gehost.passes.base import (
     missing_hooks,
     misspelled_hook,
 )
-from gehost.passes.mark import MARKED, PassMark, mark_of
+from gehost.passes.registration import MARKED, PassRegistration, mark_of
 
 _MARK = "put @REG_FUSION_PASS or @REG_DECOMPOSE_PASS above it, or a _ in front of its name"
 _IMPORT = "import it in the __init__.py of its package, which registers what it imports"
@@ -64,7 +64,7 @@ def gehost_register_ops(registry: OpRegistry) -> None:
     registry.add_marked(vars(ge_operators), replace=False)
 
 
-def _factory(cls: type[FusionBasePass], mark: PassMark) -> Callable[[], FusionBasePass]:
+def _factory(cls: type[FusionBasePass], mark: PassRegistration) -> Callable[[], FusionBasePass]:
     """A decompose pass whose constructor takes the operators gets those of its registration."""
     if not issubclass(cls, DecomposePass) or cls.__init__ is DecomposePass.__init__:
         return cls
@@ -76,7 +76,7 @@ def _factory(cls: type[FusionBasePass], mark: PassMark) -> Callable[[], FusionBa
     return cls
 
 
-def pass_spec(cls: type[FusionBasePass], mark: PassMark) -> PassSpec:
+def pass_spec(cls: type[FusionBasePass], mark: PassRegistration) -> PassSpec:
     """The registration of a marked class.
 
     Raises:

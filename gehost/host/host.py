@@ -35,14 +35,15 @@ from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
-from gehost.ir.admit import admit, checker_finding
 from gehost.ir.dims import fix_dims
-from gehost.ir.model import Model, collector_is_free, collector_spared
+from gehost.ir.files.validate import checker_finding, validate
+from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
+from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
 from gehost.passes.cleanup import remove_leftovers
-from gehost.rewrite.bodies import check_body, inferrer_of
+from gehost.rewrite.functions import check_body, inferrer_of
 from gehost.settings import PassOption, check_settings
 from gehost.spelling import counted
 
@@ -102,7 +103,7 @@ class Host:
         """What may be a mistake: classes that are not registered, no passes, skipped files."""
         self._own_process = own_process
         # else what another host's vendors left open would not be closed
-        if own_process and collector_is_free():
+        if own_process and gc_unfrozen():
             gc.freeze()
         self._modules = VendorModules()
         with self._modules.installed():
@@ -398,13 +399,13 @@ class Host:
             stack.enter_context(exclusive())
             with self._modules.installed():
                 spare = stack.enter_context(
-                    collector_spared(is_free=self._own_process or collector_is_free())
+                    gc_frozen_models(is_free=self._own_process or gc_unfrozen())
                 )
                 with report.timed("load"):
                     model = load()
                 spare(model)
                 with report.timed("check"):
-                    admit(model)
+                    validate(model)
                 used = Usage.of(model)
                 if self.options.inline_functions and model.functions:
                     with report.timed("inline"):
@@ -541,7 +542,7 @@ def _inlined(model: Model, report: Report) -> Model:
     model.close()
     try:
         inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
-        admit(inlined)
+        validate(inlined)
     except (ModelError, RuntimeError) as error:
         told = str(error).removeprefix(f"{model}: ")
         raise ModelError(

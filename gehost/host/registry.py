@@ -14,7 +14,7 @@ from gehost.errors import VendorError
 from gehost.ir.graph import Graph
 from gehost.passes.base import misspelled_hook
 from gehost.passes.context import CustomPassContext
-from gehost.passes.mark import check_stage
+from gehost.passes.registration import check_stage
 from gehost.settings import PassOption, check_options
 from gehost.stages import CustomPassStage
 

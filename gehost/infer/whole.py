@@ -15,8 +15,9 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.infer.local import InferenceFailed, Inferrer, is_scan, small_array
+from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.model import Model, collector_off
+from gehost.ir.model import Model
 from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
 from gehost.ops import OpRegistry
 
@@ -42,7 +43,7 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
     model.commit()
     inferrer = inferrer or Inferrer(model, OpRegistry())
     inferrer.walk = infer_graph
-    with collector_off():
+    with gc_disabled():
         infer_graph(model.graph, inferrer)
 
 

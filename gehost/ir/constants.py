@@ -13,7 +13,7 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.ir import tensors
-from gehost.ir.external import element_bits, is_external
+from gehost.ir.files.external import element_bits, is_external
 from gehost.ir.graph import Value
 from gehost.ir.types import DataType
 

@@ -13,7 +13,7 @@ import onnx
 import onnx.shape_inference
 
 from gehost.errors import UsageError
-from gehost.ir.skeleton import skeleton
+from gehost.ir.files.skeleton import skeleton
 
 _SMALL = 1024
 """Elements of an initializer that may be a shape, whose data inference needs."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from gehost.ir.links import link, unlink
-from gehost.ir.listing import Listing
 from gehost.ir.node import Node, Value
+from gehost.ir.node_table import NodeTable
 from gehost.ir.types import ValueType
 from gehost.ir.wide import with_entry
 
@@ -209,7 +209,7 @@ def arrange(entries: Any, wanted: Sequence[Any]) -> None:
 def write_lists(graph: Graph) -> None:
     """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
     wanted = [node.proto for node in graph.nodes]
-    listing, stood = Listing(graph.protos), list(graph.protos)
+    listing, stood = NodeTable(graph.protos), list(graph.protos)
     # for nodes that were removed, or that an interrupt leaves out below
     graph.listing.protos, graph.listing = stood, listing
     arrange(graph.protos, wanted)

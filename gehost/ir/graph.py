@@ -44,7 +44,6 @@ from gehost.ir.edits import (
     write_lists,
 )
 from gehost.ir.links import ORDER_GAP, link, unlink
-from gehost.ir.listing import Listing
 from gehost.ir.node import (
     GRAPH_KINDS,
     Node,
@@ -56,6 +55,7 @@ from gehost.ir.node import (
     spelled,
     split_op,
 )
+from gehost.ir.node_table import NodeTable
 from gehost.ir.types import TensorType, ValueType, dtype_from_number
 from gehost.ir.wide import Slots
 
@@ -107,7 +107,7 @@ class Graph:
         self.model = model
         self.proto = proto
         self.protos = proto.node
-        self.listing = Listing(self.protos)
+        self.listing = NodeTable(self.protos)
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,14 @@ from google.protobuf.message import DecodeError
 from gehost.errors import ModelError
 from gehost.ir.check import check_graph
 from gehost.ir.edits import arrange, put_metadata, write_tables
+from gehost.ir.files.save import save_model, write_pieces_atomic
+from gehost.ir.files.utf8 import check_utf8
+from gehost.ir.gc_policy import LARGE, gc_disabled
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
 from gehost.ir.journal import Journal
 from gehost.ir.names import Names
-from gehost.ir.save import save_model, write_pieces_atomic
-from gehost.ir.text import check_text
 from gehost.ir.types import ValueType
-
-_LARGE = 10_000
-"""Nodes of a graph from which on the cyclic collector costs more than its garbage, and memory is
-a matter of nodes.
-"""
-
-_SELDOM = 100
-"""Collections of the middle generation to one of all, while a large model is there."""
 
 
 class Model:
@@ -86,7 +77,7 @@ class Model:
         """
         if not proto.HasField("graph"):
             raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
-        with collector_off():
+        with gc_disabled():
             self.graph = index_model(self, proto.graph)
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
         """The operators that the model had when it was loaded."""
@@ -318,7 +309,7 @@ class Model:
         """Commit, and bring the protobuf in line with the index. The protobuf stays this
         object's.
         """
-        with collector_off():  # it makes an object for each node
+        with gc_disabled():  # it makes an object for each node
             self.graph.flush()
         self._flush_all_but_nodes()
         return self.proto
@@ -330,7 +321,7 @@ class Model:
         used: dict[str, onnx.FunctionProto] = {}
         for graph in self.graphs:
             if graph is not self.graph:
-                with collector_off():
+                with gc_disabled():
                     graph.flush()
             for op, nodes in graph.by_op.items():
                 if nodes and op in self.new_functions:
@@ -349,8 +340,8 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model atomically; see ``save_model`` for what happens to external data."""
         # it takes memory to put that many in order
-        if self.graph.dirty and len(self.graph.protos) >= _LARGE:
-            from gehost.ir.pieces import pieces_with_nodes  # a whole compile does without
+        if self.graph.dirty and len(self.graph.protos) >= LARGE:
+            from gehost.ir.files.pieces import pieces_with_nodes  # a whole compile does without
 
             self._flush_all_but_nodes()
             pieces = pieces_with_nodes(self.proto, (node.proto for node in self.graph.nodes))
@@ -405,65 +396,15 @@ def _restored(
 
 def _check_text(model: Model, error: TypeError) -> None:
     """A text that is not UTF-8 comes as bytes, which the index may stumble on; where it does not,
-    ``admit`` finds it.
+    ``validate`` finds it.
 
     Raises:
         ModelError: there is such a text; says where.
     """
     try:
-        check_text(model.proto)
+        check_utf8(model.proto)
     except ModelError as told:
         raise ModelError(f"{model}: {told}") from error
-
-
-@contextmanager
-def collector_off() -> Generator[None]:
-    """Keep Python's cyclic collector off while many objects that stay alive are made."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def collector_is_free() -> bool:
-    """Nobody keeps what there is from Python's collector (``gc.freeze``), Python 3.12 aside: it
-    begins with some hundred.
-    """
-    return gc.get_freeze_count() < 1000
-
-
-@contextmanager
-def collector_spared(*, is_free: bool) -> Generator[Callable[[Model], None]]:
-    """Keep Python's cyclic collector from walking over and over through large models, which stay
-    alive until the end.
-
-    Gives the function that says of a model that it is one.
-
-    Args:
-        is_free: nobody else has a plan for what is kept from it (``gc.freeze``), which is taken
-            back at the end.
-    """
-    thresholds = gc.get_threshold()
-    is_frozen = False
-
-    def spare(model: Model) -> None:
-        nonlocal is_frozen
-        if is_free and len(model.graph) >= _LARGE:
-            gc.freeze()
-            is_frozen = True
-            # what is made of it grows with it
-            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))
-
-    try:
-        yield spare
-    finally:
-        if is_frozen:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
-            gc.collect()  # what was frozen is not counted among what waits for a collection
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

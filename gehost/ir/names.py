@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gehost.ir.journal import Journal
-from gehost.ir.listing import Listing
+from gehost.ir.node_table import NodeTable
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -75,7 +75,9 @@ class Names:
                 )
                 # names of nodes that were removed are free
                 listing = (
-                    Listing([node.proto for node in graph.nodes]) if graph.dirty else graph.listing
+                    NodeTable([node.proto for node in graph.nodes])
+                    if graph.dirty
+                    else graph.listing
                 )
                 texts.extend(listing.names())
                 used.update(listing.folded)

@@ -16,7 +16,7 @@ from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
 from gehost.ir.ge import GNodeAccessors
-from gehost.ir.listing import Listing
+from gehost.ir.node_table import NodeTable
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 from gehost.ir.wide import WIDE, Slots
 
@@ -256,7 +256,7 @@ class Node(GNodeAccessors):
         self.graph = graph
         self.place = place
         """Where ``listing`` has the node's protobuf."""
-        self.listing: Listing = graph.listing
+        self.listing: NodeTable = graph.listing
         self.op = op
         self.inputs: Sequence[Value | None] = ()
         """A tuple, or ``Wide``, which is one in all that can be seen."""

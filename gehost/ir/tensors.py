@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from gehost.errors import ModelError
-from gehost.ir.external import (
+from gehost.ir.files.external import (
     element_bits,
     element_count,
     is_external,

@@ -9,9 +9,9 @@ from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
 from gehost.es.origin import author_origin
 from gehost.ir.graph import Graph, Node
-from gehost.passes import engine
+from gehost.passes import driver
 from gehost.passes.context import CustomPassContext
-from gehost.passes.mark import check_stage, mark_of
+from gehost.passes.registration import check_stage, mark_of
 from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.settings import NO_OPTIONS
@@ -75,7 +75,7 @@ class PatternFusionPass(FusionBasePass):
     pass until it changes nothing.
     """
     _config: PatternMatcherConfig = PatternMatcherConfig()
-    _rules: engine.PatternRules | None = None
+    _rules: driver.PatternRules | None = None
 
     def __init__(self, config: PatternMatcherConfig | None = None) -> None:
         """Raises ``PatternError`` for what is no configuration, as its builder without
@@ -114,7 +114,7 @@ class PatternFusionPass(FusionBasePass):
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         if self._rules is None:
-            self._rules = engine.PatternRules(self, self._config, context)
+            self._rules = driver.PatternRules(self, self._config, context)
         return SUCCESS if self._rules.apply(graph) else NOT_CHANGED
 
 
@@ -152,7 +152,7 @@ class DecomposePass(FusionBasePass):
         return self.op_types or (mark.op_types if mark is not None else ())
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
-        return SUCCESS if engine.decompose(self, self.replaced_ops, graph, context) else NOT_CHANGED
+        return SUCCESS if driver.decompose(self, self.replaced_ops, graph, context) else NOT_CHANGED
 
 
 def missing_hooks(cls: type[FusionBasePass]) -> list[str]:

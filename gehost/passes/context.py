@@ -20,12 +20,12 @@ from gehost.pattern.match import MatchResult
 from gehost.pattern.source import SourcePattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.session import Rewriter
 from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
 
 if TYPE_CHECKING:
-    from gehost.passes.pictures import Refusals, RewriteGroup
+    from gehost.passes.snapshots import Refusals, RewriteGroup
 
 
 @dataclass

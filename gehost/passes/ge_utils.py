@@ -16,7 +16,7 @@ from gehost.ir.graph import Node, Value, split_op
 from gehost.ir.types import DataType, Dim, TensorType, ValueType
 from gehost.passes.context import CustomPassContext, current_context
 from gehost.pattern.match import MatchResult
-from gehost.rewrite.bodies import op_with_body
+from gehost.rewrite.functions import op_with_body
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, TypeOf, lower_node
 
 _Key: TypeAlias = tuple[int, int]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 from gehost.errors import VendorError
 from gehost.passes.base import DecomposePass, FusionBasePass
-from gehost.passes.mark import MARK, MARKED, PassMark, check_stage, mark_of
+from gehost.passes.registration import MARK, MARKED, PassRegistration, check_stage, mark_of
 from gehost.settings import PassOption
 from gehost.stages import CustomPassStage
 
@@ -57,7 +57,7 @@ def REG_FUSION_PASS(
     Raises:
         VendorError: the class is no pass, or fusion passes cannot run at the stage.
     """
-    mark = PassMark(
+    mark = PassRegistration(
         name or "",
         stage,
         *_place(_caller()),
@@ -123,7 +123,7 @@ def REG_DECOMPOSE_PASS(
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
     operators = (op_types,) if isinstance(op_types, str) else tuple(op_types)
-    mark = PassMark(
+    mark = PassRegistration(
         name or "",
         stage,
         *_place(_caller()),
@@ -153,7 +153,7 @@ def _place(frame: FrameType | None) -> tuple[str, str, int]:
     return str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename, frame.f_lineno
 
 
-def _marker(mark: PassMark, wanted: type[FusionBasePass]) -> Callable[[Any], Any]:
+def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[Any], Any]:
     def marked(cls: Any) -> Any:
         name = mark.name or getattr(cls, "__name__", None) or repr(cls)
         if not isinstance(cls, type) or not issubclass(cls, wanted):

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gehost.ir.graph import Node, Value
-from gehost.rewrite.proof import Step
+from gehost.rewrite.shape_proof import NodeState
 
 
 class Comparison:
     """Compares what was computed with what is, node by node from the outputs up."""
 
-    def __init__(self, old: Sequence[Step], new: Sequence[Step]) -> None:
+    def __init__(self, old: Sequence[NodeState], new: Sequence[NodeState]) -> None:
         self._old = {
             value: (step, slot)
             for step in old
@@ -28,7 +28,7 @@ class Comparison:
         }
         self._pairs: dict[Node, Node] = {}
 
-    def covers(self, steps: Sequence[Step]) -> bool:
+    def covers(self, steps: Sequence[NodeState]) -> bool:
         """Whether every node of ``steps`` has a counterpart of its own."""
         return len(self._pairs) == len(steps) == len(set(self._pairs.values()))
 

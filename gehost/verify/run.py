@@ -16,7 +16,7 @@ import onnx
 import onnx.external_data_helper
 
 from gehost.errors import ModelError, UsageError
-from gehost.ir.external import external_tensors, locate, map_data
+from gehost.ir.files.external import external_tensors, locate, map_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

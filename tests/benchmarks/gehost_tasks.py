@@ -23,7 +23,7 @@ from gehost.host.ge_style import pass_spec
 from gehost.infer import Inferrer, infer_model
 from gehost.ops import OpRegistry
 from gehost.passes.context import running
-from gehost.passes.mark import mark_of
+from gehost.passes.registration import mark_of
 from tests.benchmarks import gehost_rules as rules
 from tests.benchmarks.figures import EXPLAINED, STYLED, STYLES, WIDE
 from tests.benchmarks.measured import Measured

@@ -13,7 +13,7 @@ from gehost import UsageError
 from gehost.cli import run
 from gehost.cli.blame import print_ancestries
 from gehost.diagnose.blame import Ancestor, Ancestry, blame
-from gehost.rewrite import history
+from gehost.rewrite import provenance
 from gehost.testing import parse
 from tests.diagnose.conftest import Pass
 
@@ -147,7 +147,7 @@ def test_what_comes_from_one_node_on_two_ways_is_told_once(vendors: Any, tmp_pat
 def test_a_history_that_grows_too_long_is_cut_and_says_so(
     vendors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "_MOST_STEPS", 3)
+    monkeypatch.setattr(provenance, "_MOST_STEPS", 3)
     vendors.write(
         "acme/p.py",
         vendors.swap("P", "Relu", "Abs"),

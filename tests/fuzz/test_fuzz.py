@@ -14,7 +14,7 @@ from gehost.ir import graph as ir_graph
 from gehost.ir.names import Names
 from gehost.ir.region import Region
 from gehost.pattern import bind_op, matcher
-from gehost.rewrite import transaction
+from gehost.rewrite import replace as replacing
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
 
@@ -169,7 +169,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
     ("place", "name", "planted", "check"),
     [
         (rewrites, "_rebuilt", swap_operands, "numbers"),
-        (transaction, "_still_needed", lambda region: set(region.nodes), "orphan"),
+        (replacing, "_still_needed", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
         (ir_graph, "undo_add_initializer", lambda value: None, "index"),
     ],

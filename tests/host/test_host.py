@@ -453,7 +453,7 @@ def test_a_compile_inside_a_hook_of_another_host_is_on_its_own(
 
 @pytest.mark.parametrize("large", [0, 10_000])
 def test_compiles_leave_no_objects_behind(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
-    monkeypatch.setattr("gehost.ir.model._LARGE", large)
+    monkeypatch.setattr("gehost.ir.model.LARGE", large)
     host = Host(HostOptions(vendors=[Path(__file__).parents[2] / "vendors"], plugins=False))
     counts: list[int] = []
     for _ in range(30):

@@ -23,7 +23,7 @@ from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.session import Rewriter
 from gehost.testing import parse
 
 PACKAGE = str(Path(gehost.__file__).parent)

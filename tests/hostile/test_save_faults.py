@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from gehost.errors import GehostError
-from gehost.ir import external, save
+from gehost.ir.files import external, save
 from gehost.ir.model import Model
 from gehost.testing import parse
 

@@ -13,9 +13,10 @@ import onnx
 import pytest
 
 from gehost.infer import infer_model
-from gehost.ir import model as model_module
+from gehost.ir import gc_policy
+from gehost.ir.gc_policy import gc_disabled, gc_frozen_models, gc_unfrozen
 from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.model import Model, collector_is_free, collector_off, collector_spared
+from gehost.ir.model import Model
 from gehost.rewrite.provenance import provenance
 
 CHAIN = "g (float[2] x) => (float[2] o) { [n0] a = Relu(x) [n1] b = Abs(a) [n2] c = Elu<alpha = 2.0>(b) [n3] o = Exp(c) }"
@@ -230,7 +231,7 @@ def test_what_was_removed_goes_with_the_commit_and_needs_no_collector():
     before = alive()
     model = Model(parsed())
     graph = model.graph
-    with collector_off():
+    with gc_disabled():
         last = graph.add_node("Neg", [graph.values["x"]], [graph.values["o"]])
         graph.remove_nodes(graph.nodes_of("Relu", "Abs", "Elu", "Exp"))
         assert alive() == before + 5 + 5
@@ -259,20 +260,20 @@ def test_the_collector_stays_away_while_a_model_is_flushed(monkeypatch):
 def test_all_generations_are_collected_seldom_while_a_large_model_is_there(
     thresholds, monkeypatch, given
 ):
-    monkeypatch.setattr(model_module, "_LARGE", 4)
+    monkeypatch.setattr(gc_policy, "LARGE", 4)
     gc.set_threshold(*given)
-    with suppress(KeyError), collector_spared(is_free=True) as spare:
+    with suppress(KeyError), gc_frozen_models(is_free=True) as spare:
         spare(Model(parsed("g (float[2] x) => (float[2] o) { o = Exp(x) }")))
         assert gc.get_threshold() == given
-        assert collector_is_free()
+        assert gc_unfrozen()
         spare(Model(parsed()))
         assert gc.get_threshold() == (*given[:2], max(100, given[2]))
-        assert not collector_is_free()
+        assert not gc_unfrozen()
         raise KeyError
     assert gc.get_threshold() == given
-    assert collector_is_free()
+    assert gc_unfrozen()
 
 
 def test_what_python_itself_keeps_from_the_collector_is_nobody_s_plan(monkeypatch):
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)
-    assert collector_is_free()
+    assert gc_unfrozen()

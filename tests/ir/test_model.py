@@ -10,9 +10,10 @@ import onnx
 import pytest
 
 from gehost.errors import GehostError, ModelError
+from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Node, Value
 from gehost.ir.links import unlink
-from gehost.ir.model import Model, collector_off
+from gehost.ir.model import Model
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "local": 1]>'
 
@@ -429,7 +430,7 @@ def test_close_gives_the_index_back_without_the_collector():
     before = alive()
     model = load("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }")
     assert alive() == before + 5
-    with collector_off():
+    with gc_disabled():
         model.close()
         assert alive() == before
 
@@ -442,7 +443,7 @@ def test_the_collector_is_as_it_was_after_a_load(enabled):
         with pytest.raises(ModelError):
             load("g (float[2] x) => (float[2] y) { }")
         assert gc.isenabled() is enabled
-        with collector_off():
+        with gc_disabled():
             assert not gc.isenabled()
         assert gc.isenabled() is enabled
     finally:

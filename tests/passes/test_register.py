@@ -18,7 +18,7 @@ from gehost import (
     VendorError,
 )
 from gehost.host.ge_style import pass_spec
-from gehost.passes.mark import mark_of
+from gehost.passes.registration import mark_of
 
 LAST = CustomPassStage.kAfterOriginGraphOptimize
 

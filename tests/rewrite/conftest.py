@@ -17,7 +17,7 @@ from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.session import Rewriter
 
 ort = pytest.importorskip("onnxruntime")
 

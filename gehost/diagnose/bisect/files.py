@@ -15,7 +15,7 @@ from gehost.diagnose.bisect.capture import Captured
 from gehost.diagnose.bisect.run import Bisection, Trial
 from gehost.diagnose.directory import fresh_directory
 from gehost.errors import one_line
-from gehost.ir.save import save_model
+from gehost.ir.files.save import save_model
 from gehost.spelling import counted
 from gehost.verify import save_feeds
 

@@ -40,7 +40,7 @@ from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
-from gehost.rewrite.bodies import op_with_body
+from gehost.rewrite.functions import op_with_body
 from gehost.rewrite.lower import Refused, lower_node
 
 _TRIES = 24

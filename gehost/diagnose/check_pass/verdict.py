@@ -18,7 +18,7 @@ import onnx
 
 from gehost.diagnose.check_pass.trial import Feeds
 from gehost.errors import OutputError
-from gehost.ir.save import write_bytes_atomic
+from gehost.ir.files.save import write_bytes_atomic
 from gehost.spelling import counted
 
 

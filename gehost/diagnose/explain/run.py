@@ -21,12 +21,13 @@ from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
 from gehost.host.registry import PassSpec
 from gehost.host.switches import check_names
+from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node
-from gehost.ir.model import Model, collector_off
+from gehost.ir.model import Model
 from gehost.options import HostOptions
 from gehost.passes.base import DecomposePass
 from gehost.passes.context import PassRecord, Rewrite
-from gehost.passes.mark import mark_of
+from gehost.passes.registration import mark_of
 from gehost.pattern.explain.messages import named
 from gehost.pattern.source import SourcePattern
 
@@ -62,7 +63,7 @@ def explain(
     spec = host.passes.get(pass_name)
     assert spec is not None
     watch.account = Account(spec.origin)
-    with collector_off(), suppress(_Enough):  # all that is told stays alive until the end
+    with gc_disabled(), suppress(_Enough):  # all that is told stays alive until the end
         if isinstance(model, onnx.ModelProto):
             host.run(model)
         else:

@@ -14,7 +14,7 @@ from gehost.diagnose.report.layout import LAYER_GAP, Layout, Point, Size, lay_ou
 from gehost.errors import one_line
 from gehost.ir import schemas
 from gehost.ir.graph import split_op
-from gehost.passes.pictures import Picture, PictureNode, PictureTensor
+from gehost.passes.snapshots import Picture, PictureNode, PictureTensor
 
 KINDS = ("math", "nn", "tensor", "reduction", "logical", "custom", "other")
 """The chapters of ONNX's operators; ``other`` for the small ones, ``custom`` for those of

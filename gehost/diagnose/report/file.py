@@ -6,7 +6,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from gehost.host.report import Report
-from gehost.ir.save import write_bytes_atomic
+from gehost.ir.files.save import write_bytes_atomic
 
 ENDINGS = (".json", ".html")
 

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from gehost.diagnose.report.drawing import KINDS, Drawing, draw, shortened
 from gehost.host.report import Report
 from gehost.passes.context import PassRecord
-from gehost.passes.pictures import Refusals, RewriteGroup
+from gehost.passes.snapshots import Refusals, RewriteGroup
 
 _MOST_DRAWN_OF_PASS = 6
 _MOST_DRAWN = 40

@@ -17,7 +17,7 @@ from gehost.ir.region import Region
 from gehost.ir.types import TensorType
 from gehost.ir.wide import WIDE
 from gehost.passes.context import PassRecord, Rewrite
-from gehost.passes.pictures import (
+from gehost.passes.snapshots import (
     Picture,
     PictureNode,
     PictureTensor,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from gehost.infer.local import Inferrer
+from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Node
-from gehost.ir.model import Model, collector_off
+from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import dead
 from gehost.passes.cleanup.fold import Folded, Folder
@@ -72,7 +73,7 @@ def clean_up(
     """
     if _is_trained(model):
         return CleanUpResult()
-    with collector_off():
+    with gc_disabled():
         state = State(model, registry, inferrer)
         dead.sweep(state)
         if is_edited:
@@ -92,7 +93,7 @@ def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> 
     """
     if _is_trained(model):
         return CleanUpResult()
-    with collector_off():
+    with gc_disabled():
         state = State(model, registry, inferrer)
         dead.sweep(state)
         Merger(state).merge_constants()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gehost.diagnose.report.drawing import KINDS, Drawing, draw, kind_of, shortened
-from gehost.passes.pictures import Picture, PictureNode, PictureTensor
+from gehost.passes.snapshots import Picture, PictureNode, PictureTensor
 
 
 def gemm(**more: Any) -> Picture:

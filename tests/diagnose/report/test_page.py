@@ -14,7 +14,7 @@ import pytest
 from gehost import PassRecord, Report
 from gehost.diagnose.report.page import render
 from gehost.diagnose.report.recorder import RewriteRecorder
-from gehost.passes.pictures import (
+from gehost.passes.snapshots import (
     Picture,
     PictureNode,
     PictureTensor,

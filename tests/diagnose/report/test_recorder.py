@@ -10,7 +10,7 @@ import pytest
 
 from gehost import PassRecord
 from gehost.diagnose.report.recorder import RewriteRecorder
-from gehost.passes.pictures import Picture, RewriteGroup
+from gehost.passes.snapshots import Picture, RewriteGroup
 from gehost.testing import parse
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '

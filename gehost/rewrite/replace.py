@@ -16,17 +16,16 @@ from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Graph, Node, Value, op_name
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
-from gehost.rewrite.bodies import add_function, function_of_region, op_with_body, region_key
+from gehost.rewrite.cache import Key, Plan, PlannedNode, Plans, Read, as_plan, inputs_read, key_of
 from gehost.rewrite.comparison import Comparison
 from gehost.rewrite.devices import check_not_specified, inherit_devices
-from gehost.rewrite.history import HISTORY
+from gehost.rewrite.functions import add_function, function_of_region, op_with_body, region_key
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, lower_node
-from gehost.rewrite.plan import Key, Plan, PlannedNode, Plans, Read, as_plan, inputs_read, key_of
-from gehost.rewrite.proof import Step, TypeProof, is_whole
-from gehost.rewrite.provenance import provenance
+from gehost.rewrite.provenance import HISTORY, provenance
+from gehost.rewrite.shape_proof import NodeState, TypeProof, is_whole
 
 if TYPE_CHECKING:
-    from gehost.rewrite.rewriter import Rewriter
+    from gehost.rewrite.session import Rewriter
 
 MAX_GENERATIONS = 100
 
@@ -60,7 +59,7 @@ class Transaction:
         """By the identity of their arrays, which the replacement or the plan holds: one for all
         readers of one constant.
         """
-        self._steps: list[Step] | None = None
+        self._steps: list[NodeState] | None = None
         self.position: Node | None = None
         self.provenance = provenance(region.nodes)
         nodes = region.nodes
@@ -157,10 +156,10 @@ class Transaction:
             for planned in plan
         )
 
-    def _old(self) -> Sequence[Step]:
+    def _old(self) -> Sequence[NodeState]:
         """The matched nodes as they were; called before any of them is edited, or when none is."""
         if self._steps is None:
-            self._steps = list(map(Step.of, self.region.nodes))
+            self._steps = list(map(NodeState.of, self.region.nodes))
         return self._steps
 
     # -- where the new nodes go
@@ -431,7 +430,7 @@ class Transaction:
                         rewriter.inferrer,
                         shape_proven=rewriter.shape_proven,
                     )
-                    built = list(map(Step.of, self.made))
+                    built = list(map(NodeState.of, self.made))
                 self.graph.set_type(value, proof.settle(value, old_type, new, new_type, built))
             if new is not value:
                 self._forward(new, value)
@@ -489,7 +488,7 @@ class Transaction:
 
     def _nothing_changed(self) -> bool:
         """Whether the outputs are computed by the same nodes again, one for one."""
-        old, new = self._old(), list(map(Step.of, self.made))
+        old, new = self._old(), list(map(NodeState.of, self.made))
         if sorted(step.node.op for step in old) != sorted(step.node.op for step in new):
             return False
         comparison = Comparison(old, new)

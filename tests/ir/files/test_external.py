@@ -9,8 +9,8 @@ import pytest
 from onnx import AttributeProto, TensorProto
 
 from gehost.errors import ModelError
-from gehost.ir import external
-from gehost.ir.external import ExternalLocation
+from gehost.ir.files import external
+from gehost.ir.files.external import ExternalLocation
 
 CONTENT = bytes(range(100))
 

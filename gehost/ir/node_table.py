@@ -13,7 +13,7 @@ mostly neighbours.
 """
 
 
-class Listing:
+class NodeTable:
     """What a node's ``place`` counts in. A node that is removed stays listed, so that none need
     be held in Python.
     """

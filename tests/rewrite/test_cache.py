@@ -13,9 +13,9 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ops import OpDef, OpRegistry
 from gehost.passes.context import PassRecord
-from gehost.rewrite import transaction
+from gehost.rewrite import replace as replacing
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.session import Rewriter
 from gehost.testing import assert_equal_numbers, parse, run_pass
 
 
@@ -23,9 +23,9 @@ from gehost.testing import assert_equal_numbers, parse, run_pass
 def planned(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> list[int]:
     """Gets an entry for each rewrite that is done by plan."""
     done: list[int] = []
-    follow = transaction.Transaction._follow
+    follow = replacing.Transaction._follow
     monkeypatch.setattr(
-        transaction.Transaction,
+        replacing.Transaction,
         "_follow",
         lambda self, plan: (done.append(len(plan)), follow(self, plan))[1],
     )

@@ -4,21 +4,21 @@ counted, cost bounded.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from gehost.errors import PassError, PatternError, deepest_line, described
+from gehost.errors import PassError, PatternError
 from gehost.es import schemas
 from gehost.es.graph import EsGraph, EsTensor
 from gehost.es.opset import NotApplicable, resolve_op
 from gehost.ir.graph import Graph, Node, Value, op_name, split_op
 from gehost.ir.region import Region
+from gehost.passes.author_errors import author_errors, blamed_on, edited_by_hook
 from gehost.passes.context import CustomPassContext
+from gehost.passes.worklist import BottomUp, Worklist
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.matcher import CompiledPattern
@@ -43,7 +43,7 @@ class PatternRules:
         """Raises ``PassError`` when ``Patterns`` fails or returns nonsense."""
         self._context = context
         self._runners: list[_RuleRunner] = []
-        with AuthorCode(context, "Patterns", edits=False):
+        with author_errors(context, "Patterns", edits=False):
             reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
         told = "; ".join(reasons)
         context.record.message = (
@@ -144,7 +144,7 @@ class _RuleRunner:
             self._compiled = CompiledPattern(self._lowered.source)
         compiled, context = self._compiled, self._context
         context.rewriter.shape_proven = self._owner.shape_proven
-        worklist = (_BottomUp if self._owner.bottom_up else _Worklist)(graph, compiled)
+        worklist = (BottomUp if self._owner.bottom_up else Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
         for node in worklist:
@@ -211,7 +211,7 @@ def decompose(
 
 def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str]:
     listed = [op_types] if isinstance(op_types, str) else list(op_types)
-    with AuthorCode(context, "op_types"):
+    with author_errors(context, "op_types"):
         if not listed:
             raise PassError(
                 'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or '
@@ -272,7 +272,7 @@ def _rewrite(
     try:
         refusal = _refusal(condition(matched))
         if journal.mark() != mark:
-            raise _edited()
+            raise edited_by_hook()
         if refusal:
             context.refuse(node, refusal)
             return None
@@ -283,7 +283,7 @@ def _rewrite(
             return None
         made = as_graph(returned)
         if journal.mark() != mark:
-            raise _edited()
+            raise edited_by_hook()
         region, made = place(matched, made)
         try:
             return context.rewrite(region, made)
@@ -291,7 +291,7 @@ def _rewrite(
             context.refuse(node, str(refused))
             return None
     except BaseException as error:
-        blamed = _blamed(context, hook, node, error)
+        blamed = blamed_on(context, hook, node, error)
         if blamed is error:
             raise
         raise blamed from blamed.__cause__
@@ -336,140 +336,3 @@ def as_graph(made: Any) -> EsGraph:
     graph = tensors[0].graph
     graph.outputs = tensors
     return graph
-
-
-class AuthorCode:
-    """Turns whatever an author's hook raises into one ``PassError`` with pass, file and line.
-
-    Interrupts go through. Without ``edits`` the hook may change the graph by what it returns alone:
-    the rest of a rule pass is not checked.
-    """
-
-    __slots__ = ("_context", "_hook", "_mark")
-
-    def __init__(self, context: CustomPassContext, hook: str, *, edits: bool = True) -> None:
-        self._context = context
-        self._hook = hook
-        self._mark = None if edits else context.model.mark()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            if self._mark is None or self._mark == self._context.model.mark():
-                return
-            error = _edited()
-        blamed = _blamed(self._context, self._hook, None, error)
-        if blamed is not error:
-            raise blamed from blamed.__cause__
-
-
-def _edited() -> PassError:
-    return PassError("it edited the graph; only what Replacement returns may change it")
-
-
-def _blamed(
-    context: CustomPassContext, hook: str, node: Node | None, error: BaseException
-) -> BaseException:
-    """What an author's hook raised as one ``PassError`` that names pass, file, line and node;
-    interrupts as they are.
-    """
-    if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
-        return error
-    at = f' at node "{node.label}" ({node.op})' if node is not None else ""
-    record = context.record
-    where = deepest_line(error, _split_origin(record.origin)[0]) or record.origin
-    told = described(error).removeprefix(f"{where}: ")
-    failure = PassError(f"{record.name} ({where}): {hook}{at}: {told}")
-    failure.named = True
-    failure.__cause__ = error  # as machine code leaves out what follows "from"
-    return failure
-
-
-def _split_origin(origin: str) -> tuple[str, int]:
-    path, _, line = origin.rpartition(":")
-    return path, int(line) if line.isdigit() else 0
-
-
-# -- candidates
-# -----------------------------------------------------------------------------------------------------
-
-
-class _Worklist:
-    """Candidates in topological order; new ones may join while it is walked, removed ones are
-    passed over.
-    """
-
-    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
-        self._graph = graph
-        self._compiled = compiled
-        found, self._complete = compiled.candidates(graph)
-        self._initial = iter(found)
-        self._known = set(found)
-        self._added: list[tuple[int, int, Node]] = []
-        self._serial = 0
-        self._renumbered = graph.model.renumbered
-
-    def add(self, node: Node) -> None:
-        self._known.add(node)
-        self._serial += 1
-        heapq.heappush(self._added, (node.order, self._serial, node))
-
-    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
-        """Add what may match now that a rewrite at ``at`` has ``made`` nodes, or has ``rewired``
-        old ones.
-        """
-        if rewired and not self._complete:
-            self._complete = True
-            found = [
-                node
-                for node in self._graph.nodes_of(*self._compiled.anchor_ops)
-                if node.order > at.order
-            ]
-        elif self._complete:
-            found = [node for node in made if node.op in self._compiled.anchor_ops]
-        else:
-            found = [node for new in made for node in self._compiled.reached_from(new)]
-        for node in found:
-            if node not in self._known:
-                self.add(node)
-
-    def __iter__(self) -> Iterator[Node]:
-        pending = next(self._initial, None)
-        while pending is not None or self._added:
-            if self._renumbered != self._graph.model.renumbered:
-                self._added = [(node.order, serial, node) for _, serial, node in self._added]
-                heapq.heapify(self._added)
-                self._renumbered = self._graph.model.renumbered
-            if pending is None or (self._added and self._added[0][0] < pending.order):
-                node = heapq.heappop(self._added)[2]
-            else:
-                node, pending = pending, next(self._initial, None)
-            if node.in_graph:
-                yield node
-
-
-class _BottomUp:
-    """Candidates in reverse topological order, as they are at the start: what rewrites bring is
-    for another run.
-    """
-
-    def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
-        self._found, _ = compiled.candidates(graph)
-
-    def add(self, node: Node) -> None:
-        del node
-
-    def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
-        del made, at, rewired
-
-    def __iter__(self) -> Iterator[Node]:
-        for node in reversed(self._found):
-            if node.in_graph:
-                yield node

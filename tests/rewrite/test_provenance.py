@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gehost.rewrite.history import Step, history_of, steps_of
-from gehost.rewrite.provenance import Author, provenance
+from gehost.rewrite.provenance import Author, HistoryStep, history_of, provenance, steps_of
 from gehost.testing import graph_of
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
@@ -31,12 +30,12 @@ def test_steps_that_two_nodes_share_are_kept_once():
             graph.set_metadata(made, key, text)
     for key, text in Author("D").metadata(provenance([three, four])).items():
         graph.set_metadata(one, key, text)
-    first = Step("two", "Exp", "A", "acme", (("one", "Relu"),))
+    first = HistoryStep("two", "Exp", "A", "acme", (("one", "Relu"),))
     assert steps_of(one, one.metadata) == [
         first,
-        Step("three", "Neg", "B", "acme", (0,)),
-        Step("four", "Abs", "C", "acme", (0,)),
-        Step("one", "Relu", "D", "", (1, 2)),
+        HistoryStep("three", "Neg", "B", "acme", (0,)),
+        HistoryStep("four", "Abs", "C", "acme", (0,)),
+        HistoryStep("one", "Relu", "D", "", (1, 2)),
     ]
 
 

@@ -16,8 +16,9 @@ from google.protobuf.message import EncodeError
 from onnx import TensorProto
 
 from gehost.errors import ModelError, OutputError
-from gehost.ir import external, save, tensors
-from gehost.ir.save import save_model, write_bytes_atomic
+from gehost.ir import tensors
+from gehost.ir.files import external, save
+from gehost.ir.files.save import save_model, write_bytes_atomic
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -545,7 +546,7 @@ def test_a_directory_in_the_place_of_the_weights(source, out):
 
 KILLED = """
 import os, signal, sys
-from gehost.ir import save
+from gehost.ir.files import save
 if sys.argv[2] == "die":
     save.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 else:

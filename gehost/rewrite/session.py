@@ -15,11 +15,11 @@ from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.ir.region import Region, SubgraphBoundary
 from gehost.ops import OpRegistry
-from gehost.rewrite.bodies import inferrer_of
+from gehost.rewrite.cache import Key, Plans
+from gehost.rewrite.functions import inferrer_of
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.plan import Key, Plans
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.transaction import Transaction
+from gehost.rewrite.replace import Transaction
 
 
 class Rewriter:

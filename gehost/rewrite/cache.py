@@ -22,8 +22,7 @@ from gehost.infer.local import small_array
 from gehost.ir.graph import NodeTemplate
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
-from gehost.rewrite.history import ORIGIN_NODES
-from gehost.rewrite.provenance import Author, Provenance
+from gehost.rewrite.provenance import ORIGIN_NODES, Author, Provenance
 
 _MOST_BYTES = 1024
 """Constants of at most this many bytes are part of a key; a replacement with a larger one is

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from gehost.errors import ModelError
-from gehost.ir import external
-from gehost.ir.admit import admit
+from gehost.ir.files import external
+from gehost.ir.files.validate import validate
 from gehost.ir.model import Model
 
 TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Add(x, w) }'
@@ -33,7 +33,7 @@ def model(text: str = TEXT, **fields: object) -> onnx.ModelProto:
 def test_an_initializer_may_be_an_input_whose_type_it_has(shape):
     proto = model()
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, shape))
-    admit(Model(proto))
+    validate(Model(proto))
 
 
 def test_below_ir_version_4_it_has_to_be_one():
@@ -42,33 +42,35 @@ def test_below_ir_version_4_it_has_to_be_one():
         ModelError,
         match='initializer "w" is not among the graph\'s inputs, where IR version 3 wants it',
     ):
-        admit(Model(proto))
+        validate(Model(proto))
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
-    admit(Model(proto))
+    validate(Model(proto))
 
 
 def test_nodes_may_stand_in_any_order():
-    admit(Model(onnx.parser.parse_model(TEXT.replace("y = Add(x, w)", "y = Neg(a) a = Relu(x)"))))
+    validate(
+        Model(onnx.parser.parse_model(TEXT.replace("y = Add(x, w)", "y = Neg(a) a = Relu(x)")))
+    )
 
 
 def test_a_domain_that_onnx_does_not_know_may_have_any_version():
     text = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1000]> g (float[N] x) => (float[N] y) { y = acme.Op(x) }'
-    admit(Model(onnx.parser.parse_model(text)))
+    validate(Model(onnx.parser.parse_model(text)))
 
 
 def test_the_model_is_as_it_was():
     proto = model()
     before = proto.SerializeToString(deterministic=True)
-    admit(Model(proto))
+    validate(Model(proto))
     assert proto.SerializeToString(deterministic=True) == before
 
 
 def test_bits_that_are_left_over_must_be_zero():
-    admit(Model(model(data_type=TensorProto.INT4, dims=[3], raw_data=b"\x21\x03")))
+    validate(Model(model(data_type=TensorProto.INT4, dims=[3], raw_data=b"\x21\x03")))
     with pytest.raises(
         ModelError, match=r"^the model: onnx.checker says: .*tensor name: w.*padding"
     ):
-        admit(Model(model(data_type=TensorProto.FLOAT6E2M3, dims=[1], raw_data=b"\xff")))
+        validate(Model(model(data_type=TensorProto.FLOAT6E2M3, dims=[1], raw_data=b"\xff")))
 
 
 def external_model(directory: Path, count: int) -> Path:
@@ -95,9 +97,9 @@ def test_weights_are_looked_for_beside_the_model_and_not_in_the_working_director
     (tmp_path / "elsewhere").mkdir()
     path = external_model(tmp_path, 1)
     monkeypatch.chdir(tmp_path / "elsewhere")
-    admit(Model.load(path))
+    validate(Model.load(path))
     monkeypatch.chdir(tmp_path)
-    admit(Model.load("m.onnx"))
+    validate(Model.load("m.onnx"))
 
 
 def test_each_file_is_looked_at_once_and_none_is_read(tmp_path, monkeypatch):
@@ -107,7 +109,7 @@ def test_each_file_is_looked_at_once_and_none_is_read(tmp_path, monkeypatch):
         external.os, "lstat", lambda name, look=external.os.lstat: looks.append(name) or look(name)
     )
     monkeypatch.setattr(external.os, "open", None)
-    admit(Model.load(path))
+    validate(Model.load(path))
     assert looks == [str(tmp_path / "w.bin")]
 
 
@@ -144,4 +146,4 @@ def test_the_data_of_any_tensor_is_looked_at(attribute, in_body):
         body = helper.make_graph([onnx.NodeProto.FromString(node.SerializeToString())], "b", [], [])
         node.CopyFrom(helper.make_node("Op", ["x"], ["y"], domain="acme", body=body))
     with pytest.raises(ModelError, match="tensor 'bad': its raw data has 4 bytes"):
-        admit(Model(proto))
+        validate(Model(proto))

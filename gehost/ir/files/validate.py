@@ -11,18 +11,18 @@ import onnx.checker
 
 from gehost.errors import ModelError
 from gehost.ir.calls import check_arity, check_calls
-from gehost.ir.external import (
+from gehost.ir.files.external import (
     all_tensors,
     check_external,
     element_bits,
     external_tensors,
     is_external,
 )
+from gehost.ir.files.skeleton import skeleton
+from gehost.ir.files.utf8 import check_utf8
 from gehost.ir.graph import Graph
 from gehost.ir.model import Model
-from gehost.ir.skeleton import skeleton
 from gehost.ir.tensors import check_data
-from gehost.ir.text import check_text
 from gehost.ir.types import DataType, TensorType, ValueType
 
 # The newest opset of each of ONNX's domains; what a later one means, the installed onnx cannot
@@ -35,7 +35,7 @@ which costs more than they do.
 """
 
 
-def admit(model: Model) -> None:
+def validate(model: Model) -> None:
     """Prove that a model is one that ONNX allows, whose tensors hold what they state.
 
     Cost: that of the nodes, and of a look at the weights in the file; of external ones only the
@@ -47,7 +47,7 @@ def admit(model: Model) -> None:
     try:
         proto = model.flush()
         content = _content(proto)
-        check_text(proto, content or _without_weights(proto).SerializeToString())
+        check_utf8(proto, content or _without_weights(proto).SerializeToString())
         _check_versions(proto)
         _check_tensors(model)
         _check_functions(model)
@@ -172,7 +172,7 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     except (
         UnicodeDecodeError
     ):  # it sets each field of the model and of the graph, which takes only UTF-8
-        check_text(proto)
+        check_utf8(proto)
         raise
 
 

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from gehost.errors import ModelError
-from gehost.ir.text import check_text
+from gehost.ir.files.utf8 import check_utf8
 
 MODEL = onnx.parser.parse_model(
     """<ir_version: 8, opset_import: ["" : 17, "import" : 1], producer_name: "maker", metadata_props: ["key" : "value"]>
@@ -26,8 +26,8 @@ PLACES = {
 
 
 def test_a_model_of_good_texts():
-    check_text(MODEL)
-    check_text(onnx.ModelProto(producer_name="ünï\0\U0001f600"))
+    check_utf8(MODEL)
+    check_utf8(onnx.ModelProto(producer_name="ünï\0\U0001f600"))
 
 
 @pytest.mark.parametrize(("text", "place"), PLACES.items(), ids=PLACES)
@@ -35,7 +35,7 @@ def test_the_first_bad_one_is_named(text, place):
     content = MODEL.SerializeToString()
     assert text.encode() in content
     with pytest.raises(ModelError, match=rf"^{place} \(b'\\xff.*'\) is not UTF-8"):
-        check_text(onnx.ModelProto.FromString(content.replace(text.encode(), b"\xff" * len(text))))
+        check_utf8(onnx.ModelProto.FromString(content.replace(text.encode(), b"\xff" * len(text))))
 
 
 def test_bytes_that_are_no_text_may_be_anything():
@@ -43,4 +43,4 @@ def test_bytes_that_are_no_text_may_be_anything():
     proto.CopyFrom(MODEL)
     proto.graph.initializer.add(name="w", raw_data=b"\xff\xfe", string_data=[b"\xff"])
     proto.graph.node[0].attribute.add(name="s", s=b"\xff")
-    check_text(proto)
+    check_utf8(proto)

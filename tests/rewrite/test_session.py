@@ -20,8 +20,8 @@ from gehost.ir.region import Region, SubgraphBoundary, SubgraphInput, SubgraphOu
 from gehost.ops import OpRegistry
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
-from gehost.rewrite.transaction import MAX_GENERATIONS
+from gehost.rewrite.replace import MAX_GENERATIONS
+from gehost.rewrite.session import Rewriter
 from gehost.testing import parse
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y) { t = MatMul(x, w) y = Add(t, b) }"
@@ -385,7 +385,7 @@ from gehost.ops import OpRegistry
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.match import PatternMatcher
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.rewriter import Rewriter
+from gehost.rewrite.session import Rewriter
 model = Model(onnx.parser.parse_model(sys.stdin.read()))
 builder = EsGraphBuilder("p")
 x, z = builder.CreateInputs(2)
@@ -425,7 +425,7 @@ def test_alternatives_stand_in_patterns_only(rewriting):
         "g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Exp(a) b = Neg(x) z = Exp(b) }"
     )
     with pytest.raises(
-        PatternError, match=r"test_rewriter.py:\d+: Alternatives stand in patterns only"
+        PatternError, match=r"test_session.py:\d+: Alternatives stand in patterns only"
     ):
         work.replace(lambda x: es.Exp(es.Relu(x)), lambda x: es.Exp(es.Alternatives(es.Relu(x), x)))
     work.replace(lambda x: es.Exp(es.Alternatives(es.Relu(x), es.Neg(x))), es.Abs)

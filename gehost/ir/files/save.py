@@ -16,7 +16,7 @@ from google.protobuf.message import EncodeError
 from msgspec import Struct
 
 from gehost.errors import ModelError, OutputError
-from gehost.ir.external import (
+from gehost.ir.files.external import (
     ExternalLocation,
     external_tensors,
     file_names,

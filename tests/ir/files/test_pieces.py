@@ -12,10 +12,10 @@ import pytest
 
 from gehost.errors import ModelError, OutputError
 from gehost.ir import model as model_module
-from gehost.ir import save
+from gehost.ir.files import save
+from gehost.ir.files.pieces import pieces_with_nodes
 from gehost.ir.graph import Value
 from gehost.ir.model import Model
-from gehost.ir.pieces import pieces_with_nodes
 
 MODELS = Path(__file__).parents[1] / "models"
 TEXT = '<ir_version: 10, opset_import: ["": 17]> g (float[2] x) => (float[2] o) { [n0] a = Relu(x) [n1] b = Abs(a) o = Exp(b) }'
@@ -152,7 +152,7 @@ def test_a_loaded_model_holds_all_that_the_file_has(
 
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "_LARGE", 0)
+    monkeypatch.setattr(model_module, "LARGE", 0)
 
 
 def edited(seed: int, proto: onnx.ModelProto) -> Model:
@@ -180,7 +180,7 @@ def edited(seed: int, proto: onnx.ModelProto) -> Model:
 def test_a_model_with_edits_is_written_as_it_would_be_once_its_protobuf_is_in_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, large: int
 ) -> None:
-    monkeypatch.setattr(model_module, "_LARGE", large)
+    monkeypatch.setattr(model_module, "LARGE", large)
     path, proto = tmp_path / "m.onnx", parsed()
     if seed == 4:
         proto.graph.MergeFromString(UNKNOWN)

@@ -22,7 +22,7 @@ from gehost.ir.region import Region
 from gehost.ir.types import TensorType, ValueType
 from gehost.ops import OpDef, OpRegistry
 from gehost.rewrite.lower import Operand, Refused, lower_node
-from gehost.rewrite.proof import Step
+from gehost.rewrite.shape_proof import NodeState
 from gehost.spelling import counted
 
 _INLINE_LIMIT = 4096
@@ -409,7 +409,7 @@ class _BodyWriter:
 
 def function_of_region(
     region: Region,
-    steps: Sequence[Step],
+    steps: Sequence[NodeState],
     inputs: Sequence[Value | None],
     outputs: Sequence[Value] | None = None,
     attributes: Iterable[str] = (),
@@ -462,7 +462,7 @@ def function_of_region(
 
 def region_key(
     region: Region,
-    nodes: Sequence[Step],
+    nodes: Sequence[NodeState],
     inputs: Sequence[Value | None],
     outputs: Sequence[Value],
     attributes: Iterable[str],

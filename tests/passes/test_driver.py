@@ -22,7 +22,7 @@ from gehost import (
     Rejection,
     es,
 )
-from gehost.passes.engine import as_graph
+from gehost.passes.driver import as_graph
 from gehost.pattern.lower import _Builder
 from gehost.rewrite.lower import Refused
 from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass

@@ -19,9 +19,9 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
 from gehost.ops import OpRegistry
-from gehost.rewrite.bodies import add_function, function_of_region, op_with_body
+from gehost.rewrite.functions import add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import Refused
-from gehost.rewrite.proof import Step
+from gehost.rewrite.shape_proof import NodeState
 from gehost.verify import make_feeds
 
 LINEAR = "g (float[2, 3] x) => (float[2, 4] y, float[2, 4] z) { t = MatMul(x, w) y = Add(t, b) s = MatMul(x, v) z = Add(s, b) }"
@@ -615,6 +615,6 @@ def test_a_control_flow_node_is_no_body(rewriting):
     with pytest.raises(Refused, match="needs a function body: y holds nested graphs"):
         function_of_region(
             Region(graph, [graph.values["c"]], [graph.values["y"]], [node]),
-            [Step.of(node)],
+            [NodeState.of(node)],
             [graph.values["c"]],
         )

@@ -16,7 +16,7 @@ name of the module refers to any more.
 
 
 @dataclass
-class PassMark:
+class PassRegistration:
     """How a class is registered, and where."""
 
     name: str
@@ -35,7 +35,7 @@ class PassMark:
         return f"{self.path}:{self.line}"
 
 
-def mark_of(cls: type) -> PassMark | None:
+def mark_of(cls: type) -> PassRegistration | None:
     """A class's own mark; one that it would inherit does not count."""
     return cls.__dict__.get(MARK)
 

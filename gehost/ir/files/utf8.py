@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from gehost.errors import ModelError
 
 
-def check_text(proto: onnx.ModelProto, content: bytes | None = None) -> None:
+def check_utf8(proto: onnx.ModelProto, content: bytes | None = None) -> None:
     """Prove that every text is UTF-8, at the cost of parsing the model once more.
 
     Args:

@@ -1,0 +1,68 @@
+"""When Python's cyclic garbage collector runs beside large models."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gehost.ir.model import Model
+
+LARGE: Final = 10_000
+"""Nodes from which on a graph is large: the collector costs more than its garbage, and memory
+grows with the nodes.
+"""
+
+_SELDOM = 100
+"""Collections of the middle generation per full collection, while a large model is in memory."""
+
+
+@contextmanager
+def gc_disabled() -> Generator[None]:
+    """Disable the collector while many long-lived objects are created."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def gc_unfrozen() -> bool:
+    """True unless the process has frozen objects (``gc.freeze``).
+
+    Python 3.12 itself starts with some hundred frozen objects.
+    """
+    return gc.get_freeze_count() < 1000
+
+
+@contextmanager
+def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
+    """Keep the collector from walking large models again and again; they live until the end.
+
+    Yields a function to call with each loaded model; it freezes a large one.
+
+    Args:
+        is_free: nobody else in the process uses ``gc.freeze``, which is undone at the end.
+    """
+    thresholds = gc.get_threshold()
+    is_frozen = False
+
+    def freeze(model: Model) -> None:
+        nonlocal is_frozen
+        if is_free and len(model.graph) >= LARGE:
+            gc.freeze()
+            is_frozen = True
+            # garbage of a compile grows with the model
+            gc.set_threshold(*thresholds[:2], max(thresholds[2], _SELDOM))
+
+    try:
+        yield freeze
+    finally:
+        if is_frozen:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
+            gc.collect()  # frozen objects do not count towards the next collection
