@@ -43,7 +43,7 @@ def tune(
     inputs to measure with.
     """
     from gehost.host.containment import output_on_stderr
-    from gehost.ir.save import write_bytes_atomic
+    from gehost.ir.files.save import write_bytes_atomic
     from gehost.tune import run
 
     given["cleanup"] = not given.pop("no_cleanup")
