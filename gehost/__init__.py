@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, ops, verify
+    from gehost import es, expressions, ops, verify
     from gehost.errors import (
         GehostError,
         ModelError,
@@ -101,6 +101,7 @@ _HOMES = {
     **{name: (module, name) for module, names in _MODULES.items() for name in names},
     "GNode": ("ir.graph", "Node"),
     "es": ("es", None),
+    "expressions": ("expressions", None),
     "ops": ("ops", None),
     "shapes": ("ir.shapes", None),
     "verify": ("verify", None),
@@ -165,6 +166,7 @@ __all__ = [
     "Value",
     "VendorError",
     "es",
+    "expressions",
     "hookimpl",
     "ops",
     "read_model",

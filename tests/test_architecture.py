@@ -21,7 +21,7 @@ LAYERS = [
     ["errors"],
     ["stages", "status", "options", "settings"],
     ["ir"],
-    ["ops"],
+    ["ops", "expressions"],
     ["infer"],
     ["es"],
     ["pattern"],

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gehost import PatternError, es
+from gehost import PatternError, es, expressions
 from gehost_drr.expressions import Expression, Variable, parts
 from gehost_drr.graph import Application, Native, PatternGraph
 
@@ -143,7 +143,7 @@ def _check_expression(
     expression: Expression, origin: es.Origin, tensors: set[str], variables: set[str]
 ) -> None:
     for part in parts(expression):
-        is_variable = isinstance(part, Variable)
+        is_variable = isinstance(part, expressions.OpAttr)
         name = part.name if is_variable else part.tensor
         if name not in (variables if is_variable else tensors):
             raise PatternError(

@@ -1,21 +1,15 @@
-"""Conditions as expressions over what a rule matched: printable, and true only where they are known
-to hold.
+"""DRR's spelling of ``gehost.expressions``: Python's operators over tensors and attributes.
 
-``pat.x.dtype == pat.y.dtype`` builds a tree; the match gives it a value later. What is not known
-makes the whole unknown (None): an unknown dimension equals nothing, and two different symbols may
-or may not be the same number.
+``pat.x.dtype == pat.y.dtype`` builds an expression; a match gives it a value later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, cast
 
-from msgspec import Struct
-
-from gehost import DataType, PatternError, Value, es
-from gehost_drr.known import OPERATORS, Symbol, any_of, equal
+from gehost import DataType, PatternError, Value, es, expressions
 
 HERE = __file__.rpartition("/")[0] + "/"
 
@@ -28,24 +22,64 @@ class Matched(Protocol):
     def Attr(self, name: str) -> Any: ...
 
 
+class _Bound:
+    """A match as ``gehost.expressions`` reads it."""
+
+    def __init__(self, match: Matched) -> None:
+        self._match = match
+
+    def tensor(self, key: str, /) -> Value:
+        return self._match.value(key)
+
+    def attribute(self, _op: None, name: str, /) -> Any:
+        found = self._match.Attr(name)
+        if found is None:
+            raise expressions.Unknown(f"there is no attribute {name}")
+        return expressions.stored(found, "float32")
+
+
 class Expression:
     """A value that a match will have. Python's operators build larger ones; ``&``, ``|`` and
     ``~`` stand for and, or, not.
     """
 
-    __slots__ = ()
+    __slots__ = ("binary", "node", "text")
     __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride] - == builds an expression
     __iter__: ClassVar[None] = None
     """Indices are not known to end: ``for dim in pat.x.shape`` would not either."""
 
+    def __init__(self, node: expressions.Expression, text: str, *, binary: bool = False) -> None:
+        """Wrap an expression with its text; ``binary`` if an operand needs parentheses around it."""
+        self.node = node
+        self.text = text
+        self.binary = binary
+
     @property
     def is_condition(self) -> bool:
         """Whether the value is true or false, where it is known."""
-        return False
+        match self.node:
+            case expressions.Condition() | expressions.Not() | expressions.Logical():
+                return True
+            case expressions.TensorAttr(_, name):
+                return name == "is_constant"
+            case expressions.Constant(value):
+                return isinstance(value, bool)
+            case _:
+                return False
+
+    def at(self, match: Matched) -> Any:
+        """The value in a match; raises ``gehost.expressions.Unknown`` with the reason."""
+        return self.node.at(_Bound(match))
 
     def evaluate(self, match: Matched) -> Any:
         """The value in a match; None where it is not known."""
-        raise NotImplementedError
+        try:
+            return self.at(match)
+        except expressions.Unknown:
+            return None
+
+    def __str__(self) -> str:
+        return self.text
 
     def __repr__(self) -> str:
         return f"expression {self}"
@@ -83,6 +117,9 @@ class Expression:
     def __mul__(self, other: object) -> Expression:
         return _joined("*", self, other)
 
+    def __truediv__(self, other: object) -> Expression:
+        return _joined("/", self, other)
+
     def __floordiv__(self, other: object) -> Expression:
         return _joined("//", self, other)
 
@@ -105,7 +142,7 @@ class Expression:
         return _joined("|", self, other)
 
     def __invert__(self) -> Expression:
-        return Not(as_condition(self))
+        return Compound(expressions.Not(as_condition(self).node), f"~({self})")
 
     def __getitem__(self, index: object) -> Expression:
         """An entry, also by an expression; or a part, by a slice of numbers."""
@@ -115,86 +152,57 @@ class Expression:
                 bound is None or isinstance(bound, int)
                 for bound in (which.start, which.stop, which.step)
             ):
-                return Part(self, which)
+                bounds = (
+                    which.start,
+                    which.stop,
+                    *([which.step] if which.step is not None else []),
+                )
+                text = ":".join("" if bound is None else str(bound) for bound in bounds)
+                part = expressions.Part(self.node, which.start, which.stop, which.step)
+                return Compound(part, f"{self}[{text}]")
         elif isinstance(index, Expression | int):
-            return Item(self, as_expression(index))
+            found = as_expression(index)
+            number = index if isinstance(index, int) else found.node
+            return Compound(expressions.Item(self.node, number), f"{self}[{found}]")
         raise PatternError(
             f"{es.author_origin(HERE)}: {self} takes a number, an expression or a slice of numbers"
         )
 
     def one_of(self, *values: object) -> Expression:
         """Whether it is one of these values."""
-        listed = tuple(as_expression(value) for value in values)
+        listed = [as_expression(value) for value in values]
         for value in listed:
             _check_comparable(self, value)
-        return OneOf(self, listed)
+        equal = tuple(expressions.Condition(self.node, "==", value.node) for value in listed)
+        text = f"{self} in ({', '.join(map(str, listed))})"
+        return Compound(expressions.Logical("|", equal), text)
 
 
-class Known(Expression, Struct, frozen=True, eq=False):
-    """A Python value."""
+class Compound(Expression):
+    """An expression over others. No subclass of another one, or Python would swap comparisons."""
 
-    known: Any
-
-    def __str__(self) -> str:
-        return self.known.name if isinstance(self.known, DataType) else repr(self.known)
-
-    @property
-    def is_condition(self) -> bool:
-        return isinstance(self.known, bool)
-
-    def evaluate(self, match: Matched) -> Any:
-        del match
-        return self.known
+    __slots__ = ()
 
 
-class Variable(Expression, Struct, frozen=True, eq=False):
+class Variable(Expression):
     """An attribute variable: the value that an operator of the source pattern has there."""
 
-    name: str
+    __slots__ = ("name",)
 
-    def __str__(self) -> str:
-        return self.name
-
-    def evaluate(self, match: Matched) -> Any:
-        return match.Attr(self.name)
+    def __init__(self, name: str) -> None:
+        super().__init__(expressions.OpAttr(None, name), name)
+        self.name = name
 
 
-class Field(Expression, Struct, frozen=True, eq=False):
-    """Something that is known of a tensor: ``dtype``, ``shape``, ``rank``, ``is_constant`` or
-    ``op_type``.
-    """
+class Field(Expression):
+    """A property of a tensor: one of ``FIELDS``."""
 
-    tensor: str
-    field: str
+    __slots__ = ("field", "tensor")
 
-    def __str__(self) -> str:
-        return f"{self.tensor}.{self.field}"
-
-    @property
-    def is_condition(self) -> bool:
-        return self.field == "is_constant"
-
-    def evaluate(self, match: Matched) -> Any:
-        return FIELDS[self.field](match.value(self.tensor))
-
-
-def _shape(value: Value) -> tuple[Any, ...] | None:
-    return None if value.shape is None else tuple(map(_size, value.shape))
-
-
-def _size(dim: Any) -> Any:
-    return Symbol(dim) if isinstance(dim, str) else dim
-
-
-FIELDS: MappingProxyType[str, Callable[[Value], Any]] = MappingProxyType(
-    {
-        "dtype": lambda value: value.dtype,
-        "shape": _shape,
-        "rank": lambda value: value.rank,
-        "is_constant": lambda value: value.is_constant,
-        "op_type": lambda value: None if value.producer is None else value.producer.op,
-    }
-)
+    def __init__(self, tensor: str, field: str) -> None:
+        super().__init__(expressions.TensorAttr(tensor, field), f"{tensor}.{field}")
+        self.tensor = tensor
+        self.field = field
 
 
 _COMPARED: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
@@ -206,112 +214,15 @@ _COMPARED: MappingProxyType[str, tuple[type, ...]] = MappingProxyType(
         "op_type": (str,),
     }
 )
-"""With which values a field can be compared."""
+"""The Python types that a field can be compared with."""
+FIELDS = tuple(_COMPARED)
 
 
-class Item(Expression, Struct, frozen=True, eq=False):
-    """An entry of a list or shape."""
-
-    of: Expression
-    index: Expression
-
-    def __str__(self) -> str:
-        return f"{self.of}[{self.index}]"
-
-    def evaluate(self, match: Matched) -> Any:
-        of, index = self.of, self.index.evaluate(match)
-        if isinstance(of, Field) and of.field == "shape":  # one size; the others need no symbols
-            return _size(_entry(match.value(of.tensor).shape, index))
-        return _entry(of.evaluate(match), index)
-
-
-def _entry(found: Any, index: Any) -> Any:
-    if found is None or not isinstance(index, int) or not -len(found) <= index < len(found):
-        return None
-    return found[index]
-
-
-class Part(Expression, Struct, frozen=True, eq=False):
-    """Some entries of a list or shape."""
-
-    of: Expression
-    which: slice[Any, Any, Any]
-
-    def __str__(self) -> str:
-        bounds = (
-            self.which.start,
-            self.which.stop,
-            *([self.which.step] if self.which.step is not None else []),
-        )
-        return f"{self.of}[{':'.join('' if bound is None else str(bound) for bound in bounds)}]"
-
-    def evaluate(self, match: Matched) -> Any:
-        found = self.of.evaluate(match)
-        return None if found is None else found[self.which]
-
-
-class Not(Expression, Struct, frozen=True, eq=False):
-    of: Expression
-
-    def __str__(self) -> str:
-        return f"~({self.of})"
-
-    @property
-    def is_condition(self) -> bool:
-        return True
-
-    def evaluate(self, match: Matched) -> Any:
-        found = self.of.evaluate(match)
-        return None if found is None else not found
-
-
-class OneOf(Expression, Struct, frozen=True, eq=False):
-    of: Expression
-    values: tuple[Expression, ...]
-
-    def __str__(self) -> str:
-        return f"{self.of} in ({', '.join(map(str, self.values))})"
-
-    @property
-    def is_condition(self) -> bool:
-        return True
-
-    def evaluate(self, match: Matched) -> Any:
-        found = self.of.evaluate(match)
-        return any_of(equal(found, value.evaluate(match)) for value in self.values)
-
-
-class Binary(Expression, Struct, frozen=True, eq=False):
-    operator: str
-    left: Expression
-    right: Expression
-
-    def __str__(self) -> str:
-        return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
-
-    @property
-    def is_condition(self) -> bool:
-        return self.operator not in ("+", "-", "*", "//", "%")
-
-    def evaluate(self, match: Matched) -> Any:
-        return OPERATORS[self.operator](self.left.evaluate(match), self.right.evaluate(match))
-
-
-def parts(of: Expression) -> Iterator[Field | Variable]:
-    """The tensors and attribute variables that an expression asks about."""
-    if isinstance(of, Field | Variable):
-        yield of
-    elif isinstance(of, Not | Part):
-        yield from parts(of.of)
-    elif isinstance(of, Item):
-        yield from parts(of.of)
-        yield from parts(of.index)
-    elif isinstance(of, OneOf):
-        for each in (of.of, *of.values):
-            yield from parts(each)
-    elif isinstance(of, Binary):
-        yield from parts(of.left)
-        yield from parts(of.right)
+def parts(of: Expression) -> Iterator[expressions.TensorAttr | expressions.OpAttr]:
+    """Yield the tensors and attribute variables that an expression reads."""
+    for part in expressions.parts_of(of.node):
+        if isinstance(part, expressions.TensorAttr | expressions.OpAttr):
+            yield part
 
 
 def as_expression(given: object) -> Expression:
@@ -326,11 +237,13 @@ def as_expression(given: object) -> Expression:
     if not all(isinstance(entry, int | float | str) for entry in entries):
         wanted = "an expression over tensors (x.dtype, x.shape, …) and attributes, or a value"
         raise PatternError(f"{es.author_origin(HERE)}: wanted {wanted}, got {given!r}")
-    return Known(given)
+    value = cast("Any", given)
+    text = value.name if isinstance(value, DataType) else repr(value)
+    return Compound(expressions.Constant(value), text)
 
 
 def _joined(operator: str, left: object, right: object) -> Expression:
-    """Two sides under an operator; not in ``Binary`` itself, whose lines have no file.
+    """Join two sides by an operator.
 
     Raises:
         PatternError: they cannot be compared, or are no conditions that could be joined.
@@ -340,7 +253,14 @@ def _joined(operator: str, left: object, right: object) -> Expression:
         one, other = as_condition(one), as_condition(other)
     elif operator in ("==", "!="):
         _check_comparable(one, other)
-    return Binary(operator, one, other)
+    sides = one.node, other.node
+    if operator in "&|":
+        node = expressions.Logical(operator, sides)
+    elif operator in expressions.RELATIONS:
+        node = expressions.Condition(sides[0], operator, sides[1])
+    else:
+        node = expressions.Binary(operator, *sides)
+    return Compound(node, f"{_operand(one)} {operator} {_operand(other)}", binary=True)
 
 
 def as_condition(given: Expression) -> Expression:
@@ -360,9 +280,9 @@ def as_condition(given: Expression) -> Expression:
 def _check_comparable(left: Expression, right: Expression) -> None:
     """A comparison that cannot hold would make its opposite hold always."""
     for one, other in ((left, right), (right, left)):
-        if isinstance(one, Field) and isinstance(other, Known):
+        if isinstance(one, Field) and isinstance(other.node, expressions.Constant):
             wanted = _COMPARED[one.field]
-            if not isinstance(other.known, wanted):
+            if not isinstance(other.node.value, wanted):
                 names = " or ".join(kind.__name__ for kind in wanted)
                 raise PatternError(
                     f"{es.author_origin(HERE)}: {one} is compared with {names}, got {other}"
@@ -370,4 +290,4 @@ def _check_comparable(left: Expression, right: Expression) -> None:
 
 
 def _operand(of: Expression) -> str:
-    return f"({of})" if isinstance(of, Binary) else str(of)
+    return f"({of})" if of.binary else str(of)

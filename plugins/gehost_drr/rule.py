@@ -24,11 +24,11 @@ from gehost import (
     PatternFusionPass,
     Rejection,
     es,
+    expressions,
 )
 from gehost_drr.checks import check, check_options
 from gehost_drr.expressions import HERE, Expression, Variable
 from gehost_drr.graph import Application, Const, ConstantSource, Native, NoneTensor, PatternGraph
-from gehost_drr.known import is_known
 from gehost_drr.matched import MatchContext
 from gehost_drr.patterns import DrrPatternContext
 
@@ -191,12 +191,12 @@ class DrrRule:
         for condition in self.source.conditions:
             test = condition.test
             if isinstance(test, Expression):
-                answer = test.evaluate(matched)
-                if answer is not True:
-                    return matched.reject(
-                        condition.reason
-                        or f"where: {test} is {'false' if answer is False else 'not known'}"
-                    )
+                try:
+                    problem = "" if test.at(matched) is True else f"{test} is false"
+                except expressions.Unknown as reason:
+                    problem = f"{test} is not known: {reason}"
+                if problem:
+                    return matched.reject(condition.reason or f"where: {problem}")
                 continue
             answer = test(matched)
             if isinstance(answer, Rejection):
@@ -211,8 +211,10 @@ class DrrRule:
             if not answer:
                 return matched.reject(condition.reason)
         for expression in self.computed:
-            if not is_known(expression.evaluate(matched)):
-                return matched.reject(f"result: {expression} is not known")
+            try:
+                expressions.known(expression.at(matched))
+            except expressions.Unknown as reason:
+                return matched.reject(f"result: {expression} is not known: {reason}")
         return None
 
     def replacement(self, matched: MatchContext) -> EsGraph:
@@ -423,8 +425,10 @@ def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
     """
     if isinstance(given, Native | Const):
         return given.compute
+    if isinstance(given, Variable):
+        return lambda matched: matched.Attr(given.name)
     if isinstance(given, Expression):
-        return given.evaluate
+        return lambda matched: expressions.plain(expressions.known(given.at(matched)))
     return given if callable(given) else None
 
 

@@ -9,11 +9,15 @@ from typing import Any, Final, TypeAlias, cast
 import onnx
 
 from gehost import DataType, PatternError, es
+from gehost import expressions as ex
 
-from .expressions import TENSOR_ATTRIBUTES, Constant, OpAttr, Ref, TensorAttr
 from .program import Input, count_outputs, operator_problem, schema_of
+from .reference import Ref
 from .scope import Scope, current, mistake, origin
 from .symbols import Symbol, Untold, dtype_name, expression_of
+
+TENSOR_ATTRIBUTES: Final = ("shape", "dtype", "value")
+"""Properties of a tensor in this style."""
 
 
 class InputSpec:
@@ -95,7 +99,7 @@ class Tensor(Traced):
             )
         if self.scope.matched is not current("Attr").matched:
             raise mistake("what another pattern matches is not known here")
-        return Symbol(TensorAttr(self.ref, name))
+        return Symbol(ex.TensorAttr(self.ref, name))
 
     @property
     def shape(self) -> Symbol:
@@ -120,7 +124,7 @@ class OpAttribute(Symbol):
         self._name = name
 
     @property
-    def expression(self) -> OpAttr:
+    def expression(self) -> ex.OpAttr:
         """Raises ``PatternError`` unless the operator is one of the pattern at hand, and
         applied.
         """
@@ -130,7 +134,7 @@ class OpAttribute(Symbol):
                 f"{self._op.type} is no operator of the pattern; MappedPattern(…) asks "
                 "those that are"
             )
-        return OpAttr(number, self._name)
+        return ex.OpAttr(number, self._name)
 
     def MappedPattern(
         self,
@@ -315,7 +319,7 @@ class OpDesc(Traced):
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, Constant):
+    if isinstance(value, ex.Constant):
         return repr(value.value)
     return str(value)
 
@@ -381,7 +385,7 @@ def MappedPattern(
     if not 0 <= index < len(found):
         known = ", ".join(other.type for other in scope.pattern.ops)
         raise mistake(f"the pattern has no {op} number {index}; its operators are {known}")
-    attribute = Symbol(OpAttr(found[index], name))
+    attribute = Symbol(ex.OpAttr(found[index], name))
     return attribute if element_index is None else attribute[element_index]
 
 
@@ -395,7 +399,7 @@ def _attribute_of_argument(var: str, name: str, pattern: Scope) -> Symbol:
             f'argument "{var}" has no attribute "{name}"; name one of '
             f"{', '.join(TENSOR_ATTRIBUTES)}"
         )
-    return Symbol(TensorAttr(Ref(None, pattern.names.index(var)), name))
+    return Symbol(ex.TensorAttr(Ref(None, pattern.names.index(var)), name))
 
 
 class Operators:

@@ -24,23 +24,11 @@ from gehost import (
     Value,
     es,
 )
+from gehost import expressions as ex
 
-from .expressions import (
-    DTYPES,
-    INTEGERS,
-    NUMBERS,
-    Condition,
-    Constant,
-    DtypeName,
-    Expression,
-    OpAttr,
-    Ref,
-    Stored,
-    Unknown,
-    known,
-)
 from .program import Input, Op, Operand, Pair, Program, Rule
 from .readable import Names, text_of
+from .reference import Ref
 from .scope import mistake
 
 _MOST_ORDERS: Final = 64
@@ -114,7 +102,7 @@ class LoweredPair:
             {
                 (found.op, found.name)
                 for found in self._pair.expressions
-                if isinstance(found, OpAttr)
+                if isinstance(found, ex.OpAttr)
             }
         )
         for number, (op, outputs) in enumerate(zip(ops, self._made, strict=True)):
@@ -148,7 +136,7 @@ class LoweredPair:
                 return f'weight: {given.name} is "{value.name}", which is no constant'
         for asked, text in self._asked:
             try:
-                if not isinstance(asked, Condition):
+                if not isinstance(asked, ex.Condition):
                     matched.value(asked)
                     continue
                 left, right = asked.left.at(matched), asked.right.at(matched)
@@ -157,7 +145,7 @@ class LoweredPair:
                         f"condition: {text} does not hold: {_shown(left)} {asked.relation} "
                         f"{_shown(right)}"
                     )
-            except Unknown as reason:
+            except ex.Unknown as reason:
                 return f"unknown: {text}: {reason}"
         return ""
 
@@ -199,12 +187,12 @@ class _Matched:
         self._values: dict[int, Any] = {}
         self._pair = pair
 
-    def value(self, expression: Expression) -> Any:
+    def value(self, expression: ex.Expression) -> Any:
         """What a replacement takes from the match, computed once; raises ``Unknown`` where it is
         not known.
         """
         if id(expression) not in self._values:
-            self._values[id(expression)] = _plain(known(expression.at(self)))
+            self._values[id(expression)] = ex.plain(ex.known(expression.at(self)))
         return self._values[id(expression)]
 
     def tensor(self, ref: Ref) -> Value:
@@ -213,7 +201,7 @@ class _Matched:
         node = self.match.GetMatchedNode(ref.op)
         value = node.outputs[ref.index] if ref.index < len(node.outputs) else None
         if value is None:
-            raise Unknown(f"{node.op} has no output {ref.index} here")
+            raise ex.Unknown(f"{node.op} has no output {ref.index} here")
         return value
 
     def attribute(self, op: int, name: str) -> Any:
@@ -221,11 +209,13 @@ class _Matched:
         said = dict(operator.attributes).get(name) if operator.attributes else None
         found = self.match.attributes[_variable(op, name)] if said is None else _stand_in(said)
         if found is None:
-            raise Unknown(f"{operator.type} has no attribute {name}, and the attribute no default")
+            raise ex.Unknown(
+                f"{operator.type} has no attribute {name}, and the attribute no default"
+            )
         entries = cast("list[Any]", found) if isinstance(found, list) else [found]
-        if INTEGERS.issuperset(map(type, entries)):  # floats alone are rounded
+        if {int}.issuperset(map(type, entries)):  # floats alone are rounded
             return cast("Any", found)
-        return _stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
+        return ex.stored(found, _dtype_of(self.match.GetMatchedNode(op), name, found))
 
 
 def _orders(pair: Pair) -> list[Sequence[int]]:
@@ -269,22 +259,24 @@ def _variable(op: int, name: str) -> str:
     return f"{op}.{name}"
 
 
-def _computed(op: Op) -> list[Expression]:
+def _computed(op: Op) -> list[ex.Expression]:
     """The expressions of a replacement's operator that only a match gives a value."""
     given = (*op.operands, *(value for _, value in op.attributes))
-    return [value for value in given if value is not None and not isinstance(value, Ref | Constant)]
+    return [
+        value for value in given if value is not None and not isinstance(value, Ref | ex.Constant)
+    ]
 
 
 def _placeholder(builder: EsGraphBuilder, index: int, given: Input) -> EsTensor:
     return builder.CreateInput(
-        index, given.name, None if given.dtype is None else DTYPES[given.dtype], given.shape
+        index, given.name, None if given.dtype is None else ex.DTYPES[given.dtype], given.shape
     )
 
 
 def _build(
     program: Program,
     inputs: Sequence[EsTensor],
-    value_of: Callable[[Expression], Any],
+    value_of: Callable[[ex.Expression], Any],
 ) -> list[tuple[EsTensor, ...]]:
     """Add a program's operators to the graph of ``inputs``; returns the outputs of each.
 
@@ -326,19 +318,9 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
     return outputs[ref.index]
 
 
-def _stand_in(expression: Expression) -> Any:
+def _stand_in(expression: ex.Expression) -> Any:
     """A constant's value, and None for what only a match can compute."""
-    return _plain(expression.value) if isinstance(expression, Constant) else None
-
-
-def _plain(value: Any) -> Any:
-    """A value as operators take it: lists, and ONNX's number of an element type."""
-    if isinstance(value, list | tuple):
-        entries = cast("Sequence[Any]", value)
-        return (
-            list(entries) if NUMBERS.issuperset(map(type, entries)) else list(map(_plain, entries))
-        )
-    return int(DTYPES[value]) if isinstance(value, DtypeName) else value
+    return ex.plain(expression.value) if isinstance(expression, ex.Constant) else None
 
 
 def _dtype_of(node: Node, name: str, found: Any) -> Any:
@@ -350,13 +332,6 @@ def _dtype_of(node: Node, name: str, found: Any) -> Any:
         if array is not None and array.size == np.size(found) and array.tolist() == found:
             return array.dtype
     return np.float32
-
-
-def _stored(parameter: Any, dtype: Any) -> Any:
-    """A parameter with its floats as the model stores them."""
-    if isinstance(parameter, list):
-        return [_stored(entry, dtype) for entry in cast("list[Any]", parameter)]
-    return Stored(parameter, dtype) if type(parameter) is float else parameter
 
 
 def _shown(value: Any) -> str:

@@ -10,25 +10,13 @@ import onnx
 from msgspec import Struct
 
 from gehost import CustomPassStage, es
+from gehost import expressions as ex
 
-from .expressions import (
-    DTYPES,
-    Binary,
-    Condition,
-    Constant,
-    Expression,
-    Item,
-    Listed,
-    Native,
-    OpAttr,
-    Ref,
-    Size,
-    TensorAttr,
-)
+from .reference import Ref
 
 _MOST_OUTPUTS: Final = 1024
 
-Operand: TypeAlias = Ref | Expression | None
+Operand: TypeAlias = Ref | ex.Expression | None
 """A tensor, a number (or a list of them) that takes its partner's dtype, or an absent input."""
 
 
@@ -45,7 +33,7 @@ class Input(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise ValueError(f"an argument cannot be called {self.name!r}")
-        if self.dtype is not None and self.dtype not in DTYPES:
+        if self.dtype is not None and self.dtype not in ex.DTYPES:
             raise ValueError(f"there is no dtype {self.dtype!r}")
 
 
@@ -58,7 +46,7 @@ class Op(Struct, frozen=True):
     type: str
     inputs: tuple[Operand, ...]
     named: tuple[tuple[str, Operand], ...]
-    attributes: tuple[tuple[str, Expression], ...]
+    attributes: tuple[tuple[str, ex.Expression], ...]
     outputs: int | None
     commutative: bool
     origin: es.Origin
@@ -113,28 +101,12 @@ class Program(Struct, frozen=True):
     origin: es.Origin
 
     @property
-    def expressions(self) -> Iterator[Expression]:
+    def expressions(self) -> Iterator[ex.Expression]:
         """Attributes, and operands that are no tensors, with all of which they consist."""
         for op in self.ops:
             for given in (*op.operands, *(value for _, value in op.attributes)):
                 if given is not None and not isinstance(given, Ref):
-                    yield from _parts(given)
-
-
-def _parts(expression: Expression) -> Iterator[Expression]:
-    """An expression and all of which it consists."""
-    yield expression
-    match expression:
-        case Item(of, _) | Size(of):
-            yield from _parts(of)
-        case Binary(_, left, right):
-            yield from _parts(left)
-            yield from _parts(right)
-        case Listed(parts) | Native(_, parts, _):
-            for part in parts:
-                yield from _parts(part)
-        case Constant() | TensorAttr() | OpAttr():
-            pass
+                    yield from ex.parts_of(given)
 
 
 class Pair(Struct, frozen=True):
@@ -144,7 +116,7 @@ class Pair(Struct, frozen=True):
 
     inputs: tuple[Input, ...]
     pattern: Program
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ex.Condition, ...]
     replace: Program
 
     def __post_init__(self) -> None:
@@ -158,9 +130,11 @@ class Pair(Struct, frozen=True):
             for output in program.outputs:
                 self._check(output, len(program.ops))
         for expression in self.expressions:
-            if isinstance(expression, TensorAttr):
+            if isinstance(expression, ex.TensorAttr):
                 self._check(expression.tensor, len(self.pattern.ops))
-            elif isinstance(expression, OpAttr) and not 0 <= expression.op < len(self.pattern.ops):
+            elif isinstance(expression, ex.OpAttr) and not 0 <= expression.op < len(
+                self.pattern.ops
+            ):
                 raise ValueError(f"the pattern has no operator {expression.op}")
 
     def _check(self, given: Operand, ops: int) -> None:
@@ -173,11 +147,11 @@ class Pair(Struct, frozen=True):
             raise ValueError(f"there is no tensor {given.index} of operator {given.op}")
 
     @property
-    def expressions(self) -> Iterator[Expression]:
+    def expressions(self) -> Iterator[ex.Expression]:
         """Whatever is computed from a match, with all of which that consists."""
         for condition in self.conditions:
-            yield from _parts(condition.left)
-            yield from _parts(condition.right)
+            yield from ex.parts_of(condition.left)
+            yield from ex.parts_of(condition.right)
         yield from self.replace.expressions
 
 
@@ -199,5 +173,7 @@ class Rule(Struct, frozen=True):
     def is_native(self) -> bool:
         """Whether it calls Python functions, which JSON can only name."""
         return any(
-            isinstance(expression, Native) for pair in self.pairs for expression in pair.expressions
+            isinstance(expression, ex.Native)
+            for pair in self.pairs
+            for expression in pair.expressions
         )

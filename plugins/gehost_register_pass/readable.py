@@ -8,20 +8,10 @@ from keyword import iskeyword
 from math import isfinite
 from typing import Any, Final, cast
 
-from .expressions import (
-    Binary,
-    Condition,
-    Constant,
-    Expression,
-    Item,
-    Listed,
-    Native,
-    OpAttr,
-    Ref,
-    Size,
-    TensorAttr,
-)
+from gehost import expressions as ex
+
 from .program import Input, Op, Operand, Pair, Program, Rule, count_outputs
+from .reference import Ref
 
 _INDENT: Final = "    "
 
@@ -85,7 +75,7 @@ def readable(rule: Rule) -> str:
 def _inner_tensors(replace: Program, names: Names) -> Iterator[str]:
     """The pattern's operators whose outputs a replacement asks for their sizes or dtype."""
     for expression in replace.expressions:
-        if isinstance(expression, TensorAttr) and expression.tensor.op is not None:
+        if isinstance(expression, ex.TensorAttr) and expression.tensor.op is not None:
             yield names.pattern[expression.tensor.op]
 
 
@@ -157,42 +147,44 @@ def _ref(ref: Ref, names: Names, own: list[str]) -> str:
     return own[ref.op] if ref.index == 0 else f"{own[ref.op]}.Output({ref.index})"
 
 
-def text_of(asked: Expression | Condition, names: Names, *, pattern: bool = True) -> str:
+def text_of(asked: ex.Expression | ex.Condition, names: Names, *, pattern: bool = True) -> str:
     """An expression or condition of a pair, as it is written in its pattern or its replace
     function.
     """
 
-    def text(expression: Expression) -> str:
+    def text(expression: ex.Expression) -> str:
         match expression:
-            case Constant(value):
+            case ex.Constant(value):
                 return _literal(value)
-            case TensorAttr(Ref(None, index), name):
+            case ex.TensorAttr(Ref(None, index), name):
                 return f'{names.inputs[index]}.Attr("{name}")'
-            case TensorAttr(Ref(op, index), name):
+            case ex.TensorAttr(Ref(op, index), name):
                 assert op is not None
                 return f'{names.pattern[op]}.Output({index}).Attr("{name}")'
-            case OpAttr(op, name):
+            case ex.OpAttr(op, name):
                 return (
                     f'{names.pattern[op]}.Attr("{name}")'
                     if pattern
                     else f'MappedPattern({names.mapped[op]}, name="{name}")'
                 )
-            case Item(of, index):
+            case ex.Item(of, index):
                 return f"{text(of)}[{index}]"
-            case Size(of):
+            case ex.Size(of):
                 return f"{text(of)}.Size()"
-            case Binary(sign, left, right):
+            case ex.Binary(sign, left, right):
                 return f"({text(left)} {sign} {text(right)})"
-            case Listed(items):
+            case ex.Listed(items):
                 return f"[{', '.join(map(text, items))}]"
-            case Native(path, arguments, _):
+            case ex.Native(path, arguments, _):
                 name = path.rpartition(":")[2].rpartition("<locals>.")[2]
                 return f"{name}({', '.join(map(text, arguments))})"
+            case _:
+                raise TypeError(f"a traced rule has no {type(expression).__name__}")
 
-    if isinstance(asked, Condition):
+    if isinstance(asked, ex.Condition):
         if (
             asked.relation == "=="
-            and isinstance(asked.right, Constant)
+            and isinstance(asked.right, ex.Constant)
             and asked.right.value is True
         ):
             return f"{text(asked.left)}.Holds()"

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from gehost import GehostError, PatternError, es
-
-from .expressions import Condition
+from gehost import expressions as ex
 
 if TYPE_CHECKING:
     from .desc import OpDesc
@@ -80,7 +79,7 @@ class Scope:
     role: Literal["pattern", "replace"]
     names: Sequence[str] = ()
     ops: list[OpDesc] = field(default_factory=list["OpDesc"])
-    conditions: list[Condition] = field(default_factory=list[Condition])
+    conditions: list[ex.Condition] = field(default_factory=list[ex.Condition])
     pattern: Scope | None = None
 
     @property

@@ -14,20 +14,10 @@ from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from gehost import CustomPassStage, es
+from gehost import expressions as ex
 
-from .expressions import (
-    Binary,
-    Condition,
-    Constant,
-    Item,
-    Listed,
-    Native,
-    OpAttr,
-    Ref,
-    Size,
-    TensorAttr,
-)
 from .program import Input, Op, Pair, Program, Rule
+from .reference import Ref
 from .register import RegisteredPass
 from .scope import calling_module, mistake, origin
 
@@ -36,11 +26,28 @@ FORMAT: Final = "gehost_register_pass/1"
 _KINDS: Final = {
     kind.__name__: kind
     for kind in (
-        *(Binary, Condition, Constant, Item, Listed, Native, OpAttr, Ref, Size, TensorAttr),
+        *(
+            ex.Binary,
+            ex.Condition,
+            ex.Constant,
+            ex.Item,
+            ex.Listed,
+            ex.Native,
+            ex.OpAttr,
+            Ref,
+            ex.Size,
+            ex.TensorAttr,
+        ),
         *(Input, Op, Pair, Program, Rule),
     )
 }
 """What may stand in a file, by the name under which it is written."""
+_TYPES: Final[dict[tuple[type, str], Any]] = {
+    (ex.TensorAttr, "tensor"): Ref,
+    (ex.OpAttr, "op"): int,
+    (ex.Item, "index"): int,
+}
+"""Types of fields in this style where those of ``gehost.expressions`` are wider."""
 
 
 def to_json(registered: RegisteredPass) -> str:
@@ -53,7 +60,7 @@ def to_json(registered: RegisteredPass) -> str:
     rule = registered.rule
     for pair in rule.pairs:
         for expression in pair.expressions:
-            if isinstance(expression, Native) and "<" in expression.path:
+            if isinstance(expression, ex.Native) and "<" in expression.path:
                 raise mistake(
                     (
                         f"{rule.name} calls {expression.path}, which cannot be imported; write "
@@ -137,7 +144,7 @@ class _Decoder:
             given["function"] = self._function(given["path"])
         made = _KINDS[kind](**given)
         for name, wanted in get_type_hints(type(made)).items():
-            if not _is(getattr(made, name), wanted):
+            if not _is(getattr(made, name), _TYPES.get((type(made), name), wanted)):
                 raise TypeError(f"{name} of {kind} cannot be {getattr(made, name)!r}")
         return made
 

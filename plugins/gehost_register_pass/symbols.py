@@ -12,19 +12,8 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 
 from gehost import DataType
+from gehost import expressions as ex
 
-from .expressions import (
-    DTYPES,
-    Binary,
-    Condition,
-    Constant,
-    Expression,
-    Item,
-    Listed,
-    Native,
-    Size,
-    TensorAttr,
-)
 from .scope import current, mistake
 
 Number: TypeAlias = "Symbol | int | float"
@@ -66,12 +55,12 @@ class Symbol(Untold):
     """Nobody knows how many elements there will be; ``Size`` tells a match."""
     __contains__: ClassVar[None] = None
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: ex.Expression) -> None:
         self._expression = expression
         self._matched = current("a symbol").matched
 
     @property
-    def expression(self) -> Expression:
+    def expression(self) -> ex.Expression:
         """Raises ``PatternError`` in a pair of functions other than the one that it was made in."""
         if current("a symbol").matched is not self._matched:
             raise mistake("what another pattern matches is not known here")
@@ -81,11 +70,11 @@ class Symbol(Untold):
         """One element, counted from the end where ``index`` is negative."""
         if type(index) is not int:
             raise mistake(f"a symbol takes one integer as an index, got {index!r}")
-        return Symbol(Item(self.expression, index))
+        return Symbol(ex.Item(self.expression, index))
 
     def Size(self) -> Symbol:
         """How many elements the list has; of a shape, the rank."""
-        return Symbol(Size(self.expression))
+        return Symbol(ex.Size(self.expression))
 
     def __add__(self, other: Number) -> Symbol:
         return _binary("+", self, other)
@@ -136,7 +125,7 @@ class Symbol(Untold):
 
     def Holds(self) -> Stated:
         """State that it is true: ``native(is_even)(x.Attr("shape")[0]).Holds()``."""
-        return _state(self, "==", Constant(value=True))
+        return _state(self, "==", ex.Constant(value=True))
 
     def NE(self, other: Comparable) -> Stated:
         return _state(self, "!=", expression_of(other))
@@ -157,17 +146,21 @@ class Symbol(Untold):
 
 
 def _binary(sign: str, left: Number, right: Number) -> Symbol:
-    return Symbol(Binary(sign, expression_of(left), expression_of(right)))
+    return Symbol(ex.Binary(sign, expression_of(left), expression_of(right)))
 
 
-def _state(left: Symbol, relation: str, right: Expression) -> Stated:
+def _state(left: Symbol, relation: str, right: ex.Expression) -> Stated:
     scope = current("a condition")
     if scope.role == "replace":
         raise mistake("conditions are stated in the pattern function")
     asked = left.expression
-    if isinstance(asked, TensorAttr) and asked.name == "dtype" and isinstance(right, Constant):
-        right = Constant(dtype_name(right.value))
-    scope.conditions.append(Condition(asked, relation, right))
+    if (
+        isinstance(asked, ex.TensorAttr)
+        and asked.name == "dtype"
+        and isinstance(right, ex.Constant)
+    ):
+        right = ex.Constant(dtype_name(right.value))
+    scope.conditions.append(ex.Condition(asked, relation, right))
     return Stated()
 
 
@@ -175,7 +168,7 @@ def dtype_name(given: Any) -> str:
     """Numpy's name of an element type that an author gave; one that does not exist would differ
     from every tensor's.
     """
-    found = next((name for name, dtype in DTYPES.items() if given in (name, dtype)), None)
+    found = next((name for name, dtype in ex.DTYPES.items() if given in (name, dtype)), None)
     if found is None:
         raise mistake(
             f"there is no dtype {given!r}; give a DataType or numpy's name, as in float32"
@@ -183,7 +176,7 @@ def dtype_name(given: Any) -> str:
     return found
 
 
-def expression_of(value: Any) -> Expression:
+def expression_of(value: Any) -> ex.Expression:
     """What an author gave, as an expression; arrays and lists become tuples.
 
     Raises:
@@ -192,17 +185,17 @@ def expression_of(value: Any) -> Expression:
     if isinstance(value, Symbol):
         return value.expression
     if isinstance(value, np.ndarray | np.generic):
-        return Constant(_tuples(value.tolist()))
+        return ex.Constant(_tuples(value.tolist()))
     if isinstance(value, list | tuple):
-        items: list[Expression] = [expression_of(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        if all(isinstance(item, Constant) for item in items):
-            return Constant(tuple(item.value for item in items if isinstance(item, Constant)))
-        return Listed(tuple(items))
+        items: list[ex.Expression] = [expression_of(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        if all(isinstance(item, ex.Constant) for item in items):
+            return ex.Constant(tuple(item.value for item in items if isinstance(item, ex.Constant)))
+        return ex.Listed(tuple(items))
     if isinstance(value, bool | str):
-        return Constant(value)
+        return ex.Constant(value)
     if isinstance(value, int | float):
         # of an IntEnum the number
-        return Constant(int(value) if isinstance(value, int) else float(value))
+        return ex.Constant(int(value) if isinstance(value, int) else float(value))
     raise mistake(
         f"wanted a number, a text, a list of them or a symbol, got {type(value).__name__}"
     )
@@ -232,7 +225,9 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments, **keywords)
         if keywords:
             raise mistake(f"{function.__name__}: a native function takes its arguments by position")
-        return Symbol(Native(path, tuple(map(expression_of, arguments)), inspect.unwrap(function)))
+        return Symbol(
+            ex.Native(path, tuple(map(expression_of, arguments)), inspect.unwrap(function))
+        )
 
     return symbolic
 

@@ -11,10 +11,11 @@ from itertools import islice
 from typing import Any, cast
 
 from gehost import es
+from gehost import expressions as ex
 
 from .desc import InputSpec, OpDesc, ParamAttr, Tensor, input_of
-from .expressions import Condition, Constant, OpAttr, Ref
 from .program import Input, Op, Operand, Pair, Program
+from .reference import Ref
 from .scope import Scope, author_code, mistake, tracing
 from .symbols import expression_of
 
@@ -98,21 +99,24 @@ def _trace_pair(
 
 
 def _pair(
-    inputs: tuple[Input, ...], source: Program, conditions: tuple[Condition, ...], target: Program
+    inputs: tuple[Input, ...],
+    source: Program,
+    conditions: tuple[ex.Condition, ...],
+    target: Program,
 ) -> Pair:
     """What a pattern computes for an attribute, instead of naming it, is a condition on the
     attribute.
     """
     ops: list[Op] = []
-    computed: list[Condition] = []
+    computed: list[ex.Condition] = []
     for number, op in enumerate(source.ops):
         literal = tuple(
-            (name, value) for name, value in op.attributes if isinstance(value, Constant)
+            (name, value) for name, value in op.attributes if isinstance(value, ex.Constant)
         )
         computed += [
-            Condition(OpAttr(number, name), "==", value)
+            ex.Condition(ex.OpAttr(number, name), "==", value)
             for name, value in op.attributes
-            if not isinstance(value, Constant)
+            if not isinstance(value, ex.Constant)
         ]
         ops.append(Op(op.type, op.inputs, op.named, literal, op.outputs, op.commutative, op.origin))
     return Pair(
@@ -187,7 +191,7 @@ def _operand(given: Any, scope: Scope, where: es.Origin) -> Operand:
         return _ref(given, scope, where)
     with es.written_at(where):
         operand = expression_of(given)
-    if scope.role == "pattern" and not isinstance(operand, Constant):
+    if scope.role == "pattern" and not isinstance(operand, ex.Constant):
         raise mistake(
             (
                 "an operand of a pattern is a tensor or a number; compare what is computed "

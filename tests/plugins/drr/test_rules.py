@@ -381,7 +381,14 @@ def test_a_match_is_refused_for_its_reason(
     assert done.ops == (["Relu"] if reasons else ["Abs"])
 
 
-@pytest.mark.parametrize(("size", "told"), [("3", "false"), ("N", "not known"), ("?", "not known")])
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        ("3", "false"),
+        ("N", "not known: whether N is 2 is not known"),
+        ("?", "not known: a size is not known"),
+    ],
+)
 def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told: str) -> None:
     @drr.rule()
     def rule(pat: Any, res: Any) -> None:

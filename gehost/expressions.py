@@ -1,0 +1,468 @@
+"""Expressions over what a rule matched: sizes, dtypes, attributes, arithmetic and conditions.
+
+Styles of rules spell them; this is their meaning. An expression is data: it compares and can be
+printed and serialised. ``at`` gives its value at a match or raises ``Unknown`` with the reason: an
+unknown size equals nothing, two names of sizes may or may not be one number, and a division by zero
+has no value. A condition of which a part is unknown holds only where the other parts decide it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, Final, Protocol, Self, TypeAlias, cast
+
+import numpy as np
+from msgspec import Struct
+
+from gehost.ir.graph import Value
+from gehost.ir.types import DataType
+
+
+class Unknown(Exception):  # noqa: N818 - no error: the match is refused
+    """An expression has no value here; the text is the reason."""
+
+
+class Matched(Protocol):
+    """What a match bound, by the keys that a style gives tensors and operators."""
+
+    def tensor(self, key: Any, /) -> Value: ...
+
+    def attribute(self, op: Any, name: str, /) -> Any:
+        """Raises ``Unknown`` where the node has none, and no default."""
+        ...
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+
+class Constant(Struct, frozen=True):
+    """A number, a text, or (nested) tuples of them."""
+
+    value: Any
+
+    def at(self, _matched: Matched) -> Any:
+        return self.value
+
+
+class TensorAttr(Struct, frozen=True):
+    """A property of a matched tensor: one of ``TENSOR_ATTRIBUTES``."""
+
+    tensor: Any
+    name: str
+
+    def __post_init__(self) -> None:
+        _one_of(self.name, TENSOR_ATTRIBUTES, "attribute of a tensor")
+
+    def at(self, matched: Matched) -> Any:
+        return TENSOR_ATTRIBUTES[self.name](matched.tensor(self.tensor))
+
+
+class OpAttr(Struct, frozen=True):
+    """An attribute of a matched node; ``op`` is None where the name alone identifies it."""
+
+    op: Any
+    name: str
+
+    def at(self, matched: Matched) -> Any:
+        return matched.attribute(self.op, self.name)
+
+
+class Item(Struct, frozen=True):
+    """One element of a list; a negative index counts from the end."""
+
+    of: Expression
+    index: Expression | int
+
+    def at(self, matched: Matched) -> Any:
+        index = self.index if isinstance(self.index, int) else _index(self.index.at(matched))
+        if isinstance(self.of, TensorAttr) and self.of.name == "shape":  # one size, not all
+            return _size(_item(_dims(matched.tensor(self.of.tensor)), index))
+        return _item(self.of.at(matched), index)
+
+
+class Part(Struct, frozen=True):
+    """Some elements of a list, as a slice of Python's."""
+
+    of: Expression
+    start: int | None
+    stop: int | None
+    step: int | None
+
+    def at(self, matched: Matched) -> Any:
+        return _as_list(self.of.at(matched))[self.start : self.stop : self.step]
+
+
+class Size(Struct, frozen=True):
+    """The number of elements of a list."""
+
+    of: Expression
+
+    def at(self, matched: Matched) -> Any:
+        if isinstance(self.of, TensorAttr) and self.of.name == "shape":
+            return len(_dims(matched.tensor(self.of.tensor)))
+        return len(_as_list(self.of.at(matched)))
+
+
+class Binary(Struct, frozen=True):
+    """Arithmetic with Python's meaning: ``sign`` is one of ``ARITHMETIC``."""
+
+    sign: str
+    left: Expression
+    right: Expression
+
+    def __post_init__(self) -> None:
+        _one_of(self.sign, ARITHMETIC, "arithmetic")
+
+    def at(self, matched: Matched) -> Any:
+        left, right = _number(self.left.at(matched)), _number(self.right.at(matched))
+        if self.sign in ("/", "//", "%") and right == 0:
+            raise Unknown(f"{left} {self.sign} 0 has no value")
+        return ARITHMETIC[self.sign](left, right)
+
+
+class Listed(Struct, frozen=True):
+    """A list of which not every element is a constant."""
+
+    items: tuple[Expression, ...]
+
+    def at(self, matched: Matched) -> Any:
+        return [item.at(matched) for item in self.items]
+
+
+class Native(Struct, frozen=True):
+    """A call of a Python function, known by its import path ``module:function``."""
+
+    path: str
+    arguments: tuple[Expression, ...]
+    function: Callable[..., Any]
+
+    def at(self, matched: Matched) -> Any:
+        result = self.function(*[known(argument.at(matched)) for argument in self.arguments])
+        if result is None:
+            raise Unknown(f"{self.function.__name__} returned None")
+        return result
+
+
+class Condition(Struct, frozen=True):
+    """A comparison; ``relation`` is one of ``RELATIONS``."""
+
+    left: Expression
+    relation: str
+    right: Expression
+
+    def __post_init__(self) -> None:
+        _one_of(self.relation, RELATIONS, "relation")
+
+    def at(self, matched: Matched) -> bool:
+        return self.holds(self.left.at(matched), self.right.at(matched))
+
+    def holds(self, left: Any, right: Any) -> bool:
+        """Whether two values are in the relation.
+
+        Raises:
+            Unknown: sizes that are not known, or names of them that may be equal or not.
+        """
+        if self.relation in ("==", "!="):
+            return equal(left, right) is (self.relation == "==")
+        if isinstance(left, DimName) and left == right:
+            return self.relation in ("<=", ">=")
+        return RELATIONS[self.relation](*_as_stored(_number(left), _number(right)))
+
+
+class Not(Struct, frozen=True):
+    of: Expression
+
+    def at(self, matched: Matched) -> bool:
+        return not self.of.at(matched)
+
+
+class Logical(Struct, frozen=True):
+    """Conditions joined by ``&`` or ``|``; one false or true part decides, whatever is unknown."""
+
+    sign: str
+    parts: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        _one_of(self.sign, ("&", "|"), "junction")
+
+    def at(self, matched: Matched) -> bool:
+        decisive, unknown = self.sign == "|", None
+        for part in self.parts:
+            try:
+                if part.at(matched) is decisive:
+                    return decisive
+            except Unknown as reason:
+                unknown = unknown or reason
+        if unknown is not None:
+            raise unknown
+        return not decisive
+
+
+Expression: TypeAlias = (
+    Constant
+    | TensorAttr
+    | OpAttr
+    | Item
+    | Part
+    | Size
+    | Binary
+    | Listed
+    | Native
+    | Condition
+    | Not
+    | Logical
+)
+
+
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all expressions inside it."""
+    yield expression
+    inside: tuple[Expression | int, ...] = ()
+    match expression:
+        case Item(of, index):
+            inside = (of, index)
+        case Part(of, _, _, _) | Size(of) | Not(of):
+            inside = (of,)
+        case Binary(_, left, right) | Condition(left, _, right):
+            inside = (left, right)
+        case Listed(items) | Logical(_, items) | Native(_, items, _):
+            inside = items
+        case Constant() | TensorAttr() | OpAttr():
+            pass
+    for part in inside:
+        if not isinstance(part, int):
+            yield from parts_of(part)
+
+
+def _one_of(given: str, allowed: Container[str], what: str) -> None:
+    if given not in allowed:
+        raise ValueError(f"there is no {what} {given!r}")
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+class DimName(str):
+    """The name of a dimension: equal to itself, and nothing else is known of it."""
+
+    __slots__ = ()
+
+
+class DtypeName(str):
+    """An element type by numpy's name, equal to ONNX's number for it."""
+
+    __slots__ = ()
+
+
+class Stored(float):
+    """A float as a model holds it; a Python number beside it is rounded as it was.
+
+    0.1 as float32 is 0.10000000149. What is computed from it is an ordinary number.
+    """
+
+    __slots__ = ("_dtype",)
+
+    def __new__(cls, value: float, dtype: Any) -> Self:
+        made = super().__new__(cls, value)
+        made._dtype = np.dtype(dtype)
+        return made
+
+    def rounded(self, other: float) -> float:
+        """Another number in the same element type, unless it is itself equal or too large."""
+        if float(self) == other:
+            return other
+        try:
+            with np.errstate(all="ignore"):
+                found = float(np.asarray(float(other)).astype(self._dtype))
+        except OverflowError:
+            return other
+        return other if math.isinf(found) else found
+
+
+DTYPES: Final = {dtype.numpy.name: dtype for dtype in DataType if dtype}
+"""Element types by numpy's names."""
+_DTYPE_NAMES: Final = {dtype: DtypeName(name) for name, dtype in DTYPES.items()}
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": operator.mod,
+}
+RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_PLAIN: Final[frozenset[type]] = frozenset({int, float})
+"""Types of most elements of lists; they are kept as they are."""
+
+
+def known(value: Any) -> Any:
+    """A value of which everything is known, tuples as lists.
+
+    Raises:
+        Unknown: sizes that are not known, in a list too.
+    """
+    if isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        return list(entries) if _PLAIN.issuperset(map(type, entries)) else list(map(known, entries))
+    if value is None:
+        raise Unknown("a size is not known")
+    if isinstance(value, DimName):
+        raise Unknown(f"the size {value} is not known")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A known value as operators take it: lists, and ONNX's number of an element type."""
+    if isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        return list(entries) if _PLAIN.issuperset(map(type, entries)) else list(map(plain, entries))
+    return int(DTYPES[value]) if isinstance(value, DtypeName) else value
+
+
+def stored(value: Any, dtype: Any) -> Any:
+    """An attribute or constant with its floats as ``Stored`` in an element type."""
+    if isinstance(value, list):
+        return [stored(entry, dtype) for entry in cast("list[Any]", value)]
+    return Stored(value, dtype) if type(value) is float else value
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Whether two values are known to be equal or to differ; one number is a list of it.
+
+    Raises:
+        Unknown: neither is known.
+    """
+    if type(left) is type(right) and type(left) in (int, DtypeName):  # most sizes, ranks, dtypes
+        return left == right
+    if left is None or right is None:
+        raise Unknown("a size is not known")
+    if _is_list(left) or _is_list(right):
+        return _equal_lists(*(side if _is_list(side) else [side] for side in (left, right)))
+    if isinstance(left, DimName) or isinstance(right, DimName):
+        if type(left) is type(right) and left == right:
+            return True
+        raise Unknown(f"whether {left} is {right} is not known")
+    if isinstance(left, DtypeName) or isinstance(right, DtypeName):
+        left, right = (
+            DTYPES.get(side, side) if isinstance(side, str) else side for side in (left, right)
+        )
+    left, right = _as_stored(left, right)
+    if isinstance(left, str) is not isinstance(right, str):
+        raise Unknown(f"{left!r} is not of the kind of {right!r}")
+    return bool(left == right)
+
+
+def _equal_lists(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    arrays = [cast("Any", side) for side in (left, right) if isinstance(side, np.ndarray)]
+    if len(arrays) == 2 and arrays[0].dtype == arrays[1].dtype:
+        return np.array_equal(*arrays)
+    unknown: Unknown | None = None
+    for one, other in zip(left, right, strict=True):
+        try:
+            if not equal(one, other):
+                return False
+        except Unknown as reason:
+            unknown = unknown or reason
+    if unknown is not None:
+        raise unknown
+    return True
+
+
+def _as_stored(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both as a model would hold them."""
+    left, right = _python(left), _python(right)
+    if isinstance(left, Stored) and type(right) in (int, float):
+        return left, left.rounded(right)
+    if isinstance(right, Stored) and type(left) in (int, float):
+        return right.rounded(left), right
+    return left, right
+
+
+def _python(value: Any) -> Any:
+    """An element of a constant as Python's number."""
+    if not isinstance(value, np.generic):
+        return value
+    element = cast("Any", value)
+    found = element.item()
+    return Stored(found, element.dtype) if type(found) is float else found
+
+
+def _dtype(value: Value) -> DtypeName:
+    if not value.dtype:
+        raise Unknown(f'the dtype of "{value.name}" is not known')
+    return _DTYPE_NAMES[value.dtype]
+
+
+def _elements(value: Value) -> Any:
+    if value.array is None:
+        raise Unknown(f'"{value.name}" is no constant')
+    return value.array.reshape(-1)
+
+
+def _producer_op(value: Value) -> str:
+    if value.producer is None:
+        raise Unknown(f'no operator computes "{value.name}"')
+    return value.producer.op
+
+
+TENSOR_ATTRIBUTES: Final[dict[str, Callable[[Value], Any]]] = {
+    "shape": lambda value: [_size(dim) for dim in _dims(value)],
+    "dtype": _dtype,
+    "value": _elements,
+    "rank": lambda value: len(_dims(value)),
+    "is_constant": lambda value: value.is_constant,
+    "op_type": _producer_op,
+}
+"""``dtype`` is a ``DtypeName``; ``value`` the elements of a constant, flat."""
+
+
+def _dims(value: Value) -> tuple[Any, ...]:
+    if value.shape is None:
+        raise Unknown(f'the rank of "{value.name}" is not known')
+    return value.shape
+
+
+def _size(dim: Any) -> Any:
+    return DimName(dim) if isinstance(dim, str) else dim
+
+
+def _index(value: Any) -> int:
+    index = known(value)
+    if not isinstance(index, int):
+        raise Unknown(f"{index!r} is no index")
+    return index
+
+
+def _item(of: Any, index: int) -> Any:
+    listed = _as_list(of)
+    if not -len(listed) <= index < len(listed):
+        raise Unknown(f"there is no element {index} among {len(listed)}")
+    return _python(listed[index])
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    if not _is_list(value):
+        raise Unknown(f"{value!r} is no list")
+    return value
+
+
+def _number(value: Any) -> Any:
+    number = _python(known(value))
+    if not isinstance(number, int | float):
+        raise Unknown(f"{number!r} is no number")
+    return number
