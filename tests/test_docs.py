@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+import gehost
+
 ROOT = Path(__file__).parents[1]
 PAGES: list[Path] = sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(
@@ -128,3 +130,14 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         found = (page.parent / path).resolve() if path else page
         assert found.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors_of(found), f"{page.name}: {target}"
+
+
+def test_the_paths_that_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:gehost|plugins|vendors|tests)/[^`]*)`", text)
+    sources = {"gehost": Path(gehost.__file__).parents[1]}
+    missing = [
+        path for path in named if not (sources.get(path.partition("/")[0], ROOT) / path).exists()
+    ]
+    assert len(named) > 40
+    assert missing == []
