@@ -14,7 +14,7 @@ import onnx.shape_inference
 from gehost.errors import GehostError, ModelError, VendorError, described
 from gehost.infer.bounds import grows_too_much, miscounts_outputs
 from gehost.infer.calls import as_a_model, body_nodes, constant_of, opsets_of
-from gehost.infer.contents import REFINED, Contents, is_complete, merge_types, refine
+from gehost.infer.contents import REFINED, is_complete, merge_types, refine, refine_sizes
 from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt, Statement, believed
 from gehost.infer.workarounds import checked, spelled_out
@@ -24,6 +24,7 @@ from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
+from gehost.ir.sizes import is_invented, names_in
 from gehost.ir.types import (
     DataType,
     Dim,
@@ -90,7 +91,6 @@ class Inferrer:
         """Bodies that results depend on, held so that no other one gets their identity."""
         self.written: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
         """Bodies of registered operators as the model has them, by what they were written from."""
-        self._contents = Contents()
         self._inside: set[str] = set()
         """Operators whose bodies are being walked."""
         self.failures: dict[Node, str] = {}
@@ -102,6 +102,8 @@ class Inferrer:
         """The body of one call of an operator that a runtime provides, where the model has none."""
         self.walk: Callable[[Graph, Inferrer], None] | None = None
         """Inference of a whole graph, once there is such: bodies may want it."""
+        self._taken: set[str] | None = set()
+        """Names that the file has for sizes; None where sizes without a name stay so."""
 
     def node(
         self, node: Node, types: Sequence[ValueType | None] | None = None
@@ -147,7 +149,7 @@ class Inferrer:
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
         """What the nodes around a node tell of its output types beside what inference ``found``."""
-        refined = refine(node, types, found[0], self._contents) if len(found) == 1 else None
+        refined = refine(node, types, found[0]) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
 
     def proto(
@@ -189,9 +191,37 @@ class Inferrer:
             found = self._known[key] = self._compute(op, proto, types, small, opsets)
         return found
 
-    def forget_contents(self) -> None:
-        """Types that were told are taken back, and with them what was found of elements."""
-        self._contents = Contents()
+    def named(self, known: ValueType | None, declared: ValueType | None = None) -> ValueType | None:
+        """The type with a name for each unknown size: that of ``declared`` where it is the first
+        size of this name, else a new one.
+        """
+        taken = self._taken
+        if (
+            taken is None
+            or not isinstance(known, TensorType)
+            or known.shape is None
+            or None not in known.shape
+        ):
+            return known
+        offered = declared.shape if isinstance(declared, TensorType) else None
+        if offered is None or len(offered) != len(known.shape):
+            offered = (None,) * len(known.shape)
+        dims: list[Dim] = []
+        for dim, name in zip(known.shape, offered, strict=True):
+            if dim is not None:
+                dims.append(dim)
+            elif isinstance(name, str) and (is_invented(name) or taken.isdisjoint(names_in(name))):
+                taken.update(names_in(name))
+                dims.append(name)
+            else:
+                dims.append(self._model.new_size())
+        return TensorType(known.dtype, tuple(dims))
+
+    def take_names(self, known: ValueType | None) -> None:
+        """Note the names of sizes that enter a graph."""
+        if self._taken is not None and isinstance(known, TensorType):
+            for dim in known.shape or ():
+                self._taken.update(names_in(dim))
 
     def body(self, op: str) -> onnx.FunctionProto | None:
         """The body of an operator that has one."""
@@ -241,7 +271,7 @@ class Inferrer:
         stated = checked(op, types, said, ask)
         doubts = self._doubts.get(op)
         if doubts is None:
-            return tuple(stated)
+            return tuple(refine_sizes(op, proto, types, stated))
         present = tuple(map(bool, proto.input))
         attributes = _with_defaults(schema, proto)
         statement = Statement(op, attributes, types, arrays, present, stated)
@@ -297,7 +327,10 @@ class Inferrer:
             self._bodies,
             self._inside,
         )
-        inferrer.walk = walk
+        inferrer.walk, inferrer._taken = walk, None
+        for name, known, array in zip(body.input, types, arrays, strict=False):
+            if array is None and name in model.graph.values:
+                model.graph.values[name].stated = known  # with names that no file has
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
 
@@ -354,7 +387,9 @@ def _ask_onnx(
     given_data: dict[str, onnx.TensorProto] = {}
     for name, known, array in zip(proto.input, types, arrays, strict=True):
         if name:
-            given_types[name] = onnx.TypeProto() if known is None else encode_type(known)
+            given_types[name] = (
+                onnx.TypeProto() if known is None else encode_type(known, all_names=True)
+            )
             if array is not None:
                 given_data[name] = tensors.from_numpy(array, name)
     named = spelled_out(_with_all_outputs(proto))
@@ -375,7 +410,10 @@ def _ask_onnx(
             # it may only miss an input's type, or what a body captures
             return (None,) * len(proto.output)
         raise InferenceFailed(" ".join(str(error).split())) from error
-    return tuple(decode_type(inferred[name]) if name in inferred else None for name in proto.output)
+    return tuple(
+        decode_type(inferred[name], all_names=True) if name in inferred else None
+        for name in proto.output
+    )
 
 
 def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[str, Any]:

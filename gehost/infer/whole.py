@@ -44,6 +44,10 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
     inferrer = inferrer or Inferrer(model, OpRegistry())
     inferrer.walk = infer_graph
     with gc_disabled():
+        for value in model.graph.inputs:
+            inferrer.take_names(value.type)
+        for value in model.graph.inputs:
+            value.stated = inferrer.named(value.type)
         infer_graph(model.graph, inferrer)
 
 
@@ -62,30 +66,23 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
             inferrer.failures.pop(node, None)
         for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
             if value is not None:
-                _learn(value, known)
+                _learn(value, known, inferrer)
 
 
-def _learn(value: Value, known: ValueType | None) -> None:
+def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
     """Give a value its inferred type, in place of the one that the file states.
 
     A model runs whatever it states of the sizes of a tensor that a node makes, so such a size is
-    no knowledge. It stands only where inference knows nothing of the operator. A name that the
-    file has for a size that inference leaves open is kept.
+    no knowledge, and a name says no more than that the file calls the size so: it does not make
+    two sizes equal. A type of the file stands only where inference knows nothing of the operator.
     """
     declared = value.type
-    if isinstance(known, TensorType) and isinstance(declared, TensorType):
-        known = TensorType(known.dtype or declared.dtype, _with_names(known.shape, declared.shape))
+    if known is None:
+        known, declared = declared, None
+    elif isinstance(known, TensorType) and isinstance(declared, TensorType):
+        known = TensorType(known.dtype or declared.dtype, known.shape)
     if known is not None:
-        value.stated = known
-
-
-def _with_names(
-    inferred: tuple[Dim, ...] | None, declared: tuple[Dim, ...] | None
-) -> tuple[Dim, ...] | None:
-    if inferred is None or declared is None or len(inferred) != len(declared):
-        return inferred
-    pairs = zip(inferred, declared, strict=True)
-    return tuple([b if a is None and isinstance(b, str) else a for a, b in pairs])
+        value.stated = inferrer.named(known, declared)
 
 
 # -- nodes with bodies
@@ -183,7 +180,10 @@ def _in_repeated(
         try:
             _in_body(body, [*before, *states, *behind], inferrer)
             end = [value.type for value in body.outputs[skipped:]]
-            held = [value.type for value in inputs]
+            held = [
+                _as_unknown_as(value.type, state)
+                for value, state in zip(inputs, states, strict=False)
+            ]
             left = list(map(_either, held, end))
             proven = left == held and len(held) == len(begin)
             if proven:
@@ -192,15 +192,25 @@ def _in_repeated(
             if not proven:
                 for value, stated in kept:
                     value.stated = stated
-                inferrer.forget_contents()
+                body.model.elements.forget()
         states = left if len(left) == len(begin) else vague
     _in_body(body, [*before, *vague, *behind], inferrer)
     return [value.type for value in body.outputs[skipped:]]
 
 
+def _as_unknown_as(known: ValueType | None, other: ValueType | None) -> ValueType | None:
+    """A type without the sizes that ``other`` leaves open."""
+    if not isinstance(known, TensorType) or not isinstance(other, TensorType):
+        return known
+    if known.shape is None or other.shape is None or len(known.shape) != len(other.shape):
+        return known
+    pairs = zip(known.shape, other.shape, strict=True)
+    return TensorType(known.dtype, tuple([None if b is None else a for a, b in pairs]))
+
+
 def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
     for value, known in zip(body.inputs, entering, strict=False):
-        _learn(value, known)
+        _learn(value, known, inferrer)
     infer_graph(body, inferrer)
 
 

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from gehost.errors import ModelError
 from gehost.ir.check import check_graph
 from gehost.ir.edits import arrange, put_metadata, write_tables
+from gehost.ir.elements import ElementsOfModel
 from gehost.ir.files.save import save_model, write_pieces_atomic
 from gehost.ir.files.utf8 import check_utf8
 from gehost.ir.gc_policy import LARGE, gc_disabled
@@ -68,6 +69,9 @@ class Model:
         """Bodies that were offered since; those that a node calls are written to the protobuf."""
         self.journal = Journal()
         self.names = Names(self, self.journal)
+        self.elements = ElementsOfModel()
+        self._sizes = 0
+        """Sizes that were named so far."""
         self.renumbered = 0
         self.body_ops: set[str] = set()
         """Operators of which a node has had a body."""
@@ -184,6 +188,11 @@ class Model:
     def note_device_configurations(self) -> None:
         """Note that a node gets device configurations."""
         self._has_device_configurations = True
+
+    def new_size(self) -> str:
+        """Name a size of which nothing is known; no other size of the model has the name."""
+        self._sizes += 1
+        return f"?{self._sizes}"
 
     def fresh_name(self, stem: str) -> str:
         """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested

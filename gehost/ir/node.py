@@ -103,8 +103,11 @@ class Value:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """Dimensions (number, symbol, or None where unknown); None where even the rank is
-        unknown.
+        """Dimensions; None where even the rank is unknown.
+
+        A dimension is a number, a name or an expression of names. Equal texts are equal sizes; two
+        names may be equal or not. Inference names what it does not know (``?3``), so that None
+        stands only in types that it has not seen.
         """
         known = self.stated
         if type(known) is TensorType:
@@ -116,6 +119,17 @@ class Value:
     def rank(self) -> int | None:
         shape = self.shape
         return None if shape is None else len(shape)
+
+    @property
+    def elements(self) -> tuple[Dim, ...] | None:
+        """The elements of an integer scalar or vector, each a number, a size as in ``shape`` or
+        None; None where not even their number is known.
+
+        Constants are read, and what is computed from shapes is followed back to them: for
+        ``Concat(Shape(x)[:2], [12, 64])`` the elements may be ``("batch", "?3", 12, 64)``. At most
+        64 elements.
+        """
+        return self.graph.model.elements.of(self)
 
     @property
     def is_constant(self) -> bool:

@@ -12,22 +12,20 @@ import numpy as np
 import onnx
 
 Dim: TypeAlias = int | str | None
-"""A known size, a name that stands for one size throughout the model, or unknown (equal to
-nothing).
+"""A known size, a name that stands for one size throughout the model or an expression of names
+(``sizes``), or unknown (equal to nothing).
 """
 
 
 def closer(first: Dim, second: Dim) -> Dim:
-    """Which of two statements about one dimension says more: a number, else a name, else
-    neither; the first of two alike.
+    """Which of two statements about one dimension says more: a number, else a name of the file's,
+    else one that inference gave, else neither; the first of two alike.
     """
-    return (
-        first
-        if isinstance(first, int)
-        or second is None
-        or (first is not None and isinstance(second, str))
-        else second
-    )
+    if isinstance(first, int) or second is None:
+        return first
+    if first is None or isinstance(second, int):
+        return second
+    return second if "?" in first and "?" not in second else first
 
 
 class DataType(IntEnum):
@@ -174,15 +172,15 @@ class OtherType(NamedTuple):
 ValueType: TypeAlias = TensorType | OtherType
 
 
-def decode_type(proto: onnx.TypeProto) -> ValueType | None:
-    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``) become
-    unknown.
+def decode_type(proto: onnx.TypeProto, *, all_names: bool = False) -> ValueType | None:
+    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``, ``?3``)
+    become unknown, unless ``all_names`` are wanted.
     """
-    return _decoded(proto.SerializeToString())
+    return _decoded(proto.SerializeToString(), all_names)
 
 
 @lru_cache(maxsize=1 << 14)
-def _decoded(serialized: bytes) -> ValueType | None:
+def _decoded(serialized: bytes, all_names: bool) -> ValueType | None:
     proto = onnx.TypeProto.FromString(serialized)
     if not proto.HasField("tensor_type"):
         return OtherType(serialized) if proto.WhichOneof("value") else None
@@ -190,21 +188,23 @@ def _decoded(serialized: bytes) -> ValueType | None:
     dtype = dtype_from_number(tensor.elem_type)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None) if dtype else None
-    return TensorType(dtype, tuple(_decode_dim(dim) for dim in tensor.shape.dim))
+    return TensorType(dtype, tuple([_decode_dim(dim, all_names) for dim in tensor.shape.dim]))
 
 
-def _decode_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+def _decode_dim(dim: onnx.TensorShapeProto.Dimension, all_names: bool) -> Dim:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return dim.dim_value if dim.dim_value >= 0 else None
-    if kind == "dim_param":
-        name = dim.dim_param
-        return None if not name or name.startswith("unk__") else name
-    return None
+    name = dim.dim_param
+    if not name or (not all_names and (name.startswith("unk__") or "?" in name)):
+        return None
+    return name
 
 
-def encode_type(value_type: ValueType) -> onnx.TypeProto:
-    """The ``TypeProto`` of a type; unknown dimensions are written without a name."""
+def encode_type(value_type: ValueType, *, all_names: bool = False) -> onnx.TypeProto:
+    """The ``TypeProto`` of a type; unknown dimensions are written without a name, and so are those
+    that inference named, unless ``all_names`` are wanted.
+    """
     if isinstance(value_type, OtherType):
         return onnx.TypeProto.FromString(value_type.serialized)
     proto = onnx.TypeProto()
@@ -216,6 +216,6 @@ def encode_type(value_type: ValueType) -> onnx.TypeProto:
             entry = shape.dim.add()
             if isinstance(dim, int):
                 entry.dim_value = dim
-            elif dim is not None:
+            elif dim is not None and (all_names or "?" not in dim):
                 entry.dim_param = dim
     return proto

@@ -34,7 +34,7 @@ def doubled(first: str, op: str, times: int) -> str:
             + " y = Neg(s20)",
             "None",
         ),
-        ("y = ConstantOfShape(short)", "float[?,?,?,?]"),
+        ("y = ConstantOfShape(short)", "float[?1,?2,?3,?4]"),
         ("y = ConstantOfShape(long)", "None"),
         ("y = Expand(x, long)", "None"),
         ("y = Reshape(x, unknown)", "float[*]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ def load(text: str, opset: int = 17) -> Model:
 
 def types(model: Model, *names: str) -> list[str]:
     values = {name: value for graph in model.graphs for name, value in graph.values.items()}
-    return [str(values[name].type) for name in names]
+    return [re.sub(r"\?\d+", "?", str(values[name].type)) for name in names]
 
 
 def test_every_tensor_gets_its_type_and_the_file_stays_as_it_is():
@@ -123,7 +124,7 @@ def test_what_vendors_know_goes_on_through_the_nodes_behind():
     [
         # a state that grows: the size is not that of the beginning
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Concat<axis = 0>(s, x) o = Neg(x) }>",
-         {"s": "float[?,3]", "u": "float[?,3]", "v": "float[?,3]", "t": "float[?,?,?]"}),
+         {"s": "float[?,3]", "u": "float[? + 2,3]", "v": "float[?,3]", "t": "float[?,?,?]"}),
         ("v, t = Loop(n, c, x) <body = l (i, g, s) => (h, u, o) { h = Identity(g) u = Unsqueeze(s, a) o = Neg(x) }>",
          {"s": "float[*]", "u": "float[*]", "v": "float[*]", "t": "float[?,?,?]"}),
         # states that keep their types, as long as others do
@@ -214,7 +215,10 @@ def says_no_less(ours: ValueType | None, theirs: ValueType | None) -> bool:
     ):
         return ours.dtype == theirs.dtype and theirs.shape is None
     return all(
-        other is None or one == other or isinstance(one, int)
+        other is None
+        or one == other
+        or isinstance(one, int)
+        or str(one).startswith(f"or({other}, ")  # where it is 0, Reshape copies another size
         for one, other in zip(ours.shape, theirs.shape, strict=True)
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx
 import pytest
 
@@ -24,11 +26,14 @@ def inferred(text: str, opset: int = 23) -> dict[str, str]:
     inferrer = Inferrer(model, OpRegistry())
     infer_model(model, inferrer)
     types = {
-        name: str(value.type) for graph in model.graphs for name, value in graph.values.items()
+        name: re.sub(r"\?\d+", "?", str(value.type))
+        for graph in model.graphs
+        for name, value in graph.values.items()
     }
     for node in model.graph.nodes:
         if not node.bodies:
-            assert list(map(str, inferrer.node(node))) == [
+            made = [re.sub(r"\?\d+", "?", str(known)) for known in inferrer.node(node)]
+            assert made == [
                 "None" if value is None else types[value.name] for value in node.outputs
             ]
     return types

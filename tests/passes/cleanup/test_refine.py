@@ -15,10 +15,10 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup import clean_up
 
-# ONNX's own inference does not see through Where and ConstantOfShape: the size of e is known once they are folded.
+# ONNX's own inference does not see through Less: the size of e is known once they are folded.
 EXPAND = (
-    "g (float[2, 1] x) => (float[P, Q] y) <int64[2] wanted = {-1, 4}, int64[2] minus = {-1, -1}> "
-    "{ s = Shape(x)  z = Shape(s)  o = ConstantOfShape <value = int64[1] {1}> (z)  m = Mul(o, minus)  c = Equal(wanted, m)  "
+    "g (float[2, 1] x) => (float[P, Q] y) <int64[2] wanted = {-1, 4}> "
+    "{ s = Shape(x)  z = Shape(s)  o = ConstantOfShape <value = int64[1] {1}> (z)  c = Less(wanted, o)  "
     "t = Where(c, s, wanted)  e = Expand(x, t)  n = Shape(e)  k = Cast <to = 1> (n)  "
     "q = ReduceMax <keepdims = 0> (k)  y = Mul(e, q) }"
 )

@@ -1,0 +1,346 @@
+"""What is known of the elements of small integer tensors: shapes that a model computes, element
+by element a number, a size in terms of named sizes, or unknown.
+
+``Reshape(x, Concat(Shape(x)[:2], [4, 8]))``: ONNX's inference does not tell even the rank, for
+one size without a number. Walking back from the shape keeps what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from gehost.ir.sizes import is_positive, least, minus, plus, product, quotient, times
+from gehost.ir.types import DataType, Dim, TensorType
+
+if TYPE_CHECKING:
+    from gehost.ir.node import Node, Value
+
+Elements: TypeAlias = tuple[Dim, ...]
+"""Elements of a vector, or of a scalar as one; a text is that size, None is unknown."""
+
+_Operation: TypeAlias = Callable[[Dim, Dim], Dim]
+
+_MOST = 64
+_DEPTH = 32
+_PASSED_ON = frozenset(
+    {"Identity", "Cast", "CastLike", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
+)
+_INTEGERS = frozenset({DataType.INT64, DataType.INT32, DataType.BOOL})
+_FLOATS = frozenset({DataType.FLOAT, DataType.DOUBLE})
+_EXACT = 1 << 24
+"""Whole numbers below it are floats of 32 bits."""
+_AXES_AS_INPUT = 18
+"""The opset from which ``ReduceProd`` has its axes as an input."""
+
+
+class ElementsOfModel:
+    """Elements of the integer tensors of one model, found when asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, Elements | None] = {}
+        self._unknown: dict[Value, Elements | None] = {}
+        """What the present walk did not find; the next one may."""
+        self._edits: tuple[int, object] = (0, None)
+        """As of which edits of the model ``_known`` is."""
+
+    def forget(self) -> None:
+        """Forget what was found, as types that it comes from are taken back."""
+        self._known.clear()
+
+    def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
+        """Return the elements of an integer vector or scalar; None where not even their number
+        is known.
+        """
+        if (
+            value is None
+            or depth == 0
+            or (value.dtype is not None and value.dtype not in _INTEGERS)
+        ):
+            return None
+        if depth == _DEPTH:
+            self._unknown.clear()
+            mark, edit = value.graph.model.journal.last
+            if mark != self._edits[0] or edit is not self._edits[1]:
+                self._known.clear()
+                self._edits = mark, edit
+        for known in (self._known, self._unknown):
+            if value in known:
+                return known[value]
+        found = self._find(value, depth)
+        if found is None:
+            found = _unknown_elements(value)
+        is_known = found is not None and any(dim is not None for dim in found)
+        (self._known if is_known else self._unknown)[value] = found
+        return found
+
+    def _find(self, value: Value, depth: int) -> Elements | None:
+        if value.is_constant:
+            return _constant(value)
+        node = value.producer
+        if node is None:
+            return None
+        if node.op == "Shape":
+            return _shape(node)
+        if node.op == "Size":
+            source = node.input(0)
+            return None if source is None or source.shape is None else (product(source.shape),)
+        if node.op == "Concat":
+            return self._joined(node, depth)
+        source = node.input(0)
+        first = self.of(source, depth - 1)
+        if first is None and node.op in ("Cast", "CastLike") and value.dtype in _INTEGERS:
+            first = _whole_numbers(source)
+        if node.op in _ARITHMETIC and len(node.inputs) == 2:
+            whole, sized = _ARITHMETIC[node.op]
+            operation = sized if value.dtype is DataType.INT64 else whole
+            return _computed(operation, first, self.of(node.input(1), depth - 1))
+        if first is None:
+            return None
+        if node.op in _PASSED_ON:
+            if value.rank not in (0, 1):
+                return None
+            return (
+                first
+                if value.dtype == DataType.INT64
+                else tuple([_whole(dim) if isinstance(dim, int) else dim for dim in first])
+            )
+        if node.op == "Expand":
+            return _repeated(first, self.of(node.input(1), depth - 1))
+        if node.op == "Gather":
+            return _gather(node, first, self.of(node.input(1), depth - 1))
+        if node.op == "Slice":
+            bounds = [
+                self.of(node.input(slot), depth - 1) if node.input(slot) is not None else None
+                for slot in range(1, 5)
+            ]
+            return _slice(node, first, bounds)
+        if node.op == "Equal":
+            return _computed(_equal, first, self.of(node.input(1), depth - 1))
+        if node.op == "Where":
+            chosen = [self.of(node.input(slot), depth - 1) for slot in (1, 2)]
+            return _where(first, *chosen)
+        if node.op == "ConstantOfShape":
+            return _filled(node, first)
+        if node.op == "ReduceProd":
+            return _multiplied(node, first, value)
+        return None
+
+    def _joined(self, node: Node, depth: int) -> Elements | None:
+        joined: list[Dim] = []
+        for part in node.inputs:
+            elements = self.of(part, depth - 1)
+            if elements is None or len(joined) + len(elements) > _MOST:
+                return None
+            joined.extend(elements)
+        return tuple(joined)
+
+
+def _constant(value: Value) -> Elements | None:
+    known = value.type
+    if (
+        not isinstance(known, TensorType)
+        or known.shape is None
+        or len(known.shape) > 1
+        or (known.size or 0) > _MOST
+    ):
+        return None
+    array = value.array
+    if array is None or array.ndim > 1 or array.size > _MOST or array.dtype.kind not in "ib":
+        return None
+    return tuple(int(element) for element in array.reshape(-1))
+
+
+def _whole_numbers(value: Value | None) -> Elements | None:
+    """The elements of a constant of floats, where all are small whole numbers."""
+    if value is None or not value.is_constant or value.rank not in (0, 1):
+        return None
+    if value.dtype not in _FLOATS or (value.shape or (0,))[0] not in range(_MOST + 1):
+        return None
+    array = value.array
+    if array is None or not all(float(x).is_integer() and abs(x) < _EXACT for x in array.flat):
+        return None
+    return tuple([int(element) for element in array.flat])
+
+
+def _repeated(elements: Elements, shape: Elements | None) -> Elements | None:
+    """One element, as often as a shape says."""
+    if shape is None or len(shape) > 1 or len(elements) != 1:
+        return None
+    count = shape[0] if shape else 1
+    return elements * count if isinstance(count, int) and 0 <= count <= _MOST else None
+
+
+def _computed(
+    operation: _Operation, left: Elements | None, right: Elements | None
+) -> Elements | None:
+    """Element by element, as the shorter one is broadcast."""
+    if (
+        left is None
+        or right is None
+        or (len(left) != len(right) and 1 not in (len(left), len(right)))
+    ):
+        return None
+    count = max(len(left), len(right)) if left and right else 0
+    pairs = zip(
+        left * count if len(left) == 1 else left,
+        right * count if len(right) == 1 else right,
+        strict=False,
+    )
+    return tuple([operation(one, other) for one, other in pairs])
+
+
+def _whole(number: int) -> Dim:
+    """Keep a result that 32 bits hold, as some are computed in; what becomes of others is not
+    known.
+    """
+    return number if -(1 << 31) <= number < 1 << 31 else None
+
+
+def _of_numbers(operation: Callable[[int, int], int], neutral: int, *, either: bool) -> _Operation:
+    """An operation on numbers; a name goes through what changes nothing."""
+
+    def computed(one: Dim, other: Dim) -> Dim:
+        if isinstance(one, int) and isinstance(other, int):
+            return _whole(operation(one, other))
+        if other == neutral:
+            return one
+        return other if either and one == neutral else None
+
+    return computed
+
+
+def _of_sizes(operation: _Operation, numbers: _Operation) -> _Operation:
+    """The same, with expressions of names."""
+
+    def computed(one: Dim, other: Dim) -> Dim:
+        if isinstance(one, int) and isinstance(other, int):
+            return numbers(one, other)
+        return operation(one, other)
+
+    return computed
+
+
+def _quotient(one: Dim, other: Dim) -> Dim:
+    if isinstance(one, int) and isinstance(other, int):
+        return one // other if one >= 0 and other > 0 else None
+    return one if other == 1 else None
+
+
+def _quotient_of_sizes(one: Dim, other: Dim) -> Dim:
+    return quotient(one, other, shorten=is_positive(other))
+
+
+_sum = _of_numbers(lambda one, other: one + other, 0, either=True)
+_difference = _of_numbers(lambda one, other: one - other, 0, either=False)
+_product = _of_numbers(lambda one, other: one * other, 1, either=True)
+
+_ARITHMETIC: Mapping[str, tuple[_Operation, _Operation]] = {
+    "Add": (_sum, _of_sizes(plus, _sum)),
+    "Div": (_quotient, _of_sizes(_quotient_of_sizes, _quotient)),
+    "Min": (least, least),
+    "Mul": (_product, _of_sizes(times, _product)),
+    "Sub": (_difference, _of_sizes(minus, _difference)),
+}
+"""By operator: of integers of 32 bits, and of 64, which hold sums and products of sizes."""
+
+
+def _equal(one: Dim, other: Dim) -> Dim:
+    if one is None or other is None:
+        return None
+    if one == other:
+        return 1
+    difference = minus(one, other)
+    if isinstance(difference, int) or is_positive(difference) or is_positive(times(difference, -1)):
+        return 0
+    return None
+
+
+def _where(condition: Elements, chosen: Elements | None, other: Elements | None) -> Elements | None:
+    if chosen is None or other is None:
+        return None
+    count = max(len(condition), len(chosen), len(other))
+    columns: list[Elements] = []
+    for column in (condition, chosen, other):
+        if len(column) not in (1, count):
+            return None
+        columns.append(column * count if len(column) == 1 else column)
+    return tuple(
+        [
+            a if a == b else None if test is None else a if test else b
+            for test, a, b in zip(*columns, strict=True)
+        ]
+    )
+
+
+def _filled(node: Node, shape: Elements) -> Elements | None:
+    if len(shape) > 1 or not all(isinstance(size, int) and 0 <= size <= _MOST for size in shape):
+        return None
+    found = node.attrs.get("value")
+    if not isinstance(found, np.ndarray):
+        return None
+    filler = cast("np.ndarray[Any, Any]", found)
+    if filler.size != 1 or filler.dtype.kind not in "ib":
+        return None
+    count = shape[0] if shape else 1
+    assert isinstance(count, int)
+    return (int(filler.reshape(-1)[0]),) * count
+
+
+def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None:
+    """All elements together; None where an axis that is given may mean none."""
+    if (node.graph.model.opset() or 0) >= _AXES_AS_INPUT:
+        if node.input(1) is not None or node.attrs.get("noop_with_empty_axes", 0):
+            return None
+    elif list(node.attrs.get("axes") or [0]) not in ([0], [-1]):
+        return None
+    return (product(elements),) if value.rank in (0, 1) and value.dtype is DataType.INT64 else None
+
+
+def _unknown_elements(value: Value) -> Elements | None:
+    shape = value.shape
+    if shape == ():
+        return (None,)
+    if shape is not None and len(shape) == 1 and isinstance(shape[0], int) and shape[0] <= _MOST:
+        return (None,) * shape[0]
+    return None
+
+
+def _shape(node: Node) -> Elements | None:
+    source = node.input(0)
+    shape = source.shape if source is not None else None
+    if shape is None:
+        return None
+    end = node.attrs.get("end")
+    return (
+        shape[node.attrs.get("start", 0) : end]
+        if end is not None
+        else shape[node.attrs.get("start", 0) :]
+    )
+
+
+def _gather(node: Node, elements: Elements, indices: Elements | None) -> Elements | None:
+    if node.attrs.get("axis", 0) != 0 or indices is None:
+        return None
+    return tuple(
+        elements[i] if isinstance(i, int) and -len(elements) <= i < len(elements) else None
+        for i in indices
+    )
+
+
+def _slice(node: Node, elements: Elements, bounds: Sequence[Elements | None]) -> Elements | None:
+    starts: Sequence[Any] | None
+    ends: Sequence[Any] | None
+    steps: Sequence[Any] | None
+    if "starts" in node.attrs:
+        starts, ends, steps = node.attrs["starts"], node.attrs["ends"], [1]
+    else:
+        starts, ends, steps = bounds[0], bounds[1], bounds[3] if node.input(4) is not None else (1,)
+    if not starts or not ends or not steps or len(starts) != 1:
+        return None
+    start, end, step = starts[0], ends[0], steps[0]
+    if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int)) or step < 1:
+        return None
+    return elements[start:end:step]
