@@ -13,7 +13,7 @@ JAX := build/jax-venv
 IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -48,6 +48,10 @@ gate: $(VENV)/installed
 # Which sizes of ONNX's inference are wrong: for another version of onnx or onnxruntime. SIZES_ARGS="--cases 5000" and more.
 sizes: $(VENV)/installed
 	$(BIN)/python -m tests.sizes $(SIZES_ARGS)
+
+# The passes for ONNX Runtime on the corpus: numbers on hard masks, kernels in the profile, nodes.
+runtime: $(VENV)/installed
+	$(BIN)/python -m tests.runtime $(RUNTIME_ARGS)
 
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed

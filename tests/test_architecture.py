@@ -192,3 +192,40 @@ def test_the_finder_finds():
         "eight",
         "nine",
     }
+
+
+RUNTIME = ("verify", "tune")
+NAMED = {"cli/verify.py", "infer/doubtful_sizes.py", "diagnose/report/file.py"}
+"""Options of the command line, and lists of versions."""
+
+
+def runtime_names(tree: ast.AST) -> Iterator[str]:
+    """Imports of a runtime and texts that are its name or its operators' domain; docstrings and messages are neither."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = node.value == "onnxruntime" or "com.microsoft" in node.value
+            yield from [node.value] if named else []
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part(m) not in RUNTIME])
+def test_the_core_knows_no_runtime(module):
+    file = MODULES[module]
+    found = [
+        name
+        for name in runtime_names(ast.parse(file.read_text(encoding="utf-8")))
+        if name.split(".")[0] == "onnxruntime" or "com.microsoft" in name
+    ]
+    assert not found or file.relative_to(ROOT).as_posix() in NAMED
+
+
+def test_the_finder_of_runtimes_finds():
+    text = "def f():\n    import onnxruntime.tools\n    return 'com.microsoft::Gelu', 'onnxruntime', 'onnxruntime>=1'"
+    assert list(runtime_names(ast.parse(text))) == [
+        "onnxruntime.tools",
+        "com.microsoft::Gelu",
+        "onnxruntime",
+    ]

@@ -1,0 +1,214 @@
+"""Attention to ONNX Runtime's kernel: every form, the exactness of masks, and near misses with their reasons."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host, HostOptions
+from gehost.testing import parse
+from gehost.verify import Runner, compare_outputs
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+OWN = Path(__file__).parents[3] / "vendors" / "onnxruntime"
+LOWEST = float(np.finfo(np.float32).min)
+FORMS: dict[str, str] = {
+    "scale at the product": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Mul (m, scale)",
+    "scale as Div": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Div (m, inverse)",
+    "roots of the scale": """kk = Transpose <perm = [0, 2, 3, 1]> (kh) ks = Mul (kk, root) qs = Mul (root, qt)
+        s = MatMul (qs, ks)""",
+    "no scale": "kk = Transpose <perm = [0, 2, 3, 1]> (kh) s = MatMul (qt, kk)",
+    "k by Reshape, Transpose, Reshape": """kf = Reshape (kt, flat) kft = Transpose <perm = [0, 2, 1]> (kf)
+        kk = Reshape (kft, turned) m = MatMul (qt, kk) s = Mul (m, scale)""",
+}
+MASKS = {
+    "": "a = Identity (s)",
+    "B1ST": "a = Add (s, mask)",
+    "B11T": "a = Add (row_mask, s)",
+}
+SOFTMAX = "p = Softmax <axis = -1> (a)"
+MIX = "y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 1, 3]> (y) out = Reshape (yt, joined)"
+GUARD = "p0 = Softmax <axis = -1> (a) nan = IsNaN (p0) p = Where (nan, zero, p0)"
+
+
+def model(
+    scores: str = FORMS["scale at the product"],
+    mask: str = MASKS["B1ST"],
+    softmax: str = SOFTMAX,
+    mix: str = MIX,
+    *,
+    opset: int = 17,
+    fill: str = "lowest",
+    extra: str = "",
+    outputs: str = "float[B, S, 8] out",
+    heads: tuple[int, int, int] = (2, 2, 2),
+    length: str = "S",
+    dtype: str = "float",
+) -> onnx.ModelProto:
+    """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
+    q, k, v = heads
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
+    main ({dtype}[B, S, {4 * q}] q, {dtype}[B, {length}, {4 * k}] k, {dtype}[B, {length}, {4 * v}] v,
+          bool[B, 1, S, {length}] keep, bool[B, 1, 1, {length}] keep_row) => ({outputs})
+    <int64[4] heads = {{0, 0, 2, 4}}, int64[4] k_heads = {{0, 0, {k}, 4}}, int64[4] v_heads = {{0, 0, {v}, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] last = {{3}},
+     {dtype} scale = {{0.5}}, {dtype} inverse = {{2.0}}, {dtype} root = {{{math.sqrt(0.5)}}}, {dtype} zero = {{0}}, {dtype} lowest = {{{LOWEST if dtype == "float" else -65504.0}}},
+     int64[1] i0 = {{0}}, int64[1] i2 = {{2}}, int64[1] i1 = {{1}}, int64[1] i4 = {{4}}, int64[1] minus = {{-1}}, int64 j0 = {{0}}, int64 j2 = {{2}}> {{
+        qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+        kh = Reshape (k, k_heads) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
+        vh = Reshape (v, v_heads) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
+        inf = Log (zero) turned_k = Transpose <perm = [0, 1, 3, 2]> (kt)
+        shape = Shape (kt) size = Slice (shape, last, i4) rows = Slice (shape, i2, last) front = Slice (shape, i0, i2)
+        flat = Concat <axis = 0> (minus, rows, size) turned = Concat <axis = 0> (front, size, rows)
+        mask = Where (keep, zero, {fill}) row_mask = Where (keep_row, zero, {fill})
+        {scores} {mask} {softmax} {mix} {extra}
+    }}"""
+    return parse(text)
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    root = tmp_path_factory.mktemp("vendors")
+    (root / OWN.name).symlink_to(OWN)
+    names = [spec.name for spec in Host(HostOptions(vendors=[root], plugins=False)).passes]
+    return Host(HostOptions(vendors=[root], plugins=False, enable=names))
+
+
+def feeds(batch: int = 2, rows: int = 3, columns: int | None = None, heads: int = 2) -> Any:
+    """Random q, k, v; a mask that is ragged, with one row masked throughout."""
+    rng = np.random.default_rng(0)
+    columns = rows if columns is None else columns
+    keep = rng.random((batch, 1, rows, columns)) < 0.6
+    keep[..., 0] = True
+    keep[0, :, -1] = False
+    keep_row = np.ones((batch, 1, 1, columns), bool)
+    keep_row[0, ..., 0] = False
+    keep_row[-1] = False
+    shapes = {"q": (batch, rows, 8), "k": (batch, columns, 4 * heads), "v": (batch, columns, 8)}
+    drawn = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**drawn, "keep": keep, "keep_row": keep_row}
+
+
+def run(made: onnx.ModelProto, given: Any) -> dict[str, Any]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+def fused(host: Host, given: onnx.ModelProto, **sizes: int) -> Counter[str]:
+    """Compile, compare numbers in the runtime and in the reference; the operators."""
+    compiled, report = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert counts["MultiHeadAttention"] == 1, [record.rejected for record in report.passes]
+    assert not counts["Softmax"]
+    for shape in ({}, {"batch": 1}, {"rows": 1}):
+        inputs = feeds(**{**sizes, **shape})
+        expected = Runner(given).run(inputs)
+        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+                assert one.equal, one
+    return counts
+
+
+def refusal(host: Host, given: onnx.ModelProto) -> str:
+    compiled, report = host.run(given)
+    assert not any(node.op_type == "MultiHeadAttention" for node in compiled.graph.node)
+    (record,) = [record for record in report.passes if record.name == "OrtAttentionPass"]
+    (reason,) = record.rejected
+    return reason
+
+
+@pytest.mark.parametrize("scores", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_every_form_is_fused(host: Host, scores: str, mask: str) -> None:
+    counts = fused(host, model(scores, mask))
+    assert not counts["Transpose"]  # those of the projections are absorbed
+    assert not counts["MatMul"]
+
+
+@pytest.mark.parametrize("opset", [13, 17, 20])
+@pytest.mark.parametrize("fill", ["lowest", "inf"])
+@pytest.mark.parametrize("mask", ["B1ST", "B11T"])
+def test_a_guarded_row_without_positions_is_0(host: Host, opset: int, fill: str, mask: str) -> None:
+    """Over -inf the guard makes it 0; over a finite fill it never acts, and the row averages v."""
+    given = model(mask=MASKS[mask], softmax=GUARD, fill=fill, opset=opset)
+    counts = fused(host, given)
+    assert counts["Where"] == (2 if fill == "inf" else 1)  # the mask; the rows
+    inputs = feeds()
+    empty = (
+        run(host.run(given)[0], inputs)["out"][0, -1]
+        if mask == "B1ST"
+        else run(host.run(given)[0], inputs)["out"][-1, 0]
+    )
+    assert bool(np.all(empty == 0)) is (fill == "inf")
+
+
+def test_an_unguarded_row_of_minus_infinity_stays_nan(host: Host) -> None:
+    given = model(fill="inf")
+    fused(host, given)
+    assert np.isnan(run(host.run(given)[0], feeds())["out"][0, -1]).all()
+
+
+def test_values_of_another_width_and_cross_attention(host: Host) -> None:
+    """T ≠ S with a mask [B, 1, S, T]."""
+    fused(host, model(length="T"), columns=5)
+
+
+def test_heads_that_are_no_projection_stay_apart(host: Host) -> None:
+    """k and v as [B, N, T, H], as after rotary or repeated heads."""
+    scores = """turn = Neg (kt) kk = Transpose <perm = [0, 1, 3, 2]> (turn) qr = Neg (qt)
+        m = MatMul (qr, kk) s = Mul (m, scale)"""
+    counts = fused(host, model(scores))
+    assert counts["Transpose"] == 4  # q, k, v apart; q together
+
+
+NEAR_MISSES: dict[str, tuple[str, Any]] = {
+    "softmax over another axis": ("axis", {"softmax": "p = Softmax <axis = 2> (a)"}),
+    "a scale that is a tensor": (
+        "scores",
+        {
+            "scores": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) e = ReduceMax <keepdims = 0> (q) s = Mul (m, e)"
+        },
+    ),
+    "probabilities that are also read": (
+        "shared",
+        {"extra": "twice = Neg (p)", "outputs": "float[B, S, 8] out, float[B, 2, S, S] twice"},
+    ),
+    "probabilities that are an output": (
+        "shared",
+        {"outputs": "float[B, S, 8] out, float[B, 2, S, S] p"},
+    ),
+    "a mask whose sizes are not proven": (
+        "mask",
+        {"mask": "e = Transpose <perm = [2, 1, 0, 3]> (mask) a = Add (s, e)"},
+    ),
+    "a mask of rank 3": ("mask", {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"}),
+    "scale after the mask": ("scores", {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)"}),
+    "another dtype": ("dtype", {"dtype": "double", "outputs": "double[B, S, 8] out"}),
+    "unequal head counts": ("heads", {"heads": (2, 1, 1)}),
+    "heads put together in another order": (
+        "heads",
+        {
+            "mix": "y = MatMul (p, vt) yt = Transpose <perm = [0, 2, 3, 1]> (y) out = Reshape (yt, joined)"
+        },
+    ),
+    "the keys not transposed": (
+        "keys",
+        {"scores": "kk = Neg (turned_k) m = MatMul (qt, kk) s = Mul (m, scale)"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_near_misses_are_refused_with_the_reason(host: Host, key: str, changes: Any) -> None:
+    assert refusal(host, model(**changes)) == key

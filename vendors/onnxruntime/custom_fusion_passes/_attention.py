@@ -1,0 +1,362 @@
+"""Finding attention: from its Softmax up to q, k, v and down to the heads put together again.
+
+``q, kᵀ → MatMul → (Mul scale) → (Add mask) → Softmax → (Where IsNaN 0) → p;  p, v → MatMul → Transpose → Reshape``
+
+All exporters write this; they differ in where the scale stands (at the product, or its root at q
+and at k), in how k is transposed (at once, with the heads, or by Reshape, Transpose, Reshape), and
+in the guard against rows of NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gehost import DataType
+
+from ._sizes import GraphSizes, Size, Sizes, all_same, same
+
+if TYPE_CHECKING:
+    from gehost import Node, Value
+
+HEADS_SECOND = [0, 2, 1, 3]
+"""[B, S, N, H] to [B, N, S, H], and back."""
+
+
+class NoMatch(Exception):  # noqa: N818 - it refuses a match and is no error
+    """Why a Softmax is not that of an attention that the kernel computes: ``key: text``."""
+
+
+@dataclass
+class Attention:
+    """One attention; sizes are B batch, N heads, S queries, T keys, H and V sizes of a head."""
+
+    softmax: Node
+    q: Value
+    """[B, N, S, H], or [B, S, N·H] where ``heads_apart`` does not hold it."""
+    k: Value
+    """[B, N, T, H], or [B, T, N·H] together with v."""
+    v: Value
+    """[B, N, T, V], or [B, T, N·V]."""
+    mask: Value | None
+    mask_reader: Node | None
+    scale: float
+    guarded: bool
+    heads: int
+    sizes: tuple[Size, Size, Size, Size]
+    """B, N, S, T."""
+    result: Node
+    """The last node: a Reshape, whose input is [B, S, N, V]."""
+    nodes: list[Node] = field(default_factory=list["Node"])
+
+
+def find_attention(softmax: Node, sizes: GraphSizes) -> Attention:
+    """Find the attention around a Softmax.
+
+    Raises:
+        NoMatch: with the reason.
+    """
+    finder = _Finder(sizes)
+    return finder.find(softmax)
+
+
+class _Finder:
+    def __init__(self, sizes: GraphSizes) -> None:
+        self._sizes = sizes
+        self._nodes: list[Node] = []
+
+    def find(self, softmax: Node) -> Attention:
+        scores = _input(softmax, 0)
+        dims = self._sizes.of(scores)
+        if dims is None or len(dims) != 4:
+            raise NoMatch("rank: the scores are no tensor of rank 4")
+        axis = softmax.attrs.get("axis")
+        if axis not in (-1, 3) and not (axis is None and _opset(softmax) >= 13):
+            raise NoMatch(f"axis: softmax over axis {axis}, wanted the last")
+        if scores.dtype != DataType.FLOAT:
+            raise NoMatch(f"dtype: float32 only, got {scores.dtype}")
+        self._take(softmax)
+        product, mask, mask_reader, scale = self._above(scores)
+        q_read, k_read = _input(product, 0), _input(product, 1)
+        q, q_scale = self._unscaled(q_read)
+        k, k_scale = self._unscaled(k_read)
+        keys = self._untransposed(k)
+        probabilities, guarded = self._guard(softmax)
+        mix, v = self._mix(probabilities)
+        result = self._together(mix)
+        batch, heads, rows, columns = self._checked(q, keys, v)
+        self._check_mask(mask, (batch, heads, rows, columns))
+        return Attention(
+            softmax,
+            self._joined(q, heads) or q,
+            *self._joined_keys(keys, v, heads),
+            mask,
+            mask_reader,
+            scale * q_scale * k_scale,
+            guarded,
+            heads,
+            (batch, heads, rows, columns),
+            result,
+            self._nodes,
+        )
+
+    def _take(self, node: Node) -> None:
+        if node not in self._nodes:
+            self._nodes.append(node)
+
+    def _above(self, scores: Value) -> tuple[Node, Value | None, Node | None, float]:
+        """The product of q and kᵀ, the mask and its Add, and the scale between them."""
+        mask: Value | None = None
+        reader: Node | None = None
+        top = scores.producer
+        if top is not None and top.op == "Add":
+            left, right = _input(top, 0), _input(top, 1)
+            inner = next((one for one in (left, right) if self._is_product(one)), None)
+            if inner is None:
+                raise NoMatch("scores: no product of q and k below the mask")
+            mask, reader = (right if inner is left else left), top
+            self._take(top)
+            self._own(scores, "the masked scores")
+            scores = inner
+        value, scale = self._unscaled(scores)
+        product = value.producer
+        if product is None or product.op != "MatMul":
+            raise NoMatch("scores: no product of q and k")
+        self._take(product)
+        return product, mask, reader, scale
+
+    def _is_product(self, value: Value) -> bool:
+        node = value.producer
+        while node is not None and node.op in ("Mul", "Div"):
+            factor = _factor(node)
+            if factor is None:
+                return False
+            node = factor[0].producer
+        return node is not None and node.op == "MatMul"
+
+    def _unscaled(self, value: Value) -> tuple[Value, float]:
+        """What is multiplied by constant scalars, and their product."""
+        scale = 1.0
+        while (node := value.producer) is not None and node.op in ("Mul", "Div"):
+            factor = _factor(node)
+            if factor is None:
+                break
+            self._take(node)
+            value, scale = factor[0], scale * factor[1]
+        return value, scale
+
+    def _untransposed(self, k: Value) -> tuple[Value, list[int]]:
+        """The keys before they were transposed, and the places of B, N, T, H in them."""
+        node = k.producer
+        if node is None:
+            raise NoMatch("keys: not transposed by a node of this graph")
+        if node.op == "Transpose":
+            perm = list(node.attrs.get("perm") or ())
+            if perm in ([0, 1, 3, 2], [0, 2, 3, 1]):
+                self._take(node)
+                return _input(node, 0), [perm[0], perm[1], perm[3], perm[2]]
+            raise NoMatch(f"keys: transposed by {perm}")
+        if node.op == "Reshape":
+            middle = _input(node, 0).producer
+            first = middle and _input(middle, 0).producer
+            if (
+                middle is not None
+                and first is not None
+                and middle.op == "Transpose"
+                and list(middle.attrs.get("perm") or ()) == [0, 2, 1]
+                and first.op == "Reshape"
+            ):
+                keys = _input(first, 0)
+                given, flat = self._sizes.of(keys), self._sizes.of(first.outputs[0])
+                wanted = given and (given[0], given[1], given[3], given[2])
+                last = self._sizes.of(k)
+                if (
+                    given is not None
+                    and len(given) == 4
+                    and flat is not None
+                    and all_same(flat[1:], given[2:])
+                    and all_same(last, wanted)
+                ):
+                    for one in (node, middle, first):
+                        self._take(one)
+                    return keys, [0, 1, 2, 3]
+        raise NoMatch(f"keys: not transposed, but made by {node.op_type}")
+
+    def _guard(self, softmax: Node) -> tuple[Value, bool]:
+        """The probabilities, after ``Where(IsNaN(p), 0, p)`` where it is there."""
+        made = softmax.outputs[0]
+        assert made is not None
+        readers = [reader for reader, _ in made.consumers()]
+        tests = [reader for reader in readers if reader.op == "IsNaN"]
+        if len(tests) == 1 and len(readers) == 2 and not made.is_graph_output:
+            test = tests[0].outputs[0]
+            (other,) = [reader for reader in readers if reader is not tests[0]]
+            if (
+                other.op == "Where"
+                and other.inputs[0] is test
+                and other.inputs[2] is made
+                and _is_zero(other.inputs[1])
+                and test is not None
+                and len(test.consumers()) == 1
+            ):
+                self._take(tests[0])
+                self._take(other)
+                guarded = other.outputs[0]
+                assert guarded is not None
+                self._own(guarded, "the probabilities")
+                return guarded, True
+        self._own(made, "the probabilities")
+        return made, False
+
+    def _own(self, value: Value, what: str) -> None:
+        if value.is_graph_output or len(value.consumers()) != 1:
+            raise NoMatch(f"shared: {what} are read by others, too")
+
+    def _mix(self, probabilities: Value) -> tuple[Value, Value]:
+        ((node, slot),) = probabilities.consumers()
+        if node.op != "MatMul" or slot != 0:
+            raise NoMatch(f"values: the probabilities go to {node.op_type} input {slot}")
+        self._take(node)
+        made = node.outputs[0]
+        assert made is not None
+        return made, _input(node, 1)
+
+    def _together(self, mix: Value) -> Node:
+        """The Reshape that puts the heads together."""
+        self._own(mix, "the mixed values")
+        ((node, _),) = mix.consumers()
+        if node.op != "Transpose" or list(node.attrs.get("perm") or ()) != HEADS_SECOND:
+            raise NoMatch(f"heads: put together by {node.op_type}")
+        self._take(node)
+        made = node.outputs[0]
+        assert made is not None
+        self._own(made, "the transposed values")
+        ((last, _),) = made.consumers()
+        if last.op != "Reshape" or last.inputs[0] is not made:
+            raise NoMatch(f"heads: put together by {last.op_type}")
+        target = self._sizes.contents(last.inputs[1])
+        if target is None or 0 in target[1][2:]:
+            raise NoMatch("heads: put together into an unknown shape")
+        self._take(last)
+        return last
+
+    def _checked(self, q: Value, keys: tuple[Value, list[int]], v: Value) -> Sizes4:
+        """B, N, S and T; all that the kernel takes for granted is proven."""
+        q_dims, v_dims, k_dims = (self._sizes.of(one) for one in (q, v, keys[0]))
+        if q_dims is None or k_dims is None or v_dims is None:
+            raise NoMatch("rank: of q, k or v is unknown")
+        if not len(q_dims) == len(k_dims) == len(v_dims) == 4:
+            raise NoMatch("rank: q, k and v are not all of rank 4")
+        batch, heads, rows, size = q_dims
+        k_batch, k_heads, columns, k_size = (k_dims[place] for place in keys[1])
+        if not isinstance(heads, int) or heads < 1:
+            raise NoMatch("heads: their number is unknown")
+        if not (heads == k_heads == v_dims[1]):
+            raise NoMatch(f"heads: {heads} of q, {k_heads} of k, {v_dims[1]} of v")
+        if not isinstance(size, int) or size != k_size or not isinstance(v_dims[3], int):
+            raise NoMatch(f"head size: {size} of q, {k_size} of k, {v_dims[3]} of v")
+        if not (same(batch, k_batch) and same(batch, v_dims[0])):
+            raise NoMatch(
+                f"batch: {batch} of q, {k_batch} of k, {v_dims[0]} of v: not proven equal"
+            )
+        if not same(columns, v_dims[2]):
+            raise NoMatch(f"length: {columns} of k, {v_dims[2]} of v: not proven equal")
+        return batch, heads, rows, columns
+
+    def _check_mask(self, mask: Value | None, wanted: Sizes4) -> None:
+        if mask is None:
+            return
+        dims = self._sizes.of(mask)
+        if dims is None or len(dims) != 4:
+            raise NoMatch("mask: not of rank 4")
+        batch, heads, rows, _ = wanted
+        # another number of columns than 1 or T fails at the product with v, fused or not
+        fits = (
+            (dims[0] == 1 or same(dims[0], batch))
+            and dims[1] in {1, heads}
+            and (dims[2] == 1 or same(dims[2], rows))
+        )
+        if not fits:
+            raise NoMatch(f"mask: {list(dims)} is not proven to fit scores of {list(wanted)}")
+
+    def _joined(self, value: Value, heads: int) -> Value | None:
+        """[B, S, N·H] where [B, N, S, H] is made of it by Reshape and Transpose."""
+        node = value.producer
+        if node is None or node.op != "Transpose":
+            return None
+        if list(node.attrs.get("perm") or ()) != HEADS_SECOND:
+            return None
+        found = self._flat(_input(node, 0), heads)
+        if found is not None:
+            self._take(node)
+        return found
+
+    def _flat(self, value: Value, heads: int) -> Value | None:
+        """[B, S, N·H] where [B, S, N, H] is made of it by Reshape."""
+        node = value.producer
+        if node is None or node.op != "Reshape":
+            return None
+        given, made = self._sizes.of(node.inputs[0]), self._sizes.of(value)
+        if given is None or made is None or len(given) != 3 or len(made) != 4:
+            return None
+        if not all_same(given[:2], made[:2]) or made[2] != heads:
+            return None
+        if not isinstance(made[3], int) or given[2] != heads * made[3]:
+            return None
+        self._take(node)
+        return node.inputs[0]
+
+    def _joined_keys(
+        self, keys: tuple[Value, list[int]], v: Value, heads: int
+    ) -> tuple[Value, Value]:
+        """Values of rank 3 for k and v where both have one, else of rank 4."""
+        taken = list(self._nodes)
+        k, places = keys
+        joined = self._joined(k, heads) if places == [0, 1, 2, 3] else self._flat(k, heads)
+        values = self._joined(v, heads)
+        if joined is not None and values is not None:
+            return joined, values
+        self._nodes = taken
+        if places != [0, 1, 2, 3]:
+            raise NoMatch("layout: the heads of k are not second, and k is no projection")
+        return k, v
+
+
+Sizes4 = tuple[Size, int, Size, Size]
+
+
+def _input(node: Node, slot: int) -> Value:
+    value = node.input(slot)
+    if value is None:
+        raise NoMatch(f"input: {node.op_type} lacks input {slot}")
+    return value
+
+
+def _opset(node: Node) -> int:
+    return node.graph.model.opset() or 0
+
+
+def _factor(node: Node) -> tuple[Value, float] | None:
+    """What a Mul or Div scales, and by what; None where that is no constant scalar."""
+    left, right = node.inputs
+    for value, other in ((left, right), (right, left)):
+        if value is None or other is None or other.array is None or value.is_constant:
+            continue
+        if other.array.size != 1 or other.array.ndim > 1:
+            continue
+        number = float(other.array.reshape(-1)[0])
+        if node.op == "Mul":
+            return value, number
+        if other is right and number:
+            return value, 1.0 / number
+    return None
+
+
+def _is_zero(value: Value | None) -> bool:
+    array = None if value is None else value.array
+    return array is not None and array.size == 1 and bool(np.all(array == 0))
+
+
+__all__ = ["HEADS_SECOND", "Attention", "NoMatch", "Sizes", "find_attention"]

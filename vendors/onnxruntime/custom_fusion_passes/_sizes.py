@@ -1,0 +1,443 @@
+"""Sizes of a graph in terms of its inputs' sizes, worked out in one walk.
+
+A size is a number, a symbol of a graph input (``batch``; ``input_ids:1`` where it has none), or None.
+Shape inference loses symbols where an exporter computes a shape from parts (Shape, Gather, Concat,
+Where, Expand); here the contents of such small integer tensors are followed, too. Two sizes are
+equal if they are the same number or the same symbol; None is equal to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gehost import Graph, Node, Value
+
+Size = int | str | None
+
+Sizes = tuple[Size, ...]
+
+_MOST = 16
+"""Elements of a tensor whose contents are followed."""
+_LIKE_FIRST = frozenset(
+    (
+        *(
+            "Abs",
+            "Cast",
+            "Clip",
+            "Cos",
+            "Dropout",
+            "Elu",
+            "Erf",
+            "Exp",
+            "Gelu",
+            "Identity",
+            "IsNaN",
+        ),
+        *("LayerNormalization", "LeakyRelu", "Log", "Neg", "Not", "Reciprocal", "Relu"),
+        *("RMSNormalization", "Sigmoid", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sqrt"),
+        *("Tanh", "gehost::Gelu", "gehost::RMSNormalization"),
+    )
+)
+_BROADCAST = frozenset(
+    (
+        *("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max"),
+        *("Min", "Mul", "Or", "Pow", "Sub", "Where", "Xor"),
+    )
+)
+
+
+class Cut(str):
+    """The smaller of a size and a number that is at least 1."""
+
+    __slots__ = ("of",)
+
+    def __new__(cls, of: str, most: int) -> Self:
+        made = super().__new__(cls, f"min({of}, {most})")
+        made.of = of
+        return made
+
+
+def same(left: Size, right: Size) -> bool:
+    """Proven equal."""
+    return left is not None and left == right
+
+
+def all_same(left: Sequence[Size] | None, right: Sequence[Size] | None) -> bool:
+    """Both known, of one length, and equal size by size."""
+    return (
+        left is not None
+        and right is not None
+        and len(left) == len(right)
+        and all(map(same, left, right))
+    )
+
+
+class GraphSizes:
+    """Sizes of all values of a root graph, and contents of its small integer tensors."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._sizes: dict[str, Sizes] = {}
+        self._contents: dict[str, tuple[int, list[Size]]] = {}
+        self.sources: dict[str, tuple[Value, int]] = {}
+        """Where a symbol can be read: an input of the graph, and its axis."""
+        for value in graph.inputs:
+            if value.shape is not None and not value.is_constant:
+                self._sizes[value.name] = tuple(
+                    f"{value.name}:{axis}" if size is None else size
+                    for axis, size in enumerate(value.shape)
+                )
+                for axis, size in enumerate(self._sizes[value.name]):
+                    if isinstance(size, str):
+                        self.sources.setdefault(size, (value, axis))
+        for node in graph.nodes:
+            self.visit(node)
+
+    def of(self, value: Value | None) -> Sizes | None:
+        """The sizes of a value; None where its rank is unknown."""
+        if value is None:
+            return None
+        known = self._sizes.get(value.name)
+        return known if known is not None else value.shape
+
+    def contents(self, value: Value | None) -> tuple[int, list[Size]] | None:
+        """Rank (0 or 1) and elements of a small integer tensor."""
+        if value is None:
+            return None
+        array = value.array if value.is_constant else None
+        if array is not None:
+            if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > _MOST:
+                return None
+            return array.ndim, [int(element) for element in array.reshape(-1)]
+        return self._contents.get(value.name)
+
+    def visit(self, node: Node) -> None:
+        """Work out what a node makes, from what it reads."""
+        for index, output in enumerate(node.outputs):
+            if output is None:
+                continue
+            found, stated = self._rule(node, index), output.shape
+            if found is None:
+                found = stated
+            elif stated is not None and len(stated) == len(found):
+                found = tuple(
+                    other if isinstance(other, int) or own is None else own
+                    for own, other in zip(found, stated, strict=True)
+                )
+            if found is not None:
+                self._sizes[output.name] = found
+        output = node.outputs[0]
+        contents = None if output is None else self._content_rule(node)
+        if output is not None and contents is not None and len(contents[1]) <= _MOST:
+            self._contents[output.name] = contents
+
+    def _rule(self, node: Node, index: int) -> Sizes | None:
+        op = node.op
+        if index == 0 and op in _LIKE_FIRST:
+            return self.of(node.inputs[0])
+        if op in _BROADCAST:
+            return _broadcast([self.of(value) for value in node.inputs])
+        rule = _RULES.get(op)
+        return None if rule is None else rule(self, node, index)
+
+    def _content_rule(self, node: Node) -> tuple[int, list[Size]] | None:
+        rule = _CONTENTS.get(node.op)
+        return None if rule is None else rule(self, node)
+
+
+def _broadcast(given: Sequence[Sizes | None]) -> Sizes | None:
+    if any(sizes is None for sizes in given):
+        return None
+    known = [sizes for sizes in given if sizes is not None]
+    rank = max(map(len, known))
+    padded = [(1,) * (rank - len(sizes)) + sizes for sizes in known]
+    return tuple(_wider(column) for column in zip(*padded, strict=True))
+
+
+def _wider(column: Sequence[Size]) -> Size:
+    others = {size for size in column if size != 1}
+    # what is cut off at a size fits that size or nothing does
+    others -= {size for size in others if isinstance(size, Cut) and size.of in others}
+    if not others:
+        return 1
+    if len(others) == 1:
+        return others.pop()
+    numbers = [size for size in others if isinstance(size, int)]
+    return numbers[0] if len(numbers) == 1 else None  # a number other than 1 wins
+
+
+def _transpose(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given = sizes.of(node.inputs[0])
+    if given is None:
+        return None
+    perm = node.attrs.get("perm") or list(range(len(given)))[::-1]
+    return tuple(given[axis] for axis in perm)
+
+
+def _matmul(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    a, b = (sizes.of(value) for value in node.inputs)
+    if a is None or b is None or len(a) < 2 or len(b) < 2:
+        return None
+    batch = _broadcast([a[:-2], b[:-2]])
+    return None if batch is None else (*batch, a[-2], b[-1])
+
+
+def _gemm(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    a, b = (sizes.of(value) for value in node.inputs[:2])
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        return None
+    attrs = node.attrs
+    return a[1 if attrs.get("transA") else 0], b[0 if attrs.get("transB") else 1]
+
+
+def _gather(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    data, indices = (sizes.of(value) for value in node.inputs)
+    if data is None or indices is None:
+        return None
+    axis = int(node.attrs.get("axis") or 0) % len(data)
+    return (*data[:axis], *indices, *data[axis + 1 :])
+
+
+def _reshape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given, target = sizes.of(node.inputs[0]), sizes.contents(node.inputs[1])
+    if target is None:
+        return None
+    found = list(target[1])
+    for axis, size in enumerate(found):
+        if size == 0:
+            if node.attrs.get("allowzero") or given is None or axis >= len(given):
+                return None
+            found[axis] = given[axis]
+    if -1 in found:
+        found[found.index(-1)] = None if given is None else _rest(given, found)
+    return tuple(found)
+
+
+def _rest(given: Sizes, target: list[Size]) -> Size:
+    """The size that -1 stands for: what is left when equal symbols are cancelled."""
+    left: list[Size] = list(given)
+    numbers = 1
+    for size in target:
+        if size == -1:
+            continue
+        if isinstance(size, int):
+            numbers *= size
+        elif size is not None and size in left:
+            left.remove(size)
+        else:
+            return None
+    symbols = [size for size in left if not isinstance(size, int)]
+    count = int(np.prod([size for size in left if isinstance(size, int)], dtype=np.int64))
+    if numbers and not symbols and count % numbers == 0:
+        return count // numbers
+    # a symbol may be 0, and then -1 is what the runtime makes of it
+    return symbols[0] if len(symbols) == 1 and count == numbers else None
+
+
+def _expand(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    target = sizes.contents(node.inputs[1])
+    return None if target is None else _broadcast([sizes.of(node.inputs[0]), tuple(target[1])])
+
+
+def _axes(sizes: GraphSizes, node: Node) -> list[int] | None:
+    if len(node.inputs) > 1:
+        found = sizes.contents(node.inputs[1])
+        axes = None if found is None else found[1]
+    else:
+        axes = node.attrs.get("axes")
+    if axes is None or any(not isinstance(axis, int) for axis in axes):
+        return None
+    return [int(axis) for axis in axes if isinstance(axis, int)]
+
+
+def _unsqueeze(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given, axes = sizes.of(node.inputs[0]), _axes(sizes, node)
+    if given is None or axes is None:
+        return None
+    rank = len(given) + len(axes)
+    new = {axis % rank for axis in axes}
+    old = iter(given)
+    return tuple(1 if axis in new else next(old) for axis in range(rank))
+
+
+def _squeeze(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given, axes = sizes.of(node.inputs[0]), _axes(sizes, node)
+    if given is None or axes is None:
+        return None
+    gone = {axis % len(given) for axis in axes}
+    return tuple(size for axis, size in enumerate(given) if axis not in gone)
+
+
+def _concat(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given = [sizes.of(value) for value in node.inputs]
+    if any(one is None for one in given):
+        return None
+    known = [one for one in given if one is not None]
+    axis = int(node.attrs.get("axis") or 0) % len(known[0])
+    along = [one[axis] for one in known]
+    numbers = [size for size in along if isinstance(size, int)]
+    total = sum(numbers) if len(numbers) == len(along) else None
+    others = tuple(
+        next((one[place] for one in known if one[place] is not None), None)
+        for place in range(len(known[0]))
+    )
+    return (*others[:axis], total, *others[axis + 1 :])
+
+
+def _split(sizes: GraphSizes, node: Node, index: int) -> Sizes | None:
+    given, output = sizes.of(node.inputs[0]), node.outputs[index]
+    if given is None or output is None:
+        return None
+    axis = int(node.attrs.get("axis") or 0) % len(given)
+    stated = output.shape
+    return (*given[:axis], None if stated is None else stated[axis], *given[axis + 1 :])
+
+
+def _slice(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given = sizes.of(node.inputs[0])
+    axes = sizes.contents(node.inputs[3]) if len(node.inputs) > 3 else None
+    if given is None or axes is None or any(not isinstance(axis, int) for axis in axes[1]):
+        return None
+    starts, ends = sizes.contents(node.inputs[1]), sizes.contents(node.inputs[2])
+    step = sizes.contents(node.inputs[4]) if len(node.inputs) > 4 else (1, [1])
+    found = list(given)
+    for place, axis in enumerate(axes[1]):
+        assert isinstance(axis, int)
+        size, found[axis] = given[axis], None
+        if starts is None or ends is None or starts[1][place] != 0 or step != (1, [1]):
+            continue
+        end = ends[1][place]
+        if isinstance(end, str) and isinstance(size, int) and size:
+            found[axis] = Cut(end, size)
+    return tuple(found)
+
+
+def _range(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    start, limit, delta = (sizes.contents(value) for value in node.inputs)
+    if start == (0, [0]) and delta == (0, [1]) and limit is not None:
+        return (limit[1][0],)
+    return (None,)
+
+
+def _reduce(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    given, axes = sizes.of(node.inputs[0]), _axes(sizes, node)
+    if given is None or not axes:
+        return None
+    gone = {axis % len(given) for axis in axes}
+    if node.attrs.get("keepdims", 1):
+        return tuple(1 if axis in gone else size for axis, size in enumerate(given))
+    return tuple(size for axis, size in enumerate(given) if axis not in gone)
+
+
+def _gather_nd(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    data, indices = (sizes.of(value) for value in node.inputs)
+    if data is None or indices is None or node.attrs.get("batch_dims"):
+        return None
+    depth = indices[-1]
+    return (*indices[:-1], *data[depth:]) if isinstance(depth, int) else None
+
+
+def _constant_of_shape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    target = sizes.contents(node.inputs[0])
+    return None if target is None else tuple(target[1])
+
+
+_RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "Gather": _gather,
+    "GatherND": _gather_nd,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Range": _range,
+    "ReduceMax": _reduce,
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+
+_Contents = tuple[int, list[Size]] | None
+
+
+def _shape_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    given = sizes.of(node.inputs[0])
+    if given is None:
+        return None
+    end = node.attrs.get("end")
+    return 1, list(given[node.attrs.get("start") or 0 : len(given) if end is None else end])
+
+
+def _gather_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    given, index = sizes.contents(node.inputs[0]), sizes.contents(node.inputs[1])
+    if given is None or given[0] != 1 or index is None or node.attrs.get("axis"):
+        return None
+    if any(not isinstance(i, int) or not -len(given[1]) <= i < len(given[1]) for i in index[1]):
+        return None
+    return index[0], [given[1][i] for i in index[1] if isinstance(i, int)]
+
+
+def _as_vector(sizes: GraphSizes, node: Node) -> _Contents:
+    given = sizes.contents(node.inputs[0])
+    rank = sizes.of(node.outputs[0])
+    return None if given is None or rank is None or len(rank) > 1 else (len(rank), given[1])
+
+
+def _cast_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    integer = node.op == "Identity" or node.attrs.get("to") in (6, 7)
+    return sizes.contents(node.inputs[0]) if integer else None
+
+
+def _concat_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    parts = [sizes.contents(value) for value in node.inputs]
+    if any(part is None or part[0] != 1 for part in parts):
+        return None
+    return 1, [size for part in parts if part is not None for size in part[1]]
+
+
+def _slice_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    given, *ends = (sizes.contents(value) for value in node.inputs)
+    if given is None or given[0] != 1 or len(ends) < 2:
+        return None
+    numbers = [end[1][0] if end is not None and len(end[1]) == 1 else None for end in ends]
+    start, stop = numbers[0], numbers[1]
+    step = numbers[3] if len(numbers) > 3 else 1
+    if not isinstance(start, int) or not isinstance(stop, int) or step != 1:
+        return None
+    return 1, given[1][start:stop]
+
+
+def _where_contents(sizes: GraphSizes, node: Node) -> _Contents:
+    """``Where(Equal(x, -1), 1, x)``: a size from the graph's inputs is never -1."""
+    condition, ones, given = node.inputs
+    equal = None if condition is None else condition.producer
+    known = sizes.contents(given)
+    if equal is None or equal.op != "Equal" or given is None or known is None:
+        return None
+    other = [value for value in equal.inputs if value is not given]
+    minus, one = sizes.contents(other[0]) if len(other) == 1 else None, sizes.contents(ones)
+    if minus is None or one is None or set(minus[1]) != {-1} or set(one[1]) != {1}:
+        return None
+    return known[0], [1 if size == -1 else size for size in known[1]]
+
+
+_CONTENTS: dict[str, Callable[[GraphSizes, Node], _Contents]] = {
+    "Cast": _cast_contents,
+    "Concat": _concat_contents,
+    "Gather": _gather_contents,
+    "Identity": _cast_contents,
+    "Reshape": _as_vector,
+    "Shape": _shape_contents,
+    "Slice": _slice_contents,
+    "Squeeze": _as_vector,
+    "Unsqueeze": _as_vector,
+    "Where": _where_contents,
+}

@@ -1,0 +1,324 @@
+"""Attention for ONNX Runtime's MultiHeadAttention.
+
+``q, kᵀ → MatMul → (Mul) → (Add mask) → Softmax → (Where IsNaN 0) → p;  p, v → MatMul → Transpose → Reshape``
+``==>   q, k, v, (mask) → com.microsoft::MultiHeadAttention → Reshape``
+
+A row without a position to attend to: over a finite fill (−3.4e38) the operators average v, and so
+does the kernel. Over −inf both give NaN, unless a guard replaces it: then the result is 0 there,
+which a Where puts back (``rows``: the row of the mask has a finite entry).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    FusionBasePass,
+    Region,
+    Rejection,
+    TensorType,
+    es,
+    hookimpl,
+    ops,
+)
+
+from ._attention import Attention, NoMatch, find_attention
+from ._sizes import GraphSizes, all_same, same
+from .sizes import remove_dead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+
+
+def _shape(
+    inputs: Sequence[TensorType | None], attributes: Mapping[str, Any]
+) -> Sequence[TensorType | None]:
+    """[B, S, N·V] of query [B, S, N·H] and value [B, T, N·V] or [B, N, T, V]."""
+    query, value = inputs[0], inputs[2]
+    if query is None or query.shape is None or len(query.shape) != 3:
+        return [None]
+    width = None
+    if value is not None and value.shape is not None:
+        last = value.shape[-1]
+        if len(value.shape) == 3:
+            width = last
+        elif isinstance(last, int):
+            width = last * int(attributes["num_heads"])
+    return [TensorType(query.dtype, (*query.shape[:2], width))]
+
+
+@ops.register("com.microsoft::MultiHeadAttention", shape=_shape, provided_by="onnxruntime>=1.31")
+def multi_head_attention(
+    query: EsTensor,
+    key: EsTensor,
+    value: EsTensor,
+    bias: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
+    key_padding_mask: EsTensor | None = None,  # noqa: ARG001
+    attention_bias: EsTensor | None = None,
+    *,
+    num_heads: int,
+    scale: float,
+) -> EsTensor:
+    """Attention over heads; bias and key_padding_mask are not used here.
+
+    Shapes: query [B, S, N·H]; key [B, T, N·H] or [B, N, T, H], value [B, T, N·V] or [B, N, T, V];
+    attention_bias [B or 1, N or 1, S, T]; result [B, S, N·V]. All float32.
+    """
+    count = np.array([num_heads])
+    shape = es.Shape(query)
+    batch = es.Slice(shape, [0], [1])
+    head = es.Div(es.Slice(shape, [2], [3]), count)
+    any_ = np.array([-1])
+    q = es.Transpose(
+        es.Reshape(query, es.Concat(batch, any_, count, head, axis=0)), perm=[0, 2, 1, 3]
+    )
+
+    def split(given: EsTensor, by_head: EsTensor, by_row: EsTensor) -> EsTensor:
+        """[B, N, T, H] of either layout; which it is, its rank tells."""
+        apart = es.Equal(es.Size(es.Shape(given)), 4)
+        rows_first = es.Transpose(es.Reshape(given, by_row), perm=[0, 2, 1, 3])
+        return es.Where(apart, es.Reshape(given, by_head), rows_first)
+
+    k = split(
+        key,
+        es.Concat(batch, count, any_, head, axis=0),
+        es.Concat(batch, any_, count, head, axis=0),
+    )
+    length = es.Slice(es.Shape(k), [2], [3])
+    v = split(
+        value,
+        es.Concat(batch, count, length, any_, axis=0),
+        es.Concat(batch, length, count, any_, axis=0),
+    )
+    scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2])) * scale
+    if attention_bias is not None:
+        scores = scores + attention_bias
+    mixed = es.MatMul(es.Softmax(scores, axis=-1), v)
+    return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), np.array([0, 0, -1]))
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+class OrtAttentionPass(FusionBasePass):
+    """Fuse attention into ``com.microsoft::MultiHeadAttention``.
+
+    Forms: the scale as Mul or Div of the product, or its root at q and k; k transposed at once,
+    with its heads, or by Reshape, Transpose, Reshape; with and without mask; with and without the
+    guard ``Where(IsNaN(p), 0, p)``. q, k and v as projections, which the kernel splits into heads,
+    or split already (rotary, repeated heads, past).
+    Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
+    products; the kernel shows it.
+    Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
+    constant scalar, among others; ``mask``: not proven to be [B or 1, N or 1, S or 1, T], where a
+    mask of one row is expanded; ``shared``: probabilities or others are read outside; ``heads``,
+    ``head size``, ``batch``, ``length``: not proven equal; ``dtype``: not float32.
+    Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
+    """
+
+    shape_proven = True
+    """The kernel's result is [B, S, N·V], as that of the transposition: ``_attention`` proves it."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
+        masks = _Masks(graph)
+        for softmax in graph.nodes_of("Softmax"):
+            sizes = masks.sizes
+            try:
+                found = find_attention(softmax, sizes)
+            except NoMatch as reason:
+                context.refuse(softmax, str(reason))
+                continue
+            self._fuse(graph, context, found, masks)
+        remove_dead(graph)
+
+    def _fuse(
+        self, graph: Graph, context: CustomPassContext, found: Attention, masks: _Masks
+    ) -> None:
+        rows = None
+        if found.mask is not None and found.mask_reader is not None:
+            mask = masks.expanded(found)
+            if mask is None:
+                context.refuse(
+                    found.softmax, "mask: to be expanded to a size that is none of an input"
+                )
+                return
+            if mask is not found.mask:
+                (slot,) = found.mask_reader.slots_of(found.mask)
+                graph.set_input(found.mask_reader, slot, mask)
+                found.mask = mask
+            if found.guarded and not masks.is_finite(mask):
+                rows = masks.rows(mask)
+        region = Region.of_nodes(found.nodes)
+        if not region:
+            context.refuse(found.softmax, region.reason)
+            return
+        assert not isinstance(region, Rejection)
+        result = found.result.outputs[0]
+        if result is None or region.results != [result]:
+            context.refuse(found.softmax, "shared: a tensor inside is read by others, too")
+            return
+        builder = EsGraphBuilder("attention")
+        inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+        query = inputs[found.q]
+        if found.q.rank == 4 or len(masks.sizes.of(found.q) or ()) == 4:
+            width = found.heads * int(_head_size(found, masks.sizes))
+            query = es.Reshape(es.Transpose(query, perm=[0, 2, 1, 3]), np.array([0, 0, width]))
+        made = es.op("com.microsoft::MultiHeadAttention")(
+            query,
+            inputs[found.k],
+            inputs[found.v],
+            None,
+            None,
+            None if found.mask is None else inputs[found.mask],
+            num_heads=found.heads,
+            scale=found.scale,
+        )
+        target = found.result.inputs[1]
+        assert target is not None
+        if not self._is_joined(found, masks.sizes):
+            made = es.Reshape(made, inputs[target])
+        replacement = builder.BuildAndReset([made])
+        new = context.replace(region, replacement, keep_shared=True)
+        if not new:
+            return
+        (kernel,) = [node for node in new if node.op == "com.microsoft::MultiHeadAttention"]
+        if rows is not None:
+            _zero_rows(graph, kernel, rows)
+
+    def _is_joined(self, found: Attention, sizes: GraphSizes) -> bool:
+        """Whether the last Reshape makes [B, S, N·V], which is the kernel's own shape."""
+        before, after = sizes.of(found.result.inputs[0]), sizes.of(found.result.outputs[0])
+        if before is None or after is None or len(after) != 3 or not isinstance(before[3], int):
+            return False
+        return all_same(after, (*before[:2], found.heads * before[3]))
+
+
+def _head_size(found: Attention, sizes: GraphSizes) -> int:
+    dims = sizes.of(found.q)
+    assert dims is not None
+    assert isinstance(dims[3], int)
+    return dims[3]
+
+
+def _zero_rows(graph: Graph, kernel: Node, rows: Value) -> None:
+    """Put 0 where a row of the mask has no position: what the guard does."""
+    made = kernel.outputs[0]
+    assert made is not None
+    zero = graph.add_initializer(
+        np.zeros((), np.float32), graph.model.fresh_name("OrtAttentionPass_zero")
+    )
+    inner = graph.release(made)
+    name = graph.model.fresh_name("OrtAttentionPass_Where")
+    graph.add_node("Where", [rows, inner, zero], [made], name=name, after=kernel)
+
+
+class _Masks:
+    """Masks as the kernel takes them, each made once; sizes of the graph as it was."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.sizes = GraphSizes(graph)
+        self._expanded: dict[tuple[str, object], Value] = {}
+        self._rows: dict[str, Value] = {}
+
+    def expanded(self, found: Attention) -> Value | None:
+        """The mask with all rows and columns; None where their number cannot be read."""
+        mask = found.mask
+        assert mask is not None
+        dims, (*_, rows, columns) = self.sizes.of(mask), found.sizes
+        assert dims is not None
+        wanted = (
+            1 if same(dims[2], rows) else rows,
+            1 if same(dims[3], columns) else columns,
+        )
+        if wanted == (1, 1):
+            return mask
+        key = (mask.name, wanted)
+        if key not in self._expanded:
+            one = self._constant(np.array([1], np.int64))
+            counts = [one if size == 1 else self._count(size) for size in wanted]
+            known = [count for count in counts if count is not None]
+            if len(known) < len(counts):
+                return None
+            shape = self._added(
+                "Concat", [one, one, *known], {"axis": 0}, DataType.INT64, after=mask
+            )
+            self._expanded[key] = self._added("Expand", [mask, shape], {}, mask.dtype)
+        return self._expanded[key]
+
+    def _count(self, size: object) -> Value | None:
+        """A size as a vector; None where it is none of an input."""
+        if isinstance(size, int):
+            return self._constant(np.array([size], np.int64))
+        source = self.sizes.sources.get(str(size))
+        if source is None:
+            return None
+        shape = self._added("Shape", [source[0]], {}, DataType.INT64)
+        index = self._constant(np.array([source[1]], np.int64))
+        return self._added("Gather", [shape, index], {}, DataType.INT64)
+
+    def rows(self, mask: Value) -> Value:
+        """[B, S, 1]: whether a row of the mask has an entry that is not -inf."""
+        if mask.name not in self._rows:
+            axes = {} if self._opset >= 18 else {"axes": [-1]}
+            last = [self._constant(np.array([-1], np.int64))] if self._opset >= 18 else []
+            most = self._added("ReduceMax", [mask, *last], axes, mask.dtype)
+            axes = {} if self._opset >= 13 else {"axes": [1]}
+            first = [self._constant(np.array([1], np.int64))] if self._opset >= 13 else []
+            flat = self._added("Squeeze", [most, *first], axes, mask.dtype)
+            least = self._constant(np.array(-np.inf, np.float32))
+            self._rows[mask.name] = self._added("Greater", [flat, least], {}, DataType.BOOL)
+        return self._rows[mask.name]
+
+    def is_finite(self, mask: Value) -> bool:
+        """Proven to hold no infinity: chosen from finite constants."""
+        node = mask.producer
+        if node is not None and node.op == "Expand":
+            return node.inputs[0] is not None and self.is_finite(node.inputs[0])
+        arrays = (
+            [] if node is None or node.op != "Where" else [v and v.array for v in node.inputs[1:]]
+        )
+        return bool(arrays) and all(
+            array is not None and bool(np.all(np.isfinite(array))) for array in arrays
+        )
+
+    @property
+    def _opset(self) -> int:
+        return self._graph.model.opset() or 0
+
+    def _constant(self, array: np.ndarray) -> Value:
+        name = self._graph.model.fresh_name("OrtAttentionPass_c")
+        return self._graph.add_initializer(array, name)
+
+    def _added(
+        self,
+        op: str,
+        inputs: list[Value],
+        attributes: dict[str, Any],
+        dtype: DataType | None,
+        after: Value | None = None,
+    ) -> Value:
+        name = self._graph.model.fresh_name(f"OrtAttentionPass_{op}")
+        read = [*inputs, *([] if after is None else [after])]
+        producers = [value.producer for value in read if value.producer is not None]
+        behind = max(producers, key=lambda node: node.order, default=None)
+        node = self._graph.add_node(op, inputs, [name], attributes, name=name, after=behind)
+        made = node.outputs[0]
+        assert made is not None
+        self._graph.set_type(made, TensorType(dtype, None))
+        self.sizes.visit(node)
+        return made
+
+
+@hookimpl
+def gehost_tune_kinds(registry: Any) -> None:
+    """Attention needs the sizes that the first pass makes plain."""
+    registry.add("attention", ["OrtSizesPass", "OrtAttentionPass"])

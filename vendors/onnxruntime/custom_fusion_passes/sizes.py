@@ -1,0 +1,127 @@
+"""Shape computations in terms of the graph's inputs; reshapes that change nothing.
+
+``x → … → h → Shape → Gather 0 → Unsqueeze → b;  b, …, -1, 16 → Concat``   ==>   ``x → Shape → Gather [0] → b;  …``
+
+Exporters ask an inner tensor for its size and build the same shape anew in every layer. A size that
+is proven to be a size of an input is read there, and equal shapes are built once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gehost import REG_FUSION_PASS, CustomPassStage, DataType, FusionBasePass, TensorType
+
+from ._sizes import GraphSizes, Size, all_same
+
+if TYPE_CHECKING:
+    from gehost import CustomPassContext, Graph, Node, Value
+
+_Key = tuple[int, tuple[Size, ...]]
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
+class OrtSizesPass(FusionBasePass):
+    """Read sizes from the graph's inputs, share equal shapes, and drop reshapes that change nothing.
+
+    Forms: whatever ``_sizes`` follows, of int64, in the root graph.
+    Keeps: the value of every shape, and every tensor.
+    Refuses: nothing; what is not proven stays.
+    """
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
+        sizes = GraphSizes(graph)
+        shared = _Shared(graph, sizes)
+        for node in list(graph.nodes):
+            shared.visit(node)
+        for node in graph.nodes_of("Reshape", "Expand"):
+            given, made = node.inputs[0], node.outputs[0]
+            if given is None or made is None or made.is_graph_output:
+                continue
+            if all_same(sizes.of(given), sizes.of(made)):
+                graph.redirect(made, given)
+        remove_dead(graph)
+
+
+class _Shared:
+    """One value for each content of a shape tensor."""
+
+    def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
+        self._graph, self._sizes = graph, sizes
+        self._first: dict[_Key, Value] = {}
+        self._pure: set[str] = {value.name for value in graph.inputs}
+        """Values computed from sizes of the graph's inputs and constants alone."""
+        self._shapes: dict[str, Value] = {}
+
+    def visit(self, node: Node) -> None:
+        """Replace the shape that a node makes, where it is read for more than other shapes."""
+        made = node.outputs[0] if node.outputs else None
+        known = self._sizes.contents(made)
+        if made is None or known is None or made.is_constant or made.dtype != DataType.INT64:
+            return
+        if any(isinstance(size, str) and size not in self._sizes.sources for size in known[1]):
+            return
+        if any(size is None for size in known[1]):
+            return
+        key = (known[0], tuple(known[1]))
+        pure = all(
+            value is None or value.is_constant or value.name in self._pure for value in node.inputs
+        )
+        if pure:
+            self._pure.add(made.name)
+            if key not in self._first:
+                self._first[key] = made
+                return
+        if all(self._sizes.contents(reader.outputs[0]) for reader, _ in made.consumers()):
+            return  # read by other shapes alone, which are replaced themselves
+        if not made.is_graph_output:
+            self._graph.redirect(made, self._value(key))
+
+    def _value(self, key: _Key) -> Value:
+        """The value with these contents, which stands before all that may read it."""
+        if key not in self._first:
+            rank, sizes = key
+            numbers = [size for size in sizes if isinstance(size, int)]
+            if len(numbers) == len(sizes):
+                found = self._constant(np.array(numbers if rank else numbers[0], np.int64))
+            elif len(sizes) == 1:
+                found = self._read(str(sizes[0]), rank)
+            else:
+                parts = [self._value((1, (size,))) for size in sizes]
+                found = self._added("Concat", parts, len(sizes), {"axis": 0})
+            self._first[key] = found
+        return self._first[key]
+
+    def _read(self, symbol: str, rank: int) -> Value:
+        source, axis = self._sizes.sources[symbol]
+        if source.name not in self._shapes:
+            count = len(self._sizes.of(source) or ())
+            self._shapes[source.name] = self._added("Shape", [source], count, {})
+        index = self._constant(np.array([axis] if rank else axis, np.int64))
+        return self._added("Gather", [self._shapes[source.name], index], 1 if rank else None, {})
+
+    def _added(
+        self, op: str, inputs: list[Value], count: int | None, attributes: dict[str, int]
+    ) -> Value:
+        name = self._graph.model.fresh_name(f"OrtSizesPass_{op}")
+        producers = [value.producer for value in inputs if value.producer is not None]
+        after = max(producers, key=lambda node: node.order, default=None)
+        node = self._graph.add_node(op, inputs, [name], attributes, name=name, after=after)
+        made = node.outputs[0]
+        assert made is not None
+        self._graph.set_type(made, TensorType(DataType.INT64, () if count is None else (count,)))
+        return made
+
+    def _constant(self, array: np.ndarray) -> Value:
+        return self._graph.add_initializer(array, self._graph.model.fresh_name("OrtSizesPass_c"))
+
+
+def remove_dead(graph: Graph) -> None:
+    """Remove nodes that nobody reads."""
+    for node in reversed(list(graph.nodes)):
+        if all(out is None or not (out.readers or out.is_graph_output) for out in node.outputs):
+            graph.remove_node(node)
