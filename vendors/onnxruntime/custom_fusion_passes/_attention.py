@@ -47,6 +47,8 @@ class Attention:
     heads: int
     sizes: tuple[Size, Size, Size, Size]
     """B, N, S, T."""
+    bias: np.ndarray | None
+    """[2·N·H + N·V]: what q, k and v have added, all of rank 3."""
     result: Node
     """The last node: a Reshape, whose input is [B, S, N, V]."""
     nodes: list[Node] = field(default_factory=list["Node"])
@@ -88,19 +90,51 @@ class _Finder:
         result = self._together(mix)
         batch, heads, rows, columns = self._checked(q, keys, v)
         self._check_mask(mask, (batch, heads, rows, columns))
+        joined = self._joined(q, heads) or q
+        k, v = self._joined_keys(keys, v, heads)
+        (joined, k, v), bias = self._without_biases((joined, k, v))
         return Attention(
             softmax,
-            self._joined(q, heads) or q,
-            *self._joined_keys(keys, v, heads),
+            joined,
+            k,
+            v,
             mask,
             mask_reader,
             scale * q_scale * k_scale,
             guarded,
             heads,
             (batch, heads, rows, columns),
+            bias,
             result,
             self._nodes,
         )
+
+    def _without_biases(
+        self, given: tuple[Value, Value, Value]
+    ) -> tuple[tuple[Value, Value, Value], np.ndarray | None]:
+        """q, k and v before their biases were added, and the biases in one; given where none is."""
+        plain: list[Value] = []
+        biases: list[np.ndarray] = []
+        adds: list[Node] = []
+        for value in given:
+            dims = self._sizes.of(value)
+            if dims is None or len(dims) != 3 or not isinstance(dims[2], int):
+                return given, None
+            node = value.producer
+            found = None if node is None else _bias(node, dims[2])
+            inside = all(reader in self._nodes for reader, _ in value.consumers())
+            if node is None or found is None or value.is_graph_output or not inside:
+                plain.append(value)
+                biases.append(np.zeros(dims[2], np.float32))
+            else:
+                adds.append(node)
+                plain.append(found[0])
+                biases.append(found[1])
+        if not adds:
+            return given, None
+        for node in adds:
+            self._take(node)
+        return (plain[0], plain[1], plain[2]), np.concatenate(biases)
 
     def _take(self, node: Node) -> None:
         if node not in self._nodes:
@@ -351,6 +385,19 @@ def _factor(node: Node) -> tuple[Value, float] | None:
             return value, number
         if other is right and number:
             return value, 1.0 / number
+    return None
+
+
+def _bias(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
+    """What an Add adds a constant [width] to, and the constant."""
+    if node.op != "Add":
+        return None
+    left, right = node.inputs
+    for value, other in ((left, right), (right, left)):
+        if value is not None and other is not None and not value.is_constant:
+            array = other.array
+            if array is not None and array.shape == (width,):
+                return value, array
     return None
 
 

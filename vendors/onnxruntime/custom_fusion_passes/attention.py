@@ -60,20 +60,25 @@ def multi_head_attention(
     query: EsTensor,
     key: EsTensor,
     value: EsTensor,
-    bias: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
-    key_padding_mask: EsTensor | None = None,  # noqa: ARG001
+    bias: EsTensor | None = None,
+    key_padding_mask: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
     attention_bias: EsTensor | None = None,
     *,
     num_heads: int,
     scale: float,
 ) -> EsTensor:
-    """Attention over heads; bias and key_padding_mask are not used here.
+    """Attention over heads; key_padding_mask is not used here.
 
     Shapes: query [B, S, N·H]; key [B, T, N·H] or [B, N, T, H], value [B, T, N·V] or [B, N, T, V];
-    attention_bias [B or 1, N or 1, S, T]; result [B, S, N·V]. All float32.
+    bias [2·N·H + N·V], with key and value of rank 3; attention_bias [B or 1, N or 1, S, T]; result [B, S, N·V]. All float32.
     """
     count = np.array([num_heads])
     shape = es.Shape(query)
+    if bias is not None:
+        width = es.Slice(shape, [2], [3])
+        query = query + es.Slice(bias, [0], width)
+        key = key + es.Slice(bias, width, es.Mul(width, 2))
+        value = value + es.Slice(bias, es.Mul(width, 2), [np.iinfo(np.int64).max])
     batch = es.Slice(shape, [0], [1])
     head = es.Div(es.Slice(shape, [2], [3]), count)
     any_ = np.array([-1])
@@ -112,7 +117,7 @@ class OrtAttentionPass(FusionBasePass):
     Forms: the scale as Mul or Div of the product, or its root at q and k; k transposed at once,
     with its heads, or by Reshape, Transpose, Reshape; with and without mask; with and without the
     guard ``Where(IsNaN(p), 0, p)``. q, k and v as projections, which the kernel splits into heads,
-    or split already (rotary, repeated heads, past).
+    or split already (rotary, repeated heads, past); biases of projections go to the kernel.
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
@@ -175,7 +180,7 @@ class OrtAttentionPass(FusionBasePass):
             query,
             inputs[found.k],
             inputs[found.v],
-            None,
+            found.bias,
             None,
             None if found.mask is None else inputs[found.mask],
             num_heads=found.heads,
