@@ -85,10 +85,12 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
 
 @hookimpl
 def gehost_register_commands(cli: click.Group) -> None:
-    """Add ``gehost linalg``."""
+    """Add ``gehost linalg`` and ``gehost kernels``."""
     from gehost_linalg.cli import command
+    from gehost_linalg.kernels.cli import command as kernels
 
     cli.add_command(command)
+    cli.add_command(kernels)
 
 
 @hookimpl

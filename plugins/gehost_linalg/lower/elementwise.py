@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,7 +65,9 @@ def _sign(s: Scalars, x: Ref, dtype: str) -> Ref:
     zero = number(0, dtype)
     up = s.add("arith.cmpf", x, zero, dtype="i1", attribute="ogt")
     down = s.add("arith.cmpf", x, zero, dtype="i1", attribute="olt")
-    lower = s.add("arith.select", down, number(-1, dtype), zero, dtype=dtype)
+    nan = s.add("arith.cmpf", x, x, dtype="i1", attribute="uno")
+    rest = s.add("arith.select", nan, x, zero, dtype=dtype)
+    lower = s.add("arith.select", down, number(-1, dtype), rest, dtype=dtype)
     return s.add("arith.select", up, number(1, dtype), lower, dtype=dtype)
 
 
@@ -143,7 +146,9 @@ def _activation(op: OnnxOp) -> None:
             _attribute(op, "gamma", 1.05070102214813232421875),
         )
         grown = mul(s, _exponential_minus_one(s, Arg(0), dtype), number(alpha, dtype), dtype)
-        made = mul(s, _select_negative(s, dtype, grown), number(gamma, dtype), dtype)
+        positive = s.add("arith.cmpf", Arg(0), number(0, dtype), dtype="i1", attribute="ogt")
+        chosen = s.add("arith.select", positive, Arg(0), grown, dtype=dtype)
+        made = mul(s, chosen, number(gamma, dtype), dtype)
     elif op.op == "ThresholdedRelu":
         above = s.add(
             "arith.cmpf",
@@ -283,8 +288,13 @@ def _prelu(op: OnnxOp) -> None:
     )
 
 
+_LARGEST: Mapping[str, float] = {
+    "f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": sys.float_info.max,
+}  # fmt: skip
+
+
 def _clip(op: OnnxOp) -> None:
-    """min(max(x, low), high); the bounds are attributes or scalars."""
+    """min(max(x, low), high); the bounds are attributes or scalars, else the largest finite numbers."""
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = x.dtype
     is_float = dtype in FLOAT_DTYPES
@@ -298,6 +308,8 @@ def _clip(op: OnnxOp) -> None:
                 raise NotLowered(f"not-lowered: {op.op} with bounds of rank {given.rank}")
             bound = Arg(len(ins))
             ins.append(given)
+        elif is_float:
+            bound = number(_LARGEST[dtype] * (-1 if position == 0 else 1), dtype)
         if bound is not None:
             made = s.add(
                 f"arith.{name}imumf" if is_float else f"arith.{name}si", made, bound, dtype=dtype

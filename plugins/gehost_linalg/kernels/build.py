@@ -1,0 +1,154 @@
+"""Compile a C file of kernels to a shared library, once for equal source, compiler, flags and CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from gehost import OutputError, UsageError
+
+FLAGS = (
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fopenmp-simd",
+    "-fPIC",
+    "-std=gnu11",
+)
+"""Never -ffast-math, which drops NaN and infinities. -fopenmp-simd lets sums be taken in any order."""
+
+
+def compiler(given: str | None = None) -> list[str]:
+    """The command of a C compiler: the given one, else $CC, cc, gcc, clang, ``python -m ziglang cc``.
+
+    Raises:
+        UsageError: there is none, or the given one does not exist.
+    """
+    for text in (given, os.environ.get("CC")):
+        if text:
+            command = shlex.split(text)
+            if not command or shutil.which(command[0]) is None:
+                raise UsageError(f"C compiler {text!r} is not there")
+            return command
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name) is not None:
+            return [name]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise UsageError(
+        "no C compiler: $CC is not set, and there is no cc, gcc, clang or ziglang; pip install ziglang"
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled libraries are kept: ``$XDG_CACHE_HOME/gehost/kernels``, else below ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base, "gehost", "kernels")
+
+
+def build(source: str, output: Path, *, cc: str | None = None, march: str = "native") -> bool:
+    """Write the library; returns whether it was compiled now, and not taken from the cache.
+
+    The file appears complete under its name, or not at all, also where processes build it at once.
+
+    Args:
+        source: C, as ``emit.source`` gives it.
+        output: the path of the library.
+        cc: a compiler; see ``compiler``.
+        march: the instructions that kernels may use, as ``-march=`` takes it.
+
+    Raises:
+        UsageError: there is no compiler, or it fails; the C file is kept then.
+        OutputError: the library cannot be written.
+    """
+    command = compiler(cc)
+    flags = [*FLAGS, *([f"-march={march}"] if march else [])]
+    try:
+        cached = cache_folder() / f"{_key(source, command, flags, march)}{output.suffix or '.so'}"
+        with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
+            is_new = not cached.is_file()
+            if is_new:
+                made = _compile(source, Path(folder), command, flags, output)
+                cached.parent.mkdir(parents=True, exist_ok=True)
+                _put(made, cached)
+            _put(cached, output)
+        return is_new
+    except OSError as error:
+        raise OutputError(f"{output}: cannot be written: {error.strerror or error}") from error
+
+
+def _key(source: str, command: Sequence[str], flags: Sequence[str], march: str) -> str:
+    version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout  # noqa: S603 - the user's compiler
+    parts = [source, *command, *flags, version.decode("utf-8", "replace"), platform.machine()]
+    if march == "native":
+        parts.append(_cpu())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _cpu() -> str:
+    """What this CPU can do, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line for line in lines if line.startswith(("flags", "Features"))), platform.processor()
+    )
+
+
+def _compile(
+    source: str, folder: Path, command: Sequence[str], flags: Sequence[str], output: Path
+) -> Path:
+    code, library = folder / "kernels.c", folder / "kernels.so"
+    code.write_text(source, encoding="utf-8")
+    kernels, register = folder / "kernels.o", folder / "register.o"
+    for arguments in (
+        [*flags, "-fvisibility=hidden", "-c", code, "-o", kernels],
+        [
+            "-O2",
+            "-fPIC",
+            "-std=gnu11",
+            "-fvisibility=hidden",
+            "-DGEHOST_REGISTER",
+            "-c",
+            code,
+            "-o",
+            register,
+        ],
+        ["-shared", kernels, register, "-lm", "-o", library],
+    ):
+        done = subprocess.run([*command, *map(str, arguments)], capture_output=True, check=False)  # noqa: S603
+        if done.returncode:
+            kept = output.with_suffix(".c")
+            shutil.copyfile(code, kept)
+            text = done.stderr.decode("utf-8", "replace")
+            lines = (
+                [line for line in text.splitlines() if "error" in line]
+                or text.splitlines()
+                or ["no message"]
+            )
+            raise UsageError(f"{' '.join(command)} fails: {lines[0]}; the C file is {kept}")
+    return library
+
+
+def _put(made: Path, target: Path) -> None:
+    """Copy a file beside its place and move it there."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        shutil.copyfile(made, name)
+        os.chmod(name, 0o755)  # noqa: S103 - a library is readable by all
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

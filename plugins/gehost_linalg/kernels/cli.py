@@ -1,0 +1,47 @@
+"""The command ``gehost kernels``; its work is imported when it runs."""
+
+from __future__ import annotations
+
+import click
+
+from gehost import UsageError
+
+
+@click.command("kernels")
+@click.argument("model", type=click.Path())
+@click.argument("library", type=click.Path(), required=False)
+@click.option("-o", "--output", type=click.Path(), metavar="LIBRARY", help="The library to write.")
+@click.option("--check", is_flag=True, help="Show which nodes of MODEL have a kernel in LIBRARY.")
+@click.option(
+    "--cc", metavar="CC", help="C compiler; else $CC, cc, gcc, clang, python -m ziglang cc."
+)
+@click.option(
+    "--march",
+    default="native",
+    show_default=True,
+    metavar="CPU",
+    help="Instructions that kernels may use.",
+)
+@click.option("--emit-c", type=click.Path(), metavar="FILE.c", help="Write the C file too.")
+def command(
+    model: str,
+    library: str | None,
+    output: str | None,
+    cc: str | None,
+    march: str,
+    emit_c: str | None,
+    *,
+    check: bool,
+) -> None:
+    """Build a library of kernels for the fused nodes of MODEL, which ONNX Runtime loads."""
+    from gehost_linalg.kernels.library import check_lines, summary, write_library
+
+    if check:
+        if library is None or output is not None:
+            raise UsageError("gehost kernels --check wants MODEL and LIBRARY")
+        click.echo("\n".join(check_lines(model, library)))
+        return
+    if output is None or library is not None:
+        raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
+    found = write_library(model, output, cc=cc, march=march, emit_c=emit_c)
+    click.echo("\n".join(summary(found, output)))

@@ -1,0 +1,1123 @@
+"""C for the kernels of fused groups, from the functions of a file alone.
+
+A kernel is a C function that walks along rows (the last loop), in stages: a stage is one loop over the row,
+and a reduction is read in a later stage. Sizes, outer loops, broadcasting and tasks are described by tables
+and done by the runtime of ``ort.py``. What cannot be described raises ``NotEmitted``, and the body runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import onnx
+
+from gehost_linalg.affine import Const, Dim, Expr, dims_of, evaluate
+from gehost_linalg.generic import (
+    INDEX,
+    PARALLEL,
+    Arg,
+    Generic,
+    Literal,
+    Opaque,
+    Payload,
+    Ref,
+    Res,
+    ScalarOp,
+    Size,
+    Value,
+)
+from gehost_linalg.group import Body, DerivedGroup
+from gehost_linalg.interpret import Broadcast, Part
+from gehost_linalg.kernels import math_c, ort
+
+MOST_LOOPS, MOST_VIEWS, MOST_SIZES = 12, 64, 256
+"""Bounds of the tables in ``ort.RUNTIME``."""
+
+
+class NotEmitted(Exception):  # noqa: N818 - the body computes the node, which is no error
+    """Why a group has no kernel."""
+
+
+class _Type(NamedTuple):
+    c: str
+    onnx: int
+    bytes: int
+
+
+_TYPES: Mapping[str, _Type] = {
+    "f32": _Type("float", onnx.TensorProto.FLOAT, 4),
+    "f64": _Type("double", onnx.TensorProto.DOUBLE, 8),
+    "i1": _Type("uint8_t", onnx.TensorProto.BOOL, 1),
+    "i32": _Type("int32_t", onnx.TensorProto.INT32, 4),
+    "i64": _Type("int64_t", onnx.TensorProto.INT64, 8),
+}
+
+
+def _type(dtype: str) -> _Type:
+    if dtype not in _TYPES:
+        raise NotEmitted(f"element type {dtype}")
+    return _TYPES[dtype]
+
+
+# -- what a group reads and computes ----------------------------------------------------------------------------------------
+
+
+class Read(NamedTuple):
+    """How one axis of a value is read: ``loop * scale + offset``; ``loop`` None: ``offset`` alone.
+
+    ``whole``: the axis has the size of the loop; with ``maybe`` it may also have size 1.
+    """
+
+    loop: int | None
+    scale: int
+    offset: int
+    maybe: bool
+    whole: bool
+
+
+class Edge(NamedTuple):
+    """A value as a step reads it."""
+
+    value: Value
+    axes: tuple[Read, ...]
+
+
+@dataclass(eq=False)
+class Step:
+    """One operation of a group.
+
+    Attributes:
+        result: what it makes.
+        extents: the sizes of the group's loops as this step walks them; the last is the row.
+        edges: the payload's arguments, or the pieces of a concatenation.
+        payload: None for a concatenation.
+        reduces: the scalar operation that accumulates, "" for none.
+        start: what it accumulates into.
+        per_row: the result is one number per row.
+        in_double: the sum is taken in double, as ONNX Runtime does for this operator.
+    """
+
+    result: Value
+    extents: tuple[Size, ...]
+    edges: list[Edge | Literal]
+    payload: Payload | None
+    reduces: str = ""
+    start: Literal | None = None
+    per_row: bool = False
+    in_double: bool = False
+
+
+def _read(expr: Expr, *, maybe: bool) -> Read:
+    if isinstance(expr, Dim):
+        return Read(expr.index, 1, 0, maybe, whole=True)
+    if isinstance(expr, Const):
+        return Read(None, 0, expr.value, maybe=False, whole=False)
+    loops = sorted(dims_of(expr))
+    if len(loops) != 1 or maybe or re.search("mod|div", str(expr)):
+        raise NotEmitted(f"an operand is read at {expr}")
+    point = [0] * (loops[0] + 1)
+    offset = evaluate(expr, point)
+    point[loops[0]] = 1
+    return Read(loops[0], evaluate(expr, point) - offset, offset, maybe=False, whole=False)
+
+
+_COPY = Payload((), (Arg(0),))
+
+
+class Steps:
+    """The operations of a group as steps over the same loops; copies are read through.
+
+    Attributes:
+        loops: how many, the row included.
+        made_by: the step of each value.
+    """
+
+    def __init__(self, group: DerivedGroup, body: Body) -> None:
+        self.group = group
+        self.body = body
+        self.inputs = {value: number for number, value in enumerate(group.inputs)}
+        self.sums: dict[str, tuple[Size, ...]] = {}
+        ranks = [
+            op.loops if isinstance(op, Generic) else op.results[0].rank or 0 for op in group.ops
+        ]
+        self.loops = max(1, *ranks)
+        if self.loops > MOST_LOOPS:
+            raise NotEmitted(f"{self.loops} loops")
+        self.made_by: dict[Value, Step] = {}
+        self._through: dict[Value, Edge] = {}
+        for op in group.ops:
+            step = self._generic(op) if isinstance(op, Generic) else self._opaque(op)
+            self.made_by[step.result] = step
+
+    def _generic(self, op: Generic) -> Step:
+        if len(op.results) != 1:
+            raise NotEmitted("an operation with several results")
+        if op.loops not in {self.loops, self.loops - 1}:
+            raise NotEmitted(f"loops over {op.loops} axes among {self.loops}")
+        edges = [self._edge(op, index) for index in range(len(op.ins))]
+        extents = self._extents(op)
+        reduced = [loop for loop, kind in enumerate(op.iterators) if kind != PARALLEL]
+        if reduced and reduced != [self.loops - 1]:
+            raise NotEmitted(f"a reduction along axis {reduced[0]} of {self.loops}")
+        step = Step(op.results[0], extents, edges, op.payload)
+        step.per_row = bool(reduced) or extents[-1] == 1
+        if reduced:
+            self._note_reduction(step, op)
+        elif len(op.ins) in op.payload.reads:
+            raise NotEmitted("an operation that updates its result")
+        if not reduced and [str(each) for each in op.out_map(0).results] != [
+            f"d{loop}" for loop in range(op.loops)
+        ]:
+            raise NotEmitted(f"a result is written at {op.out_map(0)}")
+        source = edges[0] if len(edges) == 1 and not op.payload.ops and not reduced else None
+        if isinstance(source, Edge) and not any(each.maybe for each in source.axes):
+            self._through[step.result] = source
+        return step
+
+    def _extents(self, op: Generic) -> tuple[Size, ...]:
+        """The sizes of the loops; an operation without the row has a row of 1."""
+        found = op.extents()
+        for axis, each in enumerate(op.out_map(0).results):
+            shape = op.results[0].shape
+            if isinstance(each, Dim) and found[each.index] is None and shape is not None:
+                found[each.index] = shape[axis]
+        if None in found:
+            raise NotEmitted("a size that nothing gives")
+        return (*found, *[1] * (self.loops - op.loops))
+
+    def _note_reduction(self, step: Step, op: Generic) -> None:
+        place, result = len(op.ins), op.payload.yields[0]
+        last = op.payload.ops[result.index] if isinstance(result, Res) else None
+        fill = op.outs[0].fill
+        if (
+            last is None
+            or last.name not in _REDUCTIONS
+            or Arg(place) not in last.operands
+            or not isinstance(fill, Literal)
+        ):
+            raise NotEmitted("a reduction that is not a sum, product, maximum or minimum")
+        if step.result.dtype not in {"f32", "f64"}:
+            raise NotEmitted(f"a reduction of {step.result.dtype}")
+        rest = [ref for each in op.payload.ops if each is not last for ref in each.operands]
+        element = last.operands[1] if last.operands[0] == Arg(place) else last.operands[0]
+        if Arg(place) in rest or element == Arg(place):
+            raise NotEmitted("a reduction that reads its result twice")
+        step.reduces, step.start = last.name, fill
+        nodes: list[str] = [self.body.nodes[int(origin)].op for origin in op.origins]
+        step.in_double = last.name == "arith.addf" and "LayerNormalization" in nodes
+        step.payload = Payload(op.payload.ops, (element,)).live()
+
+    def _edge(self, op: Generic, index: int) -> Edge | Literal:
+        value, axes = op.ins[index], op.axes_maybe[index]
+        if value.constant is not None:
+            literal = value.splat
+            if literal is None:
+                raise NotEmitted(f"{value.name} is a constant of several values")
+            return literal
+        results = op.maps[index].results
+        return self._seen_through(
+            Edge(
+                value, tuple([_read(each, maybe=axis in axes) for axis, each in enumerate(results)])
+            )
+        )
+
+    def _seen_through(self, edge: Edge) -> Edge:
+        """The edge with copies taken out: what a copy reads is read instead."""
+        while edge.value in self._through:
+            source = self._through[edge.value]
+            axes: list[Read] = []
+            for inner in source.axes:
+                outer = None if inner.loop is None else edge.axes[inner.loop]
+                if outer is None:
+                    axes.append(inner)
+                elif outer.maybe and not inner.whole:
+                    return edge
+                else:
+                    whole = inner.whole and outer.whole
+                    offset = inner.scale * outer.offset + inner.offset
+                    axes.append(
+                        Read(outer.loop, inner.scale * outer.scale, offset, outer.maybe, whole)
+                    )
+            edge = Edge(source.value, tuple(axes))
+        if edge.value not in self.inputs and edge.value not in self.made_by:
+            raise NotEmitted(f"{edge.value.name} has no value")
+        return edge
+
+    def _opaque(self, op: Opaque) -> Step:
+        result, rank = op.results[0], op.results[0].rank or 0
+        if rank != self.loops or op.name not in {"tensor.extract_slice", "tensor.concat"}:
+            raise NotEmitted(f"{op.name} of {rank} axes among {self.loops}")
+        shape: tuple[Size, ...] = tuple(result.shape or ())
+        if op.name == "tensor.extract_slice":
+            begins = [int(each) for each in str(op.attribute).split(",")]
+            axes = [
+                Read(axis, 1, begin, maybe=False, whole=False) for axis, begin in enumerate(begins)
+            ]
+            edge = self._seen_through(Edge(op.operands[0], tuple(axes)))
+            self._through[result] = edge
+            return Step(result, shape, [edge], _COPY, per_row=shape[-1] == 1)
+        if op.attribute != rank - 1:
+            raise NotEmitted(f"a concatenation along axis {op.attribute} of {rank}")
+        identity = tuple([Read(axis, 1, 0, maybe=False, whole=True) for axis in range(rank)])
+        pieces: list[Edge] = []
+        for number, value in enumerate(op.operands):
+            if value.constant is not None and value.splat is None:
+                raise NotEmitted(f"{value.name} is a constant of several values")
+            source = value.splat or self._seen_through(Edge(value, identity))
+            size = (value.shape or (None,))[-1]
+            piece = Value(f"{result.name}_piece{number}", result.dtype, (*shape[:-1], size))
+            self.made_by[piece] = Step(
+                piece, (*shape[:-1], size), [source], _COPY, per_row=size == 1
+            )
+            pieces.append(Edge(piece, identity))
+        step = Step(result, shape, list(pieces), None)
+        if isinstance(shape[-1], str) and not shape[-1].isdecimal():
+            self.sums[shape[-1]] = tuple([self.made_by[edge.value].extents[-1] for edge in pieces])
+        return step
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------------------
+
+Key = Any
+"""What a size is: equal for sizes that are equal for all inputs."""
+
+
+class Sizes:
+    """The table of sizes, which are computed when a node runs."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.rows: list[str] = []
+        self._numbers: dict[Key, int] = {}
+        self._axes: dict[str, tuple[int, int]] = {}
+        for value, number in steps.inputs.items():
+            for axis, size in enumerate(value.shape or ()):
+                if isinstance(size, str):
+                    self._axes.setdefault(size, (number, axis))
+
+    def key(self, size: Size) -> Key:
+        """A size by what it is computed from."""
+        if size is None:
+            raise NotEmitted("a size that nothing gives")
+        if isinstance(size, int) or size.isdecimal():
+            return int(size)
+        if size in self._axes:
+            return self._axes[size]
+        if size in self.steps.sums:
+            return ("sum", tuple([self.key(each) for each in self.steps.sums[size]]))
+        rule = self.steps.group.rules.get(size)
+        if isinstance(rule, Part):
+            return ("part", self.key(rule.whole), rule.start, rule.end, rule.step)
+        if not isinstance(rule, Broadcast):
+            raise NotEmitted(f"size {size}, which nothing gives")
+        leaves: set[Key] = set()
+        for each in rule.sizes:
+            key = self.key(each)
+            leaves |= key if isinstance(key, frozenset) else {key}
+        leaves.discard(1)
+        return next(iter(leaves), 1) if len(leaves) < 2 else frozenset(leaves)
+
+    def number(self, size: Size) -> int:
+        """The place of a size in the table."""
+        return self._place(self.key(size))
+
+    def _place(self, key: Key) -> int:
+        if key in self._numbers:
+            return self._numbers[key]
+        if isinstance(key, int):
+            row = f"{{NUMBER, 0, 0, {key}, 0, 0}}"
+        elif isinstance(key, frozenset):
+            row = self._folded("BROADCAST", sorted(cast("frozenset[Key]", key), key=repr))
+        elif key[0] == "sum":
+            row = self._folded("SUM", key[1])
+        elif key[0] == "part":
+            least = -(2**63)
+            start, end, step = (max(least + 1, min(each, -least - 1)) for each in key[2:])
+            row = f"{{PART, {self._place(key[1])}, 0, {start}, {end}, {step}}}"
+        else:
+            row = f"{{AXIS, {key[0]}, {key[1]}, 0, 0, 0}}"
+        self.rows.append(row)
+        if len(self.rows) > MOST_SIZES:
+            raise NotEmitted(f"more than {MOST_SIZES} sizes")
+        self._numbers[key] = len(self.rows) - 1
+        return self._numbers[key]
+
+    def _folded(self, kind: str, keys: Sequence[Key]) -> str:
+        at = self._place(keys[0])
+        for key in keys[1:-1]:
+            self.rows.append(f"{{{kind}, {at}, {self._place(key)}, 0, 0, 0}}")
+            at = len(self.rows) - 1
+        if len(keys) == 1:
+            return f"{{PART, {at}, 0, 0, INT64_MAX, 1}}"
+        return f"{{{kind}, {at}, {self._place(keys[-1])}, 0, 0, 0}}"
+
+
+# -- scalar operations ------------------------------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "arith.addf": "+",
+    "arith.mulf": "*",
+    "arith.maximumf": "max",
+    "arith.minimumf": "min",
+}
+
+_INFIX = {
+    "arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/", "arith.andi": "&", "arith.ori": "|",
+    "arith.xori": "^",
+}  # fmt: skip
+_INTEGER = {
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "div", "arith.remsi": "rem",
+    "arith.maxsi": "max", "arith.minsi": "min", "math.absi": "abs",
+}  # fmt: skip
+_LIBM = {
+    "absf": "fabs", "ceil": "ceil", "floor": "floor", "roundeven": "rint", "trunc": "trunc", "sqrt": "sqrt", "exp": "exp",
+    "log": "log", "log1p": "log1p", "expm1": "expm1", "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "tan": "tan",
+    "sinh": "sinh", "cosh": "cosh", "asin": "asin", "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh",
+    "atanh": "atanh",
+}  # fmt: skip
+"""C's functions by MLIR's names; ``math_c`` has some of them for f32."""
+
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def literal(value: float, dtype: str) -> str:
+    """A constant in C, with all its digits."""
+    if dtype in {"f32", "f64"}:
+        number = float(np.float32(value)) if dtype == "f32" else float(value)
+        if math.isnan(number):
+            return "NAN" if dtype == "f32" else "(double)NAN"
+        if math.isinf(number):
+            return ("-" if number < 0 else "") + (
+                "INFINITY" if dtype == "f32" else "(double)INFINITY"
+            )
+        with np.errstate(over="ignore"):
+            text = str(np.float32(number)) if dtype == "f32" else repr(number)
+        text = text if re.search("[.en]", text) else f"{text}.0"
+        return (
+            f"({text}f)"
+            if dtype == "f32" and text[0] == "-"
+            else f"{text}f"
+            if dtype == "f32"
+            else f"({text})"
+        )
+    if dtype == "i1":
+        return "1" if value else "0"
+    number = int(value)
+    if number in {-(2**31), -(2**63)}:
+        return "INT32_MIN" if dtype == "i32" else "INT64_MIN"
+    return str(number) if dtype == "i32" else f"INT64_C({number})"
+
+
+class Scalar(NamedTuple):
+    """A scalar in C.
+
+    Attributes:
+        varies: along the row.
+        short: a name or a constant, which may be repeated.
+        wide: a double that stands for an f32.
+    """
+
+    text: str
+    varies: bool
+    short: bool
+    wide: bool = False
+
+
+def _operation(
+    op: ScalarOp, given: Sequence[Scalar], dtypes: Sequence[str], needs: dict[str, None]
+) -> str:
+    """One scalar operation as an expression."""
+    name, dtype = op.name, op.dtype
+    texts = [each.text for each in given]
+    kind = name.partition(".")[2]
+    if name in _INFIX:
+        return f"({texts[0]} {_INFIX[name]} {texts[1]})"
+    if name in _INTEGER:
+        return f"{_INTEGER[name]}_{_integer(dtype)}({', '.join(texts)})"
+    if name in {"arith.maximumf", "arith.minimumf"}:
+        return f"{kind[:3]}_{dtype}({', '.join(sorted(texts, key=_is_number, reverse=True))})"
+    if name == "arith.negf":
+        return f"(-{texts[0]})"
+    if name == "arith.select":
+        return f"({texts[0]} ? {texts[1]} : {texts[2]})"
+    if name in {"arith.cmpf", "arith.cmpi"}:
+        return _comparison(name, str(op.attribute), texts)
+    if name == "math.powf":
+        return f"pow_{dtype}({texts[0]}, {texts[1]})"
+    if name == "arith.remf":
+        return f"{'fmodf' if dtype == 'f32' else 'fmod'}({texts[0]}, {texts[1]})"
+    if name.startswith("math.") and kind in _LIBM and dtype in {"f32", "f64"}:
+        if f"{kind}_{dtype}" in math_c.FUNCTIONS:
+            needs[f"{kind}_{dtype}"] = None
+            return f"{kind}_{dtype}({texts[0]})"
+        return f"{_LIBM[kind]}{'f' if dtype == 'f32' else ''}({texts[0]})"
+    return _cast(name, texts[0], dtypes[0], dtype)
+
+
+def _is_number(text: str) -> bool:
+    """Whether an expression is a constant; it goes first, as of equal operands the second is taken (-0.0 of Relu)."""
+    return re.match(r"\(?-?[\dIN]", text) is not None
+
+
+def _integer(dtype: str) -> str:
+    if dtype not in {"i32", "i64"}:
+        raise NotEmitted(f"arithmetic of {dtype}")
+    return dtype
+
+
+def _comparison(name: str, predicate: str, texts: Sequence[str]) -> str:
+    if name == "arith.cmpi":
+        if predicate.startswith("u") and predicate not in {"ult", "ule", "ugt", "uge"}:
+            raise NotEmitted(f"comparison {predicate}")
+        return f"({texts[0]} {_COMPARE[predicate if predicate in {'eq', 'ne'} else predicate[1:]]} {texts[1]})"
+    if predicate == "uno":
+        return f"({texts[0]} != {texts[0]} || {texts[1]} != {texts[1]})"
+    if predicate[:1] == "o" and predicate[1:] in _COMPARE and predicate != "one":
+        return f"({texts[0]} {_COMPARE[predicate[1:]]} {texts[1]})"
+    if predicate == "une":
+        return f"({texts[0]} != {texts[1]})"
+    raise NotEmitted(f"comparison {predicate}")
+
+
+def _cast(name: str, text: str, source: str, target: str) -> str:
+    if name == "arith.fptosi" and target in {"i32", "i64"}:
+        return f"to_{target}({text})"
+    if name in {
+        "arith.extf",
+        "arith.truncf",
+        "arith.sitofp",
+        "arith.uitofp",
+        "arith.extui",
+        "arith.extsi",
+        "arith.trunci",
+    }:
+        return f"({_type(target).c}){text}"
+    if name == "arith.index_cast" and target == "i64":
+        return text
+    raise NotEmitted(f"{name} from {source} to {target}")
+
+
+# -- one C function -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Stage:
+    """One loop over rows of a size (by number, -1: no loop), and what is done before and after it."""
+
+    row: int
+    before: list[str] = field(default_factory=list[str])
+    body: list[str] = field(default_factory=list[str])
+    after: list[str] = field(default_factory=list[str])
+    clauses: list[str] = field(default_factory=list[str])
+
+
+class Rows:
+    """The C function that computes some outputs of a group along a row, and its tables.
+
+    Attributes:
+        views: the operands, each with its number.
+        flat: any piece of a row can be computed on its own.
+        ordered: the indices of outer loops are read.
+    """
+
+    def __init__(
+        self, steps: Steps, sizes: Sizes, outputs: Sequence[Value], needs: dict[str, None]
+    ) -> None:
+        self.steps = steps
+        self.sizes = sizes
+        self.outputs = list(dict.fromkeys(outputs))
+        self.needs = needs
+        self.loops = steps.loops
+        self.views: dict[str, int] = {}
+        self.flat, self.ordered = True, False
+        self.order = self._needed()
+        self.readers: dict[Value, list[tuple[Step, Edge]]] = {}
+        for step in self.order:
+            for edge in step.edges:
+                if isinstance(edge, Edge):
+                    self.readers.setdefault(edge.value, []).append((step, edge))
+        self.stages = [Stage(-1)]
+        self.stage_of: dict[Value, int] = {}
+        self.widths: dict[int, None] = {}
+        for step in self.order:
+            self._schedule(step)
+        self._declared: list[str] = []
+        self._lengths: dict[int, None] = {}
+        self._names = self._buffers = 0
+        self._within = self._places_in_concatenations()
+        self._scalar: dict[Value, Scalar] = {}
+        self._stored: dict[Value, str] = {}
+        self._widened: dict[tuple[Value, int], str] = {}
+        for step in self.order:
+            self._emit(step)
+        self.flat = self.flat and len(self.widths) == 1
+
+    @property
+    def outer(self) -> list[int]:
+        """The sizes of the outer loops, by number: those of its outputs."""
+        return [
+            self.sizes.number(size) for size in self.steps.made_by[self.outputs[0]].extents[:-1]
+        ]
+
+    def _needed(self) -> list[Step]:
+        wanted = set(self.outputs)
+        for step in reversed(self.steps.made_by.values()):
+            if step.result in wanted:
+                wanted |= {edge.value for edge in step.edges if isinstance(edge, Edge)}
+        return [step for value, step in self.steps.made_by.items() if value in wanted]
+
+    # -- which loop computes what
+
+    def _schedule(self, step: Step) -> None:
+        made = [
+            edge
+            for edge in step.edges
+            if isinstance(edge, Edge) and edge.value in self.steps.made_by
+        ]
+        if step.payload is None or (step.per_row and not step.reduces):
+            self.stage_of[step.result] = max(
+                [self.stage_of[edge.value] for edge in made], default=0
+            )
+            if step.payload is None:
+                self.widths[self.sizes.number(step.extents[-1])] = None
+            return
+        row, earliest = self.sizes.number(step.extents[-1]), 1
+        self.widths[row] = None
+        for edge in made:
+            stage = self.stage_of[edge.value]
+            source = self.steps.made_by[edge.value]
+            same = (
+                source.payload is not None
+                and not source.per_row
+                and edge.axes[-1].whole
+                and self.stages[stage].row == row
+            )
+            earliest = max(earliest, stage if same else stage + 1)
+        for number in range(earliest, len(self.stages)):
+            if self.stages[number].row == row:
+                self.stage_of[step.result] = number
+                return
+        self.stages.append(Stage(row))
+        self.stage_of[step.result] = len(self.stages) - 1
+
+    def _places_in_concatenations(self) -> dict[Value, tuple[Step, str]]:
+        """The concatenation of each piece and its offset there; of a row that only a piece reads, too."""
+        found: dict[Value, tuple[Step, str]] = {}
+        for step in self.order:
+            if step.payload is not None:
+                continue
+            self.flat = False
+            offset: list[str] = []
+            for edge in step.edges:
+                assert isinstance(edge, Edge)
+                piece = self.steps.made_by[edge.value]
+                found[edge.value] = (step, " + ".join(offset))
+                source = piece.edges[0]
+                if isinstance(source, Edge) and self._is_moved(source, piece):
+                    found[source.value] = found.pop(edge.value)
+                    self._stored_by_source(edge.value)
+                offset.append(
+                    "1" if piece.per_row else self._length(self.sizes.number(piece.extents[-1]))
+                )
+        return found
+
+    def _stored_by_source(self, piece: Value) -> None:
+        self.order = [step for step in self.order if step.result is not piece]
+
+    def _is_moved(self, source: Edge, piece: Step) -> bool:
+        """Whether a computed row goes into a concatenation and nowhere else."""
+        made = self.steps.made_by.get(source.value)
+        return (
+            made is not None and made.payload is not None and not made.per_row and not piece.per_row
+            and source.value not in self.outputs and len(self.readers[source.value]) == 1 and source.axes[-1].whole
+            and self.sizes.number(made.extents[-1]) == self.sizes.number(piece.extents[-1])
+        )  # fmt: skip
+
+    # -- operands
+
+    def _length(self, size: int) -> str:
+        self._lengths[size] = None
+        return f"n{size}"
+
+    def _name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def _declare(self, text: str) -> None:
+        if text not in self._declared:
+            self._declared.append(text)
+
+    def _view(self, edge: Edge, extents: Sequence[Size], tensor: int, *, along_row: bool) -> int:
+        axes: list[str] = []
+        for axis, read in enumerate(edge.axes):
+            fits = "OR_ONE" if read.maybe else "EQUAL" if read.whole else "INSIDE"
+            if (
+                read.loop is None
+                and read.offset == 0
+                and not self._has_other_constant(edge.value, axis)
+            ):
+                fits = "EQUAL"
+            axes.append(
+                f"{{{-1 if read.loop is None else read.loop}, {read.scale}, {read.offset}, {fits}}}"
+            )
+        numbers = ", ".join(str(self.sizes.number(each)) for each in extents)
+        head = f"{tensor}, {len(edge.axes)}, {_type(edge.value.dtype).bytes}, {int(along_row)}"
+        text = f"{{{head}, (const short[]){{{numbers}}}, (const Axis[]){{{', '.join(axes) or '{-1, 0, 0, EQUAL}'}}}}}"
+        if len(self.views) == MOST_VIEWS:
+            raise NotEmitted(f"more than {MOST_VIEWS} operands")
+        return self.views.setdefault(text, len(self.views))
+
+    def _has_other_constant(self, value: Value, axis: int) -> bool:
+        return any(
+            edge.axes[axis].loop is None and edge.axes[axis].offset
+            for _, edge in self.readers.get(value, ())
+        )
+
+    def _operand(self, edge: Edge | Literal, step: Step) -> Scalar:
+        """What an edge reads at place ``i`` of the row."""
+        if isinstance(edge, Literal):
+            return Scalar(literal(edge.value, edge.dtype), varies=False, short=True)
+        along_row = step.extents[-1] != 1 and any(each.loop == self.loops - 1 for each in edge.axes)
+        c = _type(edge.value.dtype).c
+        if edge.value in self.steps.inputs:
+            view = self._view(
+                edge, step.extents, self.steps.inputs[edge.value], along_row=along_row
+            )
+            self._declare(f"{'ROW' if along_row else 'ONE'}(const {c}, x{view}, {view})")
+            return Scalar(f"x{view}[i]" if along_row else f"x{view}", along_row, short=True)
+        made = self.steps.made_by[edge.value]
+        self._check_outer(edge, made, step)
+        if made.per_row:
+            return self._scalar[edge.value]
+        if not along_row:
+            raise NotEmitted("one element of a computed row is read")
+        if (
+            made.payload is not None
+            and self.stage_of[edge.value] == self.stage_of[step.result]
+            and edge.axes[-1].whole
+        ):
+            return self._scalar[edge.value]
+        return Scalar(self._stored_at(edge, made, step), varies=True, short=True)
+
+    def _check_outer(self, edge: Edge, made: Step, step: Step) -> None:
+        """A computed value is read where it is computed: at the same outer indices, or along axes of size 1."""
+        for axis, read in enumerate(edge.axes[: self.loops - 1]):
+            own = self.sizes.key(made.extents[axis])
+            if read.loop is None and read.offset == 0 and own == 1:
+                continue
+            if read.loop != axis or not read.whole:
+                raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
+            if not read.maybe and own != self.sizes.key(step.extents[axis]):
+                raise NotEmitted(f"{edge.value.name} is read in part along axis {axis}")
+        if (
+            len(edge.axes) == self.loops
+            and not made.per_row
+            and edge.axes[-1].loop not in {None, self.loops - 1}
+        ):
+            raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
+
+    def _stored_at(self, edge: Edge, made: Step, step: Step) -> str:
+        """An element of a row that an earlier stage stored."""
+        last, number = edge.axes[-1], self.stage_of[step.result]
+        stored, own = self._stored[edge.value], self.sizes.number(made.extents[-1])
+        row = self.stages[number].row
+        if not last.whole:
+            self.flat = False
+            place = "i" if last.scale == 1 else f"i * {last.scale}"
+            return f"{stored}[{place}{f' + {last.offset}' if last.offset else ''}]"
+        if own == row:
+            return f"{stored}[i]"
+        if not last.maybe:
+            raise NotEmitted(f"{edge.value.name} is read in part along the row")
+        if (edge.value, number) not in self._widened:
+            dtype, name = edge.value.dtype, self._name("w")
+            given = f"{stored}, {self._length(own)}, {self._length(row)}, {self._buffer(dtype)}"
+            self.stages[number].before.append(
+                f"const {_type(dtype).c} *const {name} = wide_{dtype}({given});"
+            )
+            self._widened[edge.value, number] = name
+        return f"{self._widened[edge.value, number]}[i]"
+
+    def _buffer(self, dtype: str) -> str:
+        name = f"b{self._buffers}"
+        self._declare(f"BUFFER({_type(dtype).c}, {name}, {self._buffers})")
+        self._buffers += 1
+        return name
+
+    def _output(self, step: Step) -> str:
+        value, rank = step.result, step.result.rank or 0
+        if rank not in {self.loops, self.loops - 1} or (rank < self.loops and not step.per_row):
+            raise NotEmitted(f"an output of rank {rank} from {self.loops} loops")
+        axes = [Read(axis, 1, 0, maybe=False, whole=True) for axis in range(rank)]
+        if step.per_row and rank == self.loops:
+            axes[-1] = Read(None, 0, 0, maybe=False, whole=False)
+        extents = (*step.extents[:-1], 1) if step.per_row else step.extents
+        tensor = len(self.steps.inputs) + self.steps.group.outputs.index(value)
+        view = self._view(Edge(value, tuple(axes)), extents, tensor, along_row=not step.per_row)
+        self._declare(f"ROW({_type(value.dtype).c}, y{view}, {view})")
+        return f"y{view}"
+
+    # -- statements
+
+    def _emit(self, step: Step) -> None:
+        if step.payload is None:
+            self._storage(step)
+            return
+        stage = self.stages[self.stage_of[step.result]]
+        if step.per_row and not step.reduces:
+            self._finish_scalar(step, self._payload(step, stage.after, stage.after), stage.after)
+        elif step.reduces:
+            self.flat = False
+            self._accumulate(step, stage, self._payload(step, stage.before, stage.body))
+        else:
+            self._finish_row(step, stage, self._payload(step, stage.before, stage.body))
+
+    def _storage(self, step: Step) -> str:
+        """Where a concatenation is put together."""
+        if step.result not in self._stored:
+            is_output = step.result in self.outputs
+            self._stored[step.result] = (
+                self._output(step) if is_output else self._buffer(step.result.dtype)
+            )
+        return self._stored[step.result]
+
+    def _place(self, value: Value) -> str:
+        step, offset = self._within[value]
+        return f"({self._storage(step)} + {offset})" if offset else self._storage(step)
+
+    def _finish_scalar(self, step: Step, result: Scalar, lines: list[str]) -> None:
+        if not result.short:
+            name = self._name("s")
+            lines.append(f"const {_type(step.result.dtype).c} {name} = {_bare(result.text)};")
+            result = Scalar(name, varies=False, short=True)
+        self._scalar[step.result] = result
+        if step.result in self._within:
+            lines.append(f"{self._place(step.result)}[0] = {result.text};")
+        if step.result in self.outputs:
+            self.flat = False
+            lines.append(f"{self._output(step)}[0] = {result.text};")
+
+    def _finish_row(self, step: Step, stage: Stage, result: Scalar) -> None:
+        value, number = step.result, self.stage_of[step.result]
+        stored = ""
+        if value in self.outputs:
+            stored = self._output(step)
+        elif value in self._within:
+            stored = self._place(value)
+        elif any(
+            self._reads_stored(reader, edge, number) for reader, edge in self.readers.get(value, ())
+        ):
+            stored = self._buffer(value.dtype)
+        read_here = sum(
+            not self._reads_stored(reader, edge, number)
+            for reader, edge in self.readers.get(value, ())
+        )
+        if not result.short and (read_here and (stored or read_here > 1)):
+            name = self._name("t")
+            stage.body.append(f"const {_type(value.dtype).c} {name} = {_bare(result.text)};")
+            result = Scalar(name, varies=True, short=True)
+        self._scalar[value] = Scalar(result.text, varies=True, short=result.short)
+        if stored:
+            self._stored[value] = stored
+            stage.body.append(f"{stored}[i] = {_bare(result.text)};")
+
+    def _reads_stored(self, reader: Step, edge: Edge, number: int) -> bool:
+        if reader.payload is None:
+            return False
+        return self.stage_of[reader.result] != number or not edge.axes[-1].whole
+
+    def _accumulate(self, step: Step, stage: Stage, element: Scalar) -> None:
+        """Sums and products in any order; a maximum or minimum that keeps a NaN."""
+        c, sign, name = _type(step.result.dtype).c, _REDUCTIONS[step.reduces], self._name("s")
+        assert step.start is not None
+        wide = "double" if step.in_double else c
+        stage.before.append(f"{wide} {name} = {literal(step.start.value, step.start.dtype)};")
+        stage.clauses.append(f"reduction({sign}:{name})")
+        if sign in {"+", "*"}:
+            stage.body.append(f"{name} {sign}= {_bare(element.text)};")
+            result = name
+        else:
+            if not element.short:
+                stage.body.append(f"const {c} e{name} = {_bare(element.text)};")
+                element = Scalar(f"e{name}", varies=True, short=True)
+            stage.before.append(f"int nan_{name} = 0;")
+            stage.clauses.append(f"reduction(|:nan_{name})")
+            compare = ">" if sign == "max" else "<"
+            stage.body.append(
+                f"{name} = {element.text} {compare} {name} ? {element.text} : {name};"
+            )
+            stage.body.append(f"nan_{name} |= {element.text} != {element.text};")
+            result = self._name("s")
+            stage.after.append(f"const {c} {result} = nan_{name} ? ({c})NAN : {name};")
+        self._finish_scalar(
+            step, Scalar(result, varies=False, short=True, wide=wide != c), stage.after
+        )
+
+    def _payload(self, step: Step, fixed: list[str], varying: list[str]) -> Scalar:
+        """The payload's operations as statements: what does not vary along the row goes before the loop."""
+        payload = step.payload
+        assert payload is not None
+        args = [self._operand(edge, step) for edge in step.edges]
+        uses: dict[int, int] = {}
+        for ref in (*[ref for op in payload.ops for ref in op.operands], *payload.yields):
+            if isinstance(ref, Res):
+                uses[ref.index] = uses.get(ref.index, 0) + 1
+        made: list[Scalar] = []
+
+        def scalar(ref: Ref) -> Scalar:
+            if isinstance(ref, Arg):
+                return args[ref.index]
+            if isinstance(ref, Res):
+                return made[ref.index]
+            if isinstance(ref, Literal):
+                return Scalar(literal(ref.value, ref.dtype), varies=False, short=True)
+            if ref.kind != "extent":
+                raise NotEmitted(f"scalar {ref.name}")
+            return Scalar(
+                f"(int64_t)w->size[{self.sizes.number(ref.name)}]", varies=False, short=True
+            )
+
+        for place, op in enumerate(payload.ops):
+            given = [scalar(ref) for ref in op.operands]
+            dtypes = [_dtype_of(ref, step, payload) for ref in op.operands]
+            if op.name == INDEX:
+                made.append(self._index(op, step))
+                continue
+            varies = any(each.varies for each in given)
+            if varies:  # a loop in double would be slower
+                given = [
+                    each._replace(text=f"(float){each.text}") if each.wide else each
+                    for each in given
+                ]
+            text = _operation(op, given, dtypes, self.needs)
+            long = uses.get(place, 0) > 1 or len(text) > 90
+            if long or not varies:
+                name = self._name("t" if varies else "s")
+                (varying if varies else fixed).append(
+                    f"const {_type(op.dtype).c} {name} = {_bare(text)};"
+                )
+                made.append(Scalar(name, varies, short=True))
+            else:
+                made.append(Scalar(text, varies, short=False))
+        return scalar(payload.yields[0])
+
+    def _index(self, op: ScalarOp, step: Step) -> Scalar:
+        """The value of a loop; 0 where the step has one point along it."""
+        if isinstance(op.attribute, str | None):
+            raise NotEmitted("an index without a loop")
+        self.ordered, self.flat = True, False
+        loops = sorted(dims_of(op.attribute))
+        terms = [str(evaluate(op.attribute, [0] * self.loops))]
+        for loop in loops:
+            read = _read_index(op.attribute, loop, self.loops)
+            inner = " + r" if loop == self.loops - 2 else ""
+            at = "i" if loop == self.loops - 1 else f"(w->at[{loop}]{inner})"
+            size = self.sizes.number(step.extents[loop])
+            terms.append(f"{read} * (w->size[{size}] == 1 ? 0 : (int64_t){at})")
+        return Scalar(f"({' + '.join(terms)})", varies=self.loops - 1 in loops, short=True)
+
+    # -- text
+
+    def function(self, name: str) -> list[str]:
+        """The lines of the C function."""
+        lines = [f"static void {name}(const Rows *w) {{"]
+        for size in self._used_lengths():
+            lines.append(f"  const size_t n{size} = {'w->n' if self.flat else f'w->size[{size}]'};")
+        lines.append("  for (size_t r = 0; r < w->count; r++) {")
+        lines += [f"    {each}" for each in self._declared]
+        for stage in self.stages:
+            lines += [f"    {each}" for each in stage.before]
+            if stage.body:
+                lines.append(f"    #pragma omp simd {' '.join(stage.clauses)}".rstrip())
+                lines.append(f"    for (size_t i = 0; i < n{stage.row}; i++) {{")
+                lines += [f"      {each}" for each in stage.body]
+                lines.append("    }")
+            lines += [f"    {each}" for each in stage.after]
+        return [*lines, "  }", "}"]
+
+    def _used_lengths(self) -> list[int]:
+        return sorted({**self._lengths, **{stage.row: None for stage in self.stages if stage.body}})
+
+    def table(self, name: str) -> str:
+        """Its entry among the parts of a kernel."""
+        outer = ", ".join(map(str, self.outer)) or "0"
+        widths = ", ".join(map(str, self.widths)) or "0"
+        head = f"{len(self.views)}, {self._buffers}, {len(self.widths)}, {int(self.flat)}, {int(self.ordered)}"
+        return f"{{{head}, {name}_view, (const short[]){{{widths}}}, (const short[]){{{outer}}}, {name}}}"
+
+    def view_lines(self, name: str) -> list[str]:
+        return [
+            f"static const View {name}_view[] = {{",
+            *[f"  {view}," for view in self.views],
+            "};",
+        ]
+
+
+def _read_index(expr: Expr, loop: int, loops: int) -> int:
+    """The factor of a loop in the expression of an index."""
+    if re.search("mod|div", str(expr)):
+        raise NotEmitted(f"an index of {expr}")
+    point = [0] * loops
+    at_zero = evaluate(expr, point)
+    point[loop] = 1
+    return evaluate(expr, point) - at_zero
+
+
+def _bare(text: str) -> str:
+    """An expression without the parentheses around all of it."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _dtype_of(ref: Ref, step: Step, payload: Payload) -> str:
+    if isinstance(ref, Arg):
+        edge = step.edges[ref.index]
+        return edge.dtype if isinstance(edge, Literal) else edge.value.dtype
+    return payload.ops[ref.index].dtype if isinstance(ref, Res) else ref.dtype
+
+
+# -- kernels ------------------------------------------------------------------------------------------------------------------
+
+
+class Kernel(NamedTuple):
+    """The C of one group.
+
+    Attributes:
+        name: ``<Kernel>_<hash>``.
+        lines: its comment, tables and functions.
+        needs: functions of ``math_c`` that it calls.
+    """
+
+    name: str
+    lines: Sequence[str]
+    needs: Sequence[str]
+
+
+def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
+    """The kernel of a group.
+
+    Args:
+        group: as ``derive`` gives it; its name is that of the node.
+        body: for the comment.
+        number: of the kernel in its file.
+
+    Raises:
+        NotEmitted: with the reason; the body computes the node then.
+    """
+    if not re.fullmatch(r"\w+", group.name, re.ASCII):
+        raise NotEmitted("a name that is none in C")
+    steps = Steps(group, body)
+    sizes = Sizes(steps)
+    for value in group.outputs:
+        if value not in steps.made_by:
+            raise NotEmitted(f"output {value.name} is no result")
+    needs: dict[str, None] = {}
+    parts = [Rows(steps, sizes, outputs, needs) for outputs in _partition(steps, sizes)]
+    tensors = [*group.inputs, *group.outputs]
+    if len(tensors) > MOST_VIEWS:
+        raise NotEmitted(f"{len(tensors)} inputs and outputs")
+    shapes = [[sizes.number(size) for size in value.shape or ()] for value in group.outputs]
+    name = f"k{number}"
+    lines = _comment(group.name, body)
+    for place, part in enumerate(parts):
+        lines += part.view_lines(f"{name}_{place}")
+        lines += part.function(f"{name}_{place}")
+    lines.append(
+        f"static const Part {name}_part[] = {{{', '.join(part.table(f'{name}_{at}') for at, part in enumerate(parts))}}};"
+    )
+    lines.append(
+        f"static const Size {name}_size[] = {{{', '.join(sizes.rows) or '{NUMBER, 0, 0, 0, 0, 0}'}}};"
+    )
+    types = ", ".join(str(_type(value.dtype).onnx) for value in tensors)
+    ranks = ", ".join(str(value.rank or 0) for value in tensors)
+    stated = ", ".join(
+        f"(const short[]){{{', '.join(map(str, shape)) or '0'}}}" for shape in shapes
+    )
+    counts = (
+        f"{len(group.inputs)}, {len(group.outputs)}, {steps.loops}, {len(sizes.rows)}, {len(parts)}"
+    )
+    lines.append(
+        f'static const Kernel {name} = {{"{group.name}", {counts}, (const int[]){{{types}}}, (const int[]){{{ranks}}}, '
+        f"{name}_size, (const short *const[]){{{stated}}}, {name}_part}};"
+    )
+    return Kernel(group.name, lines, list(needs))
+
+
+def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
+    """All outputs; where their outer sizes may differ, also those of equal outer sizes on their own."""
+    found: dict[tuple[Key, ...], list[Value]] = {}
+    for value in dict.fromkeys(steps.group.outputs):
+        found.setdefault(
+            tuple([sizes.key(size) for size in steps.made_by[value].extents[:-1]]), []
+        ).append(value)
+    parts = list(found.values())
+    return parts if len(parts) == 1 else [[value for part in parts for value in part], *parts]
+
+
+def _comment(name: str, body: Body) -> list[str]:
+    """The ONNX nodes of a kernel; inputs are x0, x1, …, what nodes make are v<number>."""
+
+    def value(number: int | None) -> str:
+        if number is None:
+            return "-"
+        return (
+            f"x{number}"
+            if number < body.inputs
+            else f"c{number}"
+            if number in body.constants
+            else f"v{number}"
+        )
+
+    lines: list[str] = []
+    for node in body.nodes:
+        given = ", ".join(map(value, node.inputs))
+        attributes = [onnx.AttributeProto.FromString(each) for each in node.attributes]
+        stated = "".join(
+            f" {each.name}={onnx.helper.get_attribute_value(each)!r:.40}" for each in attributes
+        )
+        lines.append(f"{', '.join(map(value, node.outputs))} = {node.op}({given}){stated}")
+    return [f"/* {_escaped(name)}", *[f"   {_escaped(line)}" for line in lines], "*/"]
+
+
+def _escaped(text: str) -> str:
+    """A text of a model as it may stand in a comment of C."""
+    return re.sub(r"[^\w .,:=()\[\]'+-]", "_", text, flags=re.ASCII)
+
+
+def source(kernels: Iterable[Kernel]) -> str:
+    """One C file with all kernels; compiled twice, the second time with ``-DGEHOST_REGISTER``."""
+    listed = list(kernels)
+    wanted = dict.fromkeys(name for kernel in listed for name in kernel.needs)
+    for name in list(wanted):
+        wanted.update(dict.fromkeys(math_c.NEEDS.get(name, ())))
+    functions = [text for name, text in math_c.FUNCTIONS.items() if name in wanted]
+    names = " ".join(kernel.name for kernel in listed)
+    lines = [
+        ort.HEADER,
+        ort.DECLARATIONS,
+        "#ifndef GEHOST_REGISTER",
+        math_c.PRELUDE,
+        *functions,
+        math_c.COMMON,
+        ort.RUNTIME,
+        *["\n" + "\n".join(kernel.lines) for kernel in listed],
+        f"\nconst Kernel *const gehost_kernel[] = {{{', '.join(f'&k{at}' for at in range(len(listed)))}}};",
+        f"const int gehost_kernels = {len(listed)};",
+        f'const char gehost_names[] = "{ort.MARK}{names}";',
+        ort.features_source(),
+        "#else",
+        ort.register_source(),
+        "#endif",
+    ]
+    return "\n".join(lines)

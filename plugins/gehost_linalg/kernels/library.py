@@ -1,0 +1,165 @@
+"""What ``gehost kernels`` does: a library for the fused nodes of a file, and which nodes have a kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import onnx
+
+from gehost import Model, Node, UsageError
+from gehost.infer import infer_model
+from gehost_linalg.group import DOMAIN, Body, Signature, derive
+from gehost_linalg.kernels import ort
+from gehost_linalg.kernels.build import build
+from gehost_linalg.kernels.emit import Kernel, NotEmitted, emit, source
+from gehost_linalg.lower import NotLowered
+
+
+class Fused(NamedTuple):
+    """The fused nodes of a file.
+
+    Attributes:
+        nodes: name of the kernel of each node, in order.
+        kernels: one for each name that can be computed.
+        left: (name, reason) of those that cannot; their bodies run.
+    """
+
+    nodes: list[str]
+    kernels: list[Kernel]
+    left: list[tuple[str, str]]
+
+
+def fused(path: str) -> Fused:
+    """Read a file and emit a kernel for each fused node.
+
+    A function is taken only if it gives the name that it has, so that a kernel always computes its body.
+
+    Raises:
+        ModelError: the file is no model.
+        UsageError: it has no fused node.
+    """
+    model = Model.load(path)
+    infer_model(model)
+    functions = {
+        function.name: function for function in model.proto.functions if function.domain == DOMAIN
+    }
+    found = Fused([], [], [])
+    seen: set[str] = set()
+    for graph in model.graphs:
+        for node in graph.nodes:
+            if not node.op.startswith(f"{DOMAIN}::"):
+                continue
+            name = node.op.partition("::")[2]
+            found.nodes.append(name)
+            if name in seen:
+                continue
+            seen.add(name)
+            try:
+                found.kernels.append(_emitted(node, name, functions.get(name), len(found.kernels)))
+            except (NotEmitted, NotLowered) as refused:
+                found.left.append((name, str(refused)))
+    if not found.nodes:
+        raise UsageError(
+            f"{path}: has no node of {DOMAIN}: compile it with --enable FuseElementwisePass"
+        )
+    return found
+
+
+def _emitted(node: Node, name: str, function: onnx.FunctionProto | None, number: int) -> Kernel:
+    if function is None:
+        raise NotEmitted("the file has no function of that name")
+    signature: list[Signature] = []
+    for value in node.inputs:
+        known = Signature.of(value.type) if value is not None else None
+        if known is None:
+            raise NotEmitted(
+                f'the type of input "{value.name if value is not None else ""}" is not known'
+            )
+        signature.append(known)
+    try:
+        body = Body.of_function(function)
+        if len(signature) != body.inputs or len(node.outputs) != len(body.outputs):
+            raise NotEmitted("the node has not the inputs and outputs of its function")
+        group = derive(body, signature)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError) as error:
+        raise NotEmitted(f"its function cannot be read: {error}") from error
+    if group.name != name:
+        raise NotEmitted(f"its function computes {group.name}")
+    return emit(group, body, number)
+
+
+def write_library(
+    path: str,
+    output: str,
+    *,
+    cc: str | None = None,
+    march: str = "native",
+    emit_c: str | None = None,
+) -> Fused:
+    """Build the library of a file's fused nodes.
+
+    Raises:
+        UsageError: there is nothing to build, no compiler, or it fails.
+        OutputError: a file cannot be written.
+    """
+    found = fused(path)
+    if not found.kernels:
+        name, reason = found.left[0]
+        raise UsageError(f"{path}: no fused node can have a kernel; {name}: {reason}")
+    text = source(found.kernels)
+    if emit_c is not None:
+        Path(emit_c).write_text(text, encoding="utf-8")
+    build(text, Path(output), cc=cc, march=march)
+    return found
+
+
+def names_in(library: str) -> list[str]:
+    """The kernels of a library, read from the file without loading it.
+
+    Raises:
+        UsageError: it cannot be read, or ``gehost kernels`` did not make it.
+    """
+    try:
+        content = Path(library).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{library}: cannot be read: {error.strerror}") from error
+    _, mark, rest = content.partition(ort.MARK.encode())
+    names, end, _ = rest.partition(b"\0")
+    if not mark or not end:
+        raise UsageError(f"{library}: is no library of kernels; make one with gehost kernels")
+    return names.decode("ascii", "replace").split()
+
+
+def check_lines(path: str, library: str) -> list[str]:
+    """One line for each kernel of a file: how many nodes have it, or why its body runs."""
+    found, names = fused(path), set(names_in(library))
+    reasons = dict(found.left)
+    lines: list[str] = []
+    have = 0
+    for name in dict.fromkeys(found.nodes):
+        count = found.nodes.count(name)
+        if name in reasons:
+            lines.append(f"{name}: {_nodes(count)} by the body: {reasons[name]}")
+        elif name in names:
+            have += count
+            lines.append(f"{name}: {_nodes(count)} by the kernel")
+        else:
+            lines.append(
+                f"{name}: {_nodes(count)} by the body: {os.path.basename(library)} has no kernel of that name"
+            )
+    return [*lines, f"{have} of {_nodes(len(found.nodes))} by kernels"]
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"
+
+
+def summary(found: Fused, output: str) -> Sequence[str]:
+    """What was built, and what was left to bodies."""
+    with_kernel = {kernel.name for kernel in found.kernels}
+    have = sum(name in with_kernel for name in found.nodes)
+    lines = [f"{output}: {len(found.kernels)} kernels for {have} of {_nodes(len(found.nodes))}"]
+    return [*lines, *[f"left to its body: {name}: {reason}" for name, reason in found.left]]

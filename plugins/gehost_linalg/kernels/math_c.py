@@ -1,0 +1,155 @@
+"""Scalar functions in C that compilers vectorize, with ONNX's results for NaN, infinities and -0.0.
+
+The polynomials come from ``fit.py``. Largest error, on all exponents (``tests/plugins/linalg/kernels``):
+exp 1.1 ulp, log 0.8, log1p 2.4, tanh 5.4, erf 5; sigmoid and softplus are payloads built from these. Every
+function ends by returning a NaN that it was given. Whatever is not here is C's own function, which no
+compiler vectorizes.
+"""
+
+from __future__ import annotations
+
+PRELUDE = r"""
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define FN static inline __attribute__((always_inline, unused))
+
+FN uint32_t bits_f32(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
+FN float f32_bits(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
+"""
+
+FUNCTIONS: dict[str, str] = {
+    "exp_f32": r"""
+/* exp(n ln2 + r) = 2^n exp(r); 2^n in two steps, as n may lie outside of the exponents of a float. */
+FN float exp_f32(float x) {
+  float c = x < -104.0f ? -104.0f : x;
+  c = c > 89.0f ? 89.0f : c;
+  float k = c * 0x1.715476p0f + 0x1.8p23f;
+  uint32_t n = bits_f32(k) - 0x4b400000u;
+  k -= 0x1.8p23f;
+  float r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  float p = 0.0013901533f;
+  p = p * r + 0.00836374f;
+  p = p * r + 0.04166686f;
+  p = p * r + 0.16666573f;
+  p = p * r + 0.5f;
+  p = p * (r * r) + r + 1.0f;
+  uint32_t half = (uint32_t)((int32_t)n >> 1);
+  float y = p * f32_bits((half + 127u) << 23) * f32_bits((n - half + 127u) << 23);
+  return x != x ? x : y;
+}
+""",
+    "log_f32": r"""
+/* log(2^e (1 + f)) = e ln2 + log(1 + f); NaN below 0, -inf at 0, and a denormal is scaled up first. */
+FN float log_f32(float x) {
+  float s = x < FLT_MIN ? x * 0x1p25f : x;
+  uint32_t b = bits_f32(s) - 0x3f3504f3u;
+  float e = (float)((int32_t)b >> 23) - (x < FLT_MIN ? 25.0f : 0.0f);
+  float f = f32_bits((b & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float p = 0.07037678f;
+  p = p * f - 0.11514611f;
+  p = p * f + 0.11677001f;
+  p = p * f - 0.12420141f;
+  p = p * f + 0.14249323f;
+  p = p * f - 0.16668057f;
+  p = p * f + 0.20000714f;
+  p = p * f - 0.24999994f;
+  p = p * f + 0.3333333f;
+  float ff = f * f;
+  float y = (p * f * ff + e * -0x1.bd0106p-13f) - 0.5f * ff + f + e * 0x1.63p-1f;
+  y = x == 0.0f ? -INFINITY : y;
+  y = x < 0.0f ? NAN : y;
+  y = x == INFINITY ? x : y;
+  return x != x ? x : y;
+}
+""",
+    "log1p_f32": r"""
+/* log(1 + x) without the digits that 1 + x loses: log(u) x / (u - 1) for the rounded u. */
+FN float log1p_f32(float x) {
+  float u = 1.0f + x, d = u - 1.0f;
+  float y = d == 0.0f ? x : log_f32(u) * (x / d);
+  return x == INFINITY || x != x ? x : y;
+}
+""",
+    "tanh_f32": r"""
+FN float tanh_f32(float x) {
+  float c = x < -9.0f ? -9.0f : x;
+  c = c > 9.0f ? 9.0f : c;
+  float u = c * c;
+  float p = 2.5791354e-14f;
+  p = p * u - 3.1748514e-11f;
+  p = p * u + 4.5737078e-08f;
+  p = p * u + 3.300381e-05f;
+  p = p * u + 0.004094273f;
+  p = p * u + 0.13855912f;
+  p = p * u + 1.0f;
+  float q = 1.6699998e-06f;
+  q = q * u + 0.0004350711f;
+  q = q * u + 0.028058426f;
+  q = q * u + 0.47189245f;
+  q = q * u + 1.0f;
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
+  return x != x ? x : y;
+}
+""",
+    "erf_f32": r"""
+FN float erf_f32(float x) {
+  float c = x < -4.0f ? -4.0f : x;
+  c = c > 4.0f ? 4.0f : c;
+  float u = c * c;
+  float p = -1.3202219e-08f;
+  p = p * u + 4.684775e-06f;
+  p = p * u + 0.0003796088f;
+  p = p * u + 0.0038496132f;
+  p = p * u + 0.054316916f;
+  p = p * u + 0.18520327f;
+  p = p * u + 1.1283792f;
+  float q = 6.311056e-05f;
+  q = q * u + 0.0013075701f;
+  q = q * u + 0.015462093f;
+  q = q * u + 0.11395843f;
+  q = q * u + 0.49746552f;
+  q = q * u + 1.0f;
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y < -1.0f ? -1.0f : y;
+  return x != x ? x : y;
+}
+""",
+}
+
+NEEDS = {"log1p_f32": ("log_f32",)}
+"""Functions that a function calls."""
+
+COMMON = r"""
+/* A NaN on either side stays; of equal operands the second is taken, as ONNX Runtime does. */
+#define CHOOSE(T, S) \
+  FN T max_##S(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; } \
+  FN T min_##S(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
+CHOOSE(float, f32)
+CHOOSE(double, f64)
+
+/* Integers wrap around; a division by 0 gives 0. */
+#define WRAP(T, U, S, LEAST) \
+  FN T add_##S(T a, T b) { return (T)((U)a + (U)b); } \
+  FN T sub_##S(T a, T b) { return (T)((U)a - (U)b); } \
+  FN T mul_##S(T a, T b) { return (T)((U)a * (U)b); } \
+  FN T abs_##S(T a) { return a < 0 ? (T)(0 - (U)a) : a; } \
+  FN T div_##S(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b; } \
+  FN T rem_##S(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; } \
+  FN T max_##S(T a, T b) { return a > b ? a : b; } \
+  FN T min_##S(T a, T b) { return a < b ? a : b; } \
+  FN T to_##S(double x) { return x >= (double)LEAST && x < -(double)LEAST ? (T)x : LEAST; }
+WRAP(int32_t, uint32_t, i32, INT32_MIN)
+WRAP(int64_t, uint64_t, i64, INT64_MIN)
+
+/* C's pow, but for the exponents that are multiplied out or are a root; compilers take sqrt for 0.5 at -inf, too. */
+#define POW(T, S, F) \
+  FN T pow_##S(T x, T y) { \
+    return y == 2 ? x * x : y == 3 ? x * x * x : y == (T)0.5 ? (x == -INFINITY ? INFINITY : sqrt##F(x + 0)) : pow##F(x, y); }
+POW(float, f32, f)
+POW(double, f64, )
+"""

@@ -1,0 +1,130 @@
+"""The bodies that the tests' library has kernels for, by name."""
+
+from __future__ import annotations
+
+from tests.plugins.linalg.kernels.fused_models import Case
+
+UNARY = [
+    "Neg",
+    "Abs",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Tanh",
+    "Erf",
+    "Sin",
+    "Cos",
+    "Tan",
+    "Sinh",
+    "Cosh",
+    "Asin",
+    "Acos",
+    "Atan",
+    "Asinh",
+    "Acosh",
+    "Atanh",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sigmoid",
+    "Softplus",
+    "Sign",
+    "Reciprocal",
+    "Relu",
+    "Softsign",
+    "Mish",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "ThresholdedRelu",
+    "HardSigmoid",
+    "HardSwish",
+    "Gelu",
+]
+BINARY = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod", "PRelu"]
+COMPARISONS = ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"]
+REDUCTIONS = [
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceProd",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceSumSquare",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+]
+
+AXIS = "a = Constant<value = int64[1] {-1}>()\n"
+
+ELEMENT_WISE = {
+    **{name: Case("float[N] x", f"y = {name}(x)") for name in UNARY},
+    "Gelu tanh": Case("float[N] x", 'y = Gelu<approximate="tanh">(x)'),
+    "Clip": Case(
+        "float[N] x",
+        "l = Constant<value = float {-1.0}>()\nh = Constant<value = float {2.0}>()\ny = Clip(x, l, h)",
+    ),
+    "Clip at 0": Case("float[N] x", "l = Constant<value = float {0.0}>()\ny = Clip(x, l)"),
+    "IsNaN": Case("float[N] x", "y = IsNaN(x)", "bool[…] y"),
+    "IsInf": Case("float[N] x", "y = IsInf(x)", "bool[…] y"),
+    "Cast to double": Case("float[N] x", "y = Cast<to = 11>(x)", "double[…] y"),
+    "Cast to int64": Case("float[N] x", "y = Cast<to = 7>(x)", "int64[…] y"),
+    "Cast to int32": Case("float[N] x", "y = Cast<to = 6>(x)", "int32[…] y"),
+    "Cast to bool": Case("float[N] x", "y = Cast<to = 9>(x)", "bool[…] y"),
+    **{
+        name: Case(
+            "float[N] x, float[N] z", f"y = {name}{'<fmod = 1>' if name == 'Mod' else ''}(x, z)"
+        )
+        for name in BINARY
+    },
+    **{
+        name: Case("float[N] x, float[N] z", f"y = {name}(x, z)", "bool[…] y")
+        for name in COMPARISONS
+    },
+    **{
+        f"Pow {each}": Case(
+            "float[N] x", f"e = Constant<value = float {{{each}}}>()\ny = Pow(x, e)"
+        )
+        for each in (2.0, 3.0, 0.5)
+    },
+    "double": Case("double[N] d", "y = Exp(d)\n", "double[…] y"),
+}
+
+ROWS = {
+    **{name: Case("float[M, N] x", f"{AXIS}y = {name}(x, a)") for name in REDUCTIONS},
+    "Softmax": Case("float[M, N] x", "y = Softmax(x)"),
+    "LogSoftmax": Case("float[M, N] x", "y = LogSoftmax(x)"),
+    "LayerNormalization": Case(
+        "float[M, N] x, float[N] g, float[N] b", "y = LayerNormalization(x, g, b)"
+    ),
+    "ReduceMean without its axis": Case(
+        "float[M, N] x", f"{AXIS}y = ReduceMean<keepdims = 0>(x, a)"
+    ),
+}
+
+LAYOUTS = {
+    "residual": Case("float[A, B, N] x, float[A, B, N] z, float[N] g, float[N] b", "h = Add(x, z)\ny = LayerNormalization(h, g, b)",
+                     "float[…] y, float[…] h"),
+    "broadcast": Case("float[A, B, N] p, float[C, D, E] q, float[F] r", "s = Add(p, q)\nt = Mul(s, r)\ny = Sub(t, p)"),
+    "masked softmax": Case("float[A, H, S, T] p, float[B, 1, S2, T2] q", "s = Add(p, q)\ny = Softmax(s)"),
+    "outputs of two sizes": Case("bool[A, B, C] m, float[D, E, F] q",
+                                 "f = Constant<value = float {1.0}>()\ng = Constant<value = float {-9.0}>()\nw = Where(m, f, g)\n"
+                                 "s = Add(w, q)\ny = Softmax(s)", "float[…] w, float[…] y"),
+    "rotary": Case("float[A, S, H, D] p, float[1, 1, S, D] q, float[1, 1, S, D] r",
+                   "t = Transpose<perm = [0, 2, 1, 3]>(p)\nz = Constant<value = int64[1] {0}>()\nh = Constant<value = int64[1] {4}>()\n"
+                   "e = Constant<value = int64[1] {9223372036854775807}>()\na = Constant<value = int64[1] {3}>()\n"
+                   "one = Constant<value = int64[1] {1}>()\nu = Slice(t, z, h, a, one)\nv = Slice(t, h, e, a, one)\nn = Neg(v)\n"
+                   "c = Concat<axis = -1>(n, u)\ni = Mul(t, q)\nj = Mul(c, r)\ny = Add(i, j)"),
+    "transposed": Case("float[A, B, N] p, float[N, B] q", "t = Transpose<perm = [1, 0]>(q)\ns = Add(p, t)\ny = Tanh(s)"),
+    "strided": Case("float[A, N] p", "b = Constant<value = int64[1] {1}>()\ne = Constant<value = int64[1] {9223372036854775807}>()\n"
+                    "a = Constant<value = int64[1] {1}>()\nt = Constant<value = int64[1] {2}>()\ns = Slice(p, b, e, a, t)\n"
+                    "u = Exp(s)\ny = Add(u, s)"),
+    "triangle": Case("float[A, B, N] p", "s = Exp(p)\nt = Trilu(s)\ny = Mul(t, p)"),
+    "numbers": Case("int64 i, int64 j", "s = Mul(i, j)\nt = Div(s, i)\ny = Sub(t, j)", "int64[…] y"),
+    "shape": Case("int64 i, int64 j", "o = Constant<value = int64[1] {0}>()\nu = Unsqueeze(i, o)\nv = Unsqueeze(j, o)\n"
+                  "c = Constant<value = int64[2] {7, 7}>()\ny = Concat<axis = 0>(u, c, v)", "int64[…] y"),
+    "row of one reduced": Case("float[A, N] p, float[B, C] q", f"{AXIS}s = ReduceSum(p, a)\nt = Mul(p, q)\ny = Add(s, t)"),
+}  # fmt: skip
+
+CASES = {**ELEMENT_WISE, **ROWS, **LAYOUTS}
