@@ -17,14 +17,58 @@ import re
 import traceback
 from typing import Any
 
+from gehost.location import SourceLocation
+
 _LONGEST = 2000
 """Characters of a message; a line of a terminal is for reading."""
 
 
 class GehostError(Exception):
-    """Base of all errors that a user can cause; the message is one line that says what to do."""
+    """An error that a user can cause; its text is one line, put together here alone.
+
+    The text is ``WHERE: SUBJECT: MESSAGE; HINT``, without the parts that are not given. Every
+    part is an attribute, as given.
+
+    Args:
+        message: the problem: wanted and found.
+        where: the file, with its line where it is known, of the model, pass or option.
+        subject: the operator, node, input or option that the message is about.
+        hint: what to do.
+    """
 
     exit_code = 1
+
+    def __init__(
+        self,
+        message: object = "",
+        *,
+        where: object | None = None,
+        subject: object | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.where = where
+        self.subject = subject
+        self.hint = hint
+
+    @property
+    def message(self) -> object:
+        """The problem alone, without location, subject and hint."""
+        return self.args[0] if self.args else ""
+
+    def __str__(self) -> str:
+        return self.rendered()
+
+    def rendered(self, known: object | None = None) -> str:
+        """The text; without the location where it is ``known`` to the reader."""
+        here = known is not None and str(self.where) == str(known)
+        place = None if here else self.where
+        parts = [str(part) for part in self._head(place) if part is not None]
+        text = ": ".join([*parts, str(self.message)])
+        return f"{text}; {self.hint}" if self.hint else text
+
+    def _head(self, where: object | None) -> list[object | None]:
+        return [where, self.subject]
 
 
 class UsageError(GehostError):
@@ -62,6 +106,12 @@ class PassError(GehostError):
     named = False
     """Set once the message names the pass."""
 
+    def _head(self, where: object | None) -> list[object | None]:
+        """The pass first, then its line: ``PASS (WHERE): …``."""
+        if self.subject is None or where is None:
+            return [where, self.subject]
+        return [f"{self.subject} ({where})"]
+
 
 class NumbersDifferError(GehostError):
     """Two models that were compared give different numbers.
@@ -75,26 +125,27 @@ class NumbersDifferError(GehostError):
     model: Any = None
 
 
-def deepest_line(error: BaseException, inside: str) -> str:
-    """``file:line`` of the deepest frame of ``error`` in a file, or in a file below a directory;
-    "" when there is none.
-    """
+def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
+    """Find the deepest frame of ``error`` in a file, or in a file below a directory."""
     below = os.path.join(inside, "")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [
-        f"{frame.filename}:{frame.lineno}"
+        SourceLocation(frame.filename, frame.lineno or 0)
         for frame in frames
         if frame.filename == inside or frame.filename.startswith(below)
     ]
-    return lines[-1] if lines else ""
+    return lines[-1] if lines else None
 
 
-def described(error: BaseException) -> str:
-    """What an error says, shortened where it says too much; its type too, unless it is one of
-    gehost's.
+def described(error: BaseException, known: object | None = None) -> str:
+    """Return an error's text, shortened, with its type unless it is gehost's.
+
+    Args:
+        error: any error.
+        known: a location that the reader knows and that is left out.
     """
     try:
-        text = str(error)
+        text = error.rendered(known) if isinstance(error, GehostError) else str(error)
     except KeyboardInterrupt:
         raise
     except BaseException as fault:  # noqa: BLE001 - an author's __str__ may raise anything

@@ -22,6 +22,7 @@ import onnx
 from gehost.errors import VendorError
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.types import TensorType
+from gehost.location import SourceLocation
 from gehost.spelling import hint, is_misspelled, is_similar
 
 MARK = "__gehost_ops__"
@@ -226,9 +227,10 @@ def register(
     assert caller is not None
     origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if "::" not in name or name.startswith(("::", "ai.onnx::")):
+        base = name.rpartition("::")[2]
         raise VendorError(
-            f'{origin}: operator "{name}" needs a domain of its own, as in '
-            f'"acme::{name.rpartition("::")[2]}"'
+            f'operator "{name}" needs a domain of its own, as in "acme::{base}"',
+            where=origin,
         )
     definition = OpDef(
         name,
@@ -246,14 +248,16 @@ def register(
     _check_traits(definition, traits)
     if provided_by and not _PROVIDER.fullmatch(provided_by):
         raise VendorError(
-            f'{origin}: operator "{name}": provided_by must be a runtime with versions, as in '
-            f'"onnxruntime>=1.31", got {provided_by!r}'
+            f'provided_by must be a runtime with versions, as in "onnxruntime>=1.31", got '
+            f"{provided_by!r}",
+            where=origin,
+            subject=f'operator "{name}"',
         )
     _check_defaults(definition)
     marks: dict[str, OpDef] = caller.f_globals.setdefault(MARK, {})
     if name in marks:
         raise VendorError(
-            f'{origin}: operator "{name}" is registered already at {marks[name].origin}'
+            f'operator "{name}" is registered already at {marks[name].origin}', where=origin
         )
     marks[name] = definition
 
@@ -261,8 +265,8 @@ def register(
         parameters = inspect.signature(body).parameters.values()
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
             raise VendorError(
-                f"{origin}: the body of {name} must name its inputs and attributes, "
-                "without * and **"
+                f"the body of {name} must name its inputs and attributes, without * and **",
+                where=origin,
             )
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
@@ -284,10 +288,10 @@ def register(
 def _check_traits(definition: OpDef, given: object) -> None:
     where = f'{definition.origin}: operator "{definition.name}"'
     if isinstance(given, str):
-        raise VendorError(f'{where}: traits must be a list, as in ["{given}"]')
+        raise VendorError(f'traits must be a list, as in ["{given}"]', where=where)
     for trait in sorted(map(str, definition.traits - TRAITS)):
         meant = hint(trait, TRAITS) or f"; there are {', '.join(sorted(TRAITS))}"
-        raise VendorError(f'{where}: there is no trait "{trait}"{meant}')
+        raise VendorError(f'there is no trait "{trait}"{meant}', where=where)
 
 
 def _check_defaults(definition: OpDef) -> None:
@@ -298,8 +302,10 @@ def _check_defaults(definition: OpDef) -> None:
             encode_attribute(name, default)
         except TypeError as error:
             raise VendorError(
-                f'{definition.origin}: operator "{definition.name}": {error}; give a number, a '
-                "string, a list of these or an array"
+                str(error),
+                where=definition.origin,
+                subject=f'operator "{definition.name}"',
+                hint="give a number, a string, a list of these or an array",
             ) from error
 
 
@@ -307,10 +313,6 @@ def _vendor_of(origin: str) -> str:
     """The vendor's directory that a line is in, "" for one that is in none."""
     before, found, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
     return before if found else ""
-
-
-def _path_of(origin: str) -> str:
-    return origin.rpartition(":")[0]
 
 
 def declares_operators(namespace: Mapping[str, Any]) -> bool:
@@ -346,8 +348,9 @@ class OpRegistry:
         known = self._ops.get(definition.name)
         if known is not None and not _same_operator(known, definition):
             raise VendorError(
-                f'{definition.origin}: operator "{definition.name}" is declared differently '
-                f"at {known.origin}; rename one, or make them identical"
+                f'operator "{definition.name}" is declared differently at {known.origin}',
+                where=definition.origin,
+                hint="rename one, or make them identical",
             )
         self._ops.setdefault(definition.name, definition)
         self._by_type.setdefault(definition.op_type, []).append(definition)
@@ -388,11 +391,12 @@ class OpRegistry:
         if not found:
             return ()
         line = str(where)
-        vendor, path = _vendor_of(line), _path_of(line)
+        vendor, path = _vendor_of(line), SourceLocation.parse(line).path
         return [
             each
             for each in found
-            if _path_of(each.origin) == path or (vendor and _vendor_of(each.origin) == vendor)
+            if SourceLocation.parse(each.origin).path == path
+            or (vendor and _vendor_of(each.origin) == vendor)
         ]
 
     def meant_by(self, op: str, where: object) -> OpDef | None:

@@ -38,14 +38,14 @@ def write_pass(name: str, root: str) -> list[Path]:
     }
     for path in wanted:
         if path.exists():
-            raise UsageError(f"{path}: exists already; choose another name")
+            raise UsageError("exists already", where=path, hint="choose another name")
     for path, template in wanted.items():
         text = (files("gehost") / "templates" / template).read_text(encoding="utf-8")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
-                f"{path.parent}: cannot make the directory: {error.strerror}"
+                f"cannot make the directory: {error.strerror}", where=path.parent
             ) from error
         write_bytes_atomic(path, Template(text).safe_substitute(pass_name=pass_name).encode())
     return list(wanted)

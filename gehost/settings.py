@@ -94,9 +94,11 @@ def check_options(options: Sequence[PassOption], owner: str) -> None:
     names: set[str] = set()
     for option in options:
         if not isinstance(option, PassOption):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise VendorError(f"{owner}: options must be PassOption objects, got {option!r}")
+            raise VendorError(f"options must be PassOption objects, got {option!r}", where=owner)
         if option.name in names:
-            raise VendorError(f"{owner}: two options are called {option.name}; rename one")
+            raise VendorError(
+                f"two options are called {option.name}", where=owner, hint="rename one"
+            )
         names.add(option.name)
 
 

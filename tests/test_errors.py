@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from gehost import errors
-from gehost.errors import GehostError, deepest_line, described, one_line
+from gehost.errors import GehostError, PassError, VendorError, deepest_line, described, one_line
+from gehost.location import SourceLocation
 
 HERE = __file__
 
@@ -49,12 +51,34 @@ def test_every_error_has_the_exit_code_that_the_tree_draws() -> None:
 
 def test_the_deepest_line_is_that_in_a_file_or_below_a_directory() -> None:
     error, line = caught(), fail.__code__.co_firstlineno + 1
-    assert deepest_line(error, HERE) == f"{HERE}:{line}"
-    assert deepest_line(error, str(Path(HERE).parent)) == f"{HERE}:{line}"
-    assert deepest_line(error, str(Path(HERE).parent)[:-1]) == "", (
+    assert deepest_line(error, HERE) == SourceLocation(HERE, line)
+    assert deepest_line(error, str(Path(HERE).parent)) == SourceLocation(HERE, line)
+    assert deepest_line(error, str(Path(HERE).parent)[:-1]) is None, (
         "the name of a directory is no prefix"
     )
-    assert deepest_line(error, "/elsewhere") == ""
+    assert deepest_line(error, "/elsewhere") is None
+
+
+def test_an_error_is_put_together_from_its_parts() -> None:
+    at = SourceLocation("v/p.py", 7)
+    error = VendorError("wanted 2, got 3", where=at, subject="input 0", hint="give 2")
+    assert str(error) == "v/p.py:7: input 0: wanted 2, got 3; give 2"
+    assert error.rendered(at) == "input 0: wanted 2, got 3; give 2"
+    assert (error.message, error.where, error.subject, error.hint) == (
+        "wanted 2, got 3",
+        at,
+        "input 0",
+        "give 2",
+    )
+    assert str(VendorError("all of it")) == "all of it"
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.where) == (str(error), at)
+
+
+def test_the_error_of_a_pass_begins_with_its_name() -> None:
+    at = SourceLocation("v/p.py", 7)
+    assert str(PassError("Run: no", where=at, subject="P")) == "P (v/p.py:7): Run: no"
+    assert described(PassError("no", where=at), known="v/p.py:7") == "no"
 
 
 @pytest.mark.parametrize(

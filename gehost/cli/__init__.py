@@ -99,7 +99,8 @@ def _with_plugin_commands() -> click.Group:
     ]
     if taken:
         raise VendorError(
-            f"a plugin replaces the command `gehost {taken[0]}`; uninstall it or rename its command"
+            f"a plugin replaces the command `gehost {taken[0]}`",
+            hint="uninstall it or rename its command",
         )
     return group
 

@@ -96,7 +96,8 @@ def options_of(given: dict[str, Any]) -> HostOptions:
         os.getcwd()
     except OSError as error:
         raise UsageError(
-            f"the working directory cannot be used: {error.strerror}; change into another one"
+            f"the working directory cannot be used: {error.strerror}",
+            hint="change into another one",
         ) from error
     if "no_cleanup" in given:
         given["cleanup"] = not given.pop("no_cleanup")

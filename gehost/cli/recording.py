@@ -24,7 +24,7 @@ def check_report(path: str, model: str, output: str) -> None:
         raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
     if real in (os.path.realpath(model), os.path.realpath(output)):
-        raise UsageError(f"--report {path}: this is the model; choose another name")
+        raise UsageError(f"--report {path}: this is the model", hint="choose another name")
     if not os.path.isdir(os.path.dirname(real)):
         raise UsageError(f"--report {path}: there is no directory {os.path.dirname(real)}")
 

@@ -83,7 +83,7 @@ def blame(
     try:
         found = nodes_named(loaded, name)
         if not found:
-            raise UsageError(f"{model}: {_what_it_is(loaded, name)}")
+            raise UsageError(_what_it_is(loaded, name), where=model)
         return [_ancestry(node) for node in found]
     finally:
         loaded.close()

@@ -19,17 +19,21 @@ def check_fresh(path: str) -> None:
         UsageError: something stands there, or its parent does not exist.
     """
     if "\0" in path or not path:
-        raise UsageError(f"{path!r} is no name of a directory; name one that does not exist yet")
+        raise UsageError(
+            f"{path!r} is no name of a directory", hint="name one that does not exist yet"
+        )
     target = Path(path)
     if os.path.lexists(path) and not (
         target.is_dir() and not target.is_symlink() and not any(target.iterdir())
     ):
         raise UsageError(
-            f"{path}: exists already and is kept as it is; remove it or name another directory"
+            "exists already and is kept as it is",
+            where=path,
+            hint="remove it or name another directory",
         )
     if not target.absolute().parent.is_dir():
         raise UsageError(
-            f"{path}: there is no directory {target.absolute().parent}; create it first"
+            f"there is no directory {target.absolute().parent}", where=path, hint="create it first"
         )
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
-from gehost.es.origin import Origin, author_origin, written_at
+from gehost.es.origin import author_origin, written_at
 from gehost.es.reuse import Recipe
 from gehost.es.schemas import first_version, operator_names
+from gehost.location import SourceLocation as Origin
 from gehost.spelling import hint
 
 __all__ = [

@@ -110,7 +110,8 @@ class OpFunction:
                 count = call.split_count(wanted)
             if wanted is not None and not 0 < wanted <= known.max_outputs:
                 raise PatternError(
-                    f"{author_origin()}: {op} has at most {known.max_outputs} outputs, not {wanted}"
+                    f"{op} has at most {known.max_outputs} outputs, not {wanted}",
+                    where=author_origin(),
                 )
         if wanted is not None:
             count = wanted
@@ -154,7 +155,7 @@ class _Call:
                 meant = hint(name, {*known.inputs, *known.attributes}) or (
                     f"; it has {', '.join(sorted(known.attributes)) or 'none'}"
                 )
-                raise PatternError(f'{author_origin()}: {op} has no parameter "{name}"{meant}')
+                raise PatternError(f'{op} has no parameter "{name}"{meant}', where=author_origin())
             self._refuse_twice(op, known, name)
             slot = known.inputs.index(name)
             self.open_slots.update(range(len(self.operands), slot))
@@ -163,13 +164,13 @@ class _Call:
             self.open_slots.discard(slot)
         if len(self.operands) > known.max_inputs:
             raise PatternError(
-                f"{author_origin()}: {op} takes at most {known.max_inputs} inputs, got "
-                f"{len(self.operands)}"
+                f"{op} takes at most {known.max_inputs} inputs, got {len(self.operands)}",
+                where=author_origin(),
             )
         given = len(self.operands) + sum(name in known.migrating for name in self.params)
         if given < known.min_inputs:
             raise PatternError(
-                f"{author_origin()}: {op} takes at least {known.min_inputs} inputs, got {given}"
+                f"{op} takes at least {known.min_inputs} inputs, got {given}", where=author_origin()
             )
 
     def _refuse_twice(self, op: str, known: schemas.Operator, name: str) -> None:
@@ -178,19 +179,19 @@ class _Call:
             and self.operands[known.inputs.index(name)] is not None
         ):
             raise PatternError(
-                f'{author_origin()}: {op} is given "{name}" twice, by position and by name'
+                f'{op} is given "{name}" twice, by position and by name', where=author_origin()
             )
 
     def split_count(self, num_outputs: int | None) -> int:
         """How many outputs a ``Split`` has, which it keeps among its parameters too."""
         split = self.params.get("split")
         if num_outputs is None and split is None:
-            raise PatternError(f"{author_origin()}: Split needs num_outputs= or split=")
+            raise PatternError("Split needs num_outputs= or split=", where=author_origin())
         if num_outputs is None:
             return 0 if split is None else len(split)
         if split is not None and len(split) != num_outputs:
             raise PatternError(
-                f"{author_origin()}: Split into {len(split)} sizes has no {num_outputs} outputs"
+                f"Split into {len(split)} sizes has no {num_outputs} outputs", where=author_origin()
             )
         self.params["num_outputs"] = num_outputs
         return num_outputs
@@ -205,11 +206,13 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
         ):
             given = type(operand).__name__
             raise PatternError(
-                f"{author_origin()}: {op} takes its inputs one by one, not in a {given}: {op}(a, b)"
+                f"{op} takes its inputs one by one, not in a {given}: {op}(a, b)",
+                where=author_origin(),
             )
     raise PatternError(
-        f"{author_origin()}: {op} needs at least one tensor among its inputs; use "
-        "CreateConst for constants"
+        f"{op} needs at least one tensor among its inputs",
+        where=author_origin(),
+        hint="use CreateConst for constants",
     )
 
 
@@ -227,7 +230,7 @@ def AnyOf(*names: str | Any) -> OpFunction:
         PatternError: it is given no names.
     """
     if not names or not all(isinstance(name, str) for name in names):
-        raise PatternError(f"{author_origin()}: AnyOf wants names of operators")
+        raise PatternError("AnyOf wants names of operators", where=author_origin())
     return OpFunction(*names)
 
 
@@ -242,12 +245,12 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
     for tensor in tensors:
         if not isinstance(tensor, EsTensor):
             raise PatternError(
-                f"{author_origin()}: Alternatives wants tensors, got {type(tensor).__name__}"
+                f"Alternatives wants tensors, got {type(tensor).__name__}", where=author_origin()
             )
         if tensor.producer.draft is not tensors[0].producer.draft:
-            raise PatternError(f"{author_origin()}: Alternatives of tensors of two builders")
+            raise PatternError("Alternatives of tensors of two builders", where=author_origin())
     if not tensors:
-        raise PatternError(f"{author_origin()}: Alternatives wants at least one tensor")
+        raise PatternError("Alternatives wants at least one tensor", where=author_origin())
     return EsTensor(EsChoice(tensors[0].producer.draft, tensors, author_origin()))
 
 
@@ -266,7 +269,7 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
         name not in COMMUTATIVE and schemas.operator(*split_op(name)) is not None
         for name in node.ops
     ):
-        raise PatternError(f"{author_origin()}: {'|'.join(node.ops)} is not known to commute")
+        raise PatternError(f"{'|'.join(node.ops)} is not known to commute", where=author_origin())
     node.commutative = True
     return tensor
 
@@ -288,8 +291,9 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
             known = schemas.operator(*split_op(candidate))
             if known is not None and name not in known.attributes:
                 raise PatternError(
-                    f'{author_origin()}: {candidate} has no parameter "{name}" in any opset'
-                    f"{hint(name, known.attributes)}"
+                    f'{candidate} has no parameter "{name}" in any '
+                    f"opset{hint(name, known.attributes)}",
+                    where=author_origin(),
                 )
     node.constraints.update(attributes)
     return tensor
@@ -297,5 +301,5 @@ def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] 
 
 def _op_node(tensor: EsTensor | Any, what: str) -> EsNode:
     if not isinstance(tensor, EsTensor) or not isinstance(tensor.producer, EsNode):
-        raise PatternError(f"{author_origin()}: {what} wants the output of an operator")
+        raise PatternError(f"{what} wants the output of an operator", where=author_origin())
     return tensor.producer

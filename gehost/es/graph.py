@@ -18,9 +18,10 @@ import numpy as np
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.literals import as_array, element_type, in_dtype
-from gehost.es.origin import Origin, author_origin
+from gehost.es.origin import author_origin
 from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
+from gehost.location import SourceLocation
 
 
 class Draft:
@@ -45,7 +46,7 @@ class EsInput:
         self,
         draft: Draft,
         index: int,
-        origin: Origin,
+        origin: SourceLocation,
         name: str,
         dtype: DataType | None = None,
         rank: int | None = None,
@@ -69,7 +70,7 @@ class EsConst:
 
     draft: Draft
     array: np.ndarray[Any, Any]
-    origin: Origin
+    origin: SourceLocation
     literal: bool = False
     rtol: float = 0.0
     atol: float = 0.0
@@ -102,7 +103,7 @@ class EsNode:
         ops: tuple[str, ...],
         inputs: list[EsTensor | None],
         params: dict[str, Any],
-        origin: Origin,
+        origin: SourceLocation,
         count: int = 1,
         open_slots: frozenset[int] = frozenset(),
         *,
@@ -143,7 +144,7 @@ class EsChoice:
 
     draft: Draft
     options: tuple[EsTensor, ...]
-    origin: Origin
+    origin: SourceLocation
 
 
 class EsTensor:
@@ -173,8 +174,9 @@ class EsTensor:
         graph = self.producer.draft.graph
         if graph is None:
             raise PatternError(
-                f"{author_origin()}: {self!r} is of a graph that is built already; begin "
-                "another one"
+                f"{self!r} is of a graph that is built already",
+                where=author_origin(),
+                hint="begin another one",
             )
         return graph
 
@@ -192,16 +194,18 @@ class EsTensor:
         if not isinstance(node, EsNode) or any(
             schemas.operator(*split_op(op)) is not None for op in node.ops
         ):
-            raise PatternError(f"{author_origin()}: only outputs of custom operators have an index")
+            raise PatternError(
+                "only outputs of custom operators have an index", where=author_origin()
+            )
         if wanted < 0:
-            raise PatternError(f"{author_origin()}: outputs are counted from 0, got [{wanted}]")
+            raise PatternError(f"outputs are counted from 0, got [{wanted}]", where=author_origin())
         node.count = max(node.count, wanted + 1)
         return EsTensor(node, wanted)
 
     def __iter__(self) -> NoReturn:
         raise PatternError(
-            f"{author_origin()}: write [0], [1], … for the outputs of a custom operator, or give "
-            "num_outputs="
+            "write [0], [1], … for the outputs of a custom operator, or give num_outputs=",
+            where=author_origin(),
         )
 
     def __add__(self, other: Operand) -> EsTensor:
@@ -277,8 +281,8 @@ class EsGraph:
             found = self._inputs
             if len(found) < self.next_input:
                 raise PatternError(
-                    f"{self.origin}: the inputs {sorted(found)} of {self.name!r} leave a "
-                    "gap; number them from 0"
+                    f"the inputs {sorted(found)} of {self.name!r} leave a gap; number them from 0",
+                    where=self.origin,
                 )
             self._in_order = [found[index] for index in range(len(found))]
         return self._in_order
@@ -291,14 +295,16 @@ class EsGraph:
         """
         index = producer.index
         if index in self._inputs:
-            raise PatternError(f"{producer.origin}: input {index} of {self.name!r} exists already")
+            raise PatternError(
+                f"input {index} of {self.name!r} exists already", where=producer.origin
+            )
         made = self._inputs[index] = EsTensor(producer)
         if index >= self.next_input:
             self.next_input = index + 1
         self._in_order = None
         return made
 
-    def add_inputs(self, count: int, origin: Origin) -> list[EsTensor]:
+    def add_inputs(self, count: int, origin: SourceLocation) -> list[EsTensor]:
         """Add placeholders behind the last one."""
         made: list[EsTensor] = []
         for index in range(self.next_input, self.next_input + count):
@@ -331,7 +337,7 @@ class EsGraph:
             if type(operand) is EsTensor:
                 if operand.producer.draft is not self.draft:
                     raise PatternError(
-                        f"{origin}: input {slot} of {ops[0]} was made by another builder"
+                        f"input {slot} of {ops[0]} was made by another builder", where=origin
                     )
                 operands.append(operand)
             elif operand is None:
@@ -420,23 +426,24 @@ class EsGraphBuilder:
         position = operator.index(index)
         if position < 0:
             raise PatternError(
-                f"{origin}: input {index} of {self.name!r}: inputs are numbered from 0"
+                f"input {index} of {self.name!r}: inputs are numbered from 0", where=origin
             )
         if isinstance(shape, TensorType):
             raise PatternError(
-                f"{origin}: input {index} of {self.name!r}: wanted a shape, got the type "
-                f"{shape}; give its shape"
+                f"input {index} of {self.name!r}: wanted a shape, got the type {shape}",
+                where=origin,
+                hint="give its shape",
             )
         try:
             dims = plain_shape(shape)
         except TypeError as error:
-            raise PatternError(f"{origin}: input {index} of {self.name!r}: {error}") from error
+            raise PatternError(f"input {index} of {self.name!r}: {error}", where=origin) from error
         asked = None if rank is None else operator.index(rank)
         if dims is not None:
             if asked not in (None, len(dims)):
                 raise PatternError(
-                    f"{origin}: input {index} of {self.name!r}: rank {rank}, but a shape "
-                    f"of {len(dims)}"
+                    f"input {index} of {self.name!r}: rank {rank}, but a shape of {len(dims)}",
+                    where=origin,
                 )
             asked = len(dims)
         known = (
@@ -482,7 +489,7 @@ class EsGraphBuilder:
             wanted = element_type(dtype, f"{origin}: constant")
             cast = in_dtype(array, wanted.numpy)
             if cast is None:
-                raise PatternError(f"{origin}: constant: {wanted.name} cannot hold {value!r}")
+                raise PatternError(f"constant: {wanted.name} cannot hold {value!r}", where=origin)
             array = cast
         elif not isinstance(value, np.ndarray | np.generic):
             array = array.astype(
@@ -493,7 +500,8 @@ class EsGraphBuilder:
                 array = array.reshape(tuple(shape))
             except ValueError as error:
                 raise PatternError(
-                    f"{origin}: constant: {array.size} elements do not make shape {tuple(shape)}"
+                    f"constant: {array.size} elements do not make shape {tuple(shape)}",
+                    where=origin,
                 ) from error
         return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
 
@@ -515,18 +523,18 @@ class EsGraphBuilder:
         listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
         _ = graph.inputs  # complains of a gap
         if not listed:
-            raise PatternError(f"{author_origin()}: graph {self.name!r} has no outputs")
+            raise PatternError(f"graph {self.name!r} has no outputs", where=author_origin())
         for position, tensor in enumerate(listed):
             if not isinstance(tensor, EsTensor):
                 kind = type(tensor).__name__
                 raise PatternError(
-                    f"{author_origin()}: output {position} of {self.name!r}: wanted an "
-                    f"EsTensor, got {kind}"
+                    f"output {position} of {self.name!r}: wanted an EsTensor, got {kind}",
+                    where=author_origin(),
                 )
             if tensor.producer.draft is not graph.draft:
                 raise PatternError(
-                    f"{author_origin()}: output {position} of {self.name!r} was made by "
-                    "another builder"
+                    f"output {position} of {self.name!r} was made by another builder",
+                    where=author_origin(),
                 )
         graph.outputs = listed
         graph.draft.graph = None

@@ -28,12 +28,12 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         array = np.asarray(value)
     except ValueError as error:
         if isinstance(value, TensorType):  # a tuple, of which numpy makes rows
-            raise PatternError(f"{what}: {wanted} TensorType") from error
+            raise PatternError(f"{wanted} TensorType", where=what) from error
         raise PatternError(
-            f"{what}: its rows differ in length; give a list that is as long in every row"
+            "its rows differ in length", where=what, hint="give a list that is as long in every row"
         ) from error
     if array.dtype.kind in "OSU" or not _known(array.dtype):
-        raise PatternError(f"{what}: {wanted} {type(value).__name__}")
+        raise PatternError(f"{wanted} {type(value).__name__}", where=what)
     return array
 
 
@@ -54,7 +54,7 @@ def element_type(given: Any, what: str) -> DataType:
     try:
         return DataType(given)
     except ValueError as error:
-        raise PatternError(f"{what}: wanted a DataType, got {given!r}") from error
+        raise PatternError(f"wanted a DataType, got {given!r}", where=what) from error
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:

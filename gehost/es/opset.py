@@ -43,8 +43,9 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
     if schemas.first_version("", op_type) is not None:
         if bare and (own := registry.own_namesakes(op_type, where)):
             raise PatternError(
-                f"{where}: es.{op_type} is ONNX's or {own[0].name} ({own[0].origin}): write "
-                f'es.op("{op_type}") or es.op("{own[0].name}")'
+                f"es.{op_type} is ONNX's or {own[0].name} ({own[0].origin}): write "
+                f'es.op("{op_type}") or es.op("{own[0].name}")',
+                where=where,
             )
         return op_type
     found = registry.resolve(op_type, where)
@@ -53,11 +54,12 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
     several = registry.namesakes(op_type)
     if several:
         raise PatternError(
-            f'{where}: {op_type} may be {" or ".join(several)}: write es.op("{several[0]}")'
+            f"""{op_type} may be {" or ".join(several)}: write es.op("{several[0]}")""", where=where
         )
     known = [*schemas.operator_names(), *(definition.name for definition in registry)]
     raise PatternError(
-        f"{where}: neither ONNX nor a vendor file has an operator {op_type}{hint(op_type, known)}"
+        f"neither ONNX nor a vendor file has an operator {op_type}{hint(op_type, known)}",
+        where=where,
     )
 
 
@@ -72,13 +74,16 @@ def _refuse_unknown(
     meant = registry.meant_by(full, where)
     if meant is not None:
         raise PatternError(
-            f"{where}: no operator {full} is registered; did you mean {meant.name} "
-            f"({meant.origin})? Register {full} too if it is another one"
+            f"no operator {full} is registered",
+            where=where,
+            hint=f"did you mean {meant.name} ({meant.origin})? Register {full} too if it is "
+            "another one",
         )
     if domain.startswith("ai.onnx."):
         raise PatternError(
-            f"{where}: domain {domain} has no operator {op_type}"
-            f"{hint(op_type, schemas.operator_names(domain))}"
+            f"domain {domain} has no operator "
+            f"{op_type}{hint(op_type, schemas.operator_names(domain))}",
+            where=where,
         )
 
 

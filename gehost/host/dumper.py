@@ -77,7 +77,8 @@ class Dumper:
                     path.unlink()
                 except OSError as error:
                     raise OutputError(
-                        f"{path}: cannot remove the dump of an earlier compile: {error.strerror}"
+                        f"cannot remove the dump of an earlier compile: {error.strerror}",
+                        where=path,
                     ) from error
 
     def _write(self, graph: Graph, stage: str) -> None:
@@ -93,7 +94,7 @@ class Dumper:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
-                f"{self._directory}: cannot make the directory for dumps: {error.strerror}"
+                f"cannot make the directory for dumps: {error.strerror}", where=self._directory
             ) from error
         write_bytes_atomic(path, content)
         self._number += 1

@@ -175,7 +175,8 @@ class Executor:
                         raise PassError(context.GetErrorMessage() or "it returned FAILED")
                     if result not in (None, True, SUCCESS, NOT_CHANGED):
                         raise PassError(
-                            f"it returned {result!r}; wanted None, SUCCESS, NOT_CHANGED or FAILED"
+                            f"it returned {result!r}",
+                            hint="wanted None, SUCCESS, NOT_CHANGED or FAILED",
                         )
 
     def _check(self, what: str) -> None:
@@ -183,7 +184,7 @@ class Executor:
             self._model.check()
         except Exception as error:  # an index that somebody took apart may raise anything
             failure = PassError(
-                f"{what}: {error if isinstance(error, ModelError) else described(error)}"
+                error if isinstance(error, ModelError) else described(error), where=what
             )
             failure.named = True
             raise failure from error

@@ -84,10 +84,12 @@ def pass_spec(cls: type[FusionBasePass], mark: PassRegistration) -> PassSpec:
     """
     misspelled = misspelled_hook(cls, _BASES)
     if misspelled is not None:
-        raise VendorError(f"{mark.origin}: {misspelled}")
+        raise VendorError(misspelled, where=mark.origin)
     missing = missing_hooks(cls)
     if missing:
-        raise VendorError(f"{mark.origin}: {cls.__name__} does not define {' and '.join(missing)}")
+        raise VendorError(
+            f"{cls.__name__} does not define {' and '.join(missing)}", where=mark.origin
+        )
     return PassSpec(
         name=mark.name,
         stage=mark.stage,

@@ -143,7 +143,8 @@ class Host:
         for name, options in self.importers.options.items():
             if name in found:
                 raise VendorError(
-                    f"importer {name}: a pass of this name is registered; rename the importer"
+                    f"importer {name}: a pass of this name is registered",
+                    hint="rename the importer",
                 )
             found[name] = options
         return found
@@ -386,7 +387,7 @@ class Host:
             difference = self._difference(original, compiled, report)
         if difference:
             error = NumbersDifferError(
-                f"{compiled}: the compiled model gives other numbers: {difference}"
+                f"the compiled model gives other numbers: {difference}", where=compiled
             )
             error.report, error.model = report, result
             raise error
@@ -495,7 +496,7 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
     try:
         fix_dims(model.proto, dims)
     except UsageError as error:
-        raise UsageError(f"{model}: {error}") from error
+        raise UsageError(str(error), where=model) from error
     return Model(model.proto, path=model.path)
 
 
@@ -511,8 +512,9 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
     except (OutputError, ModelError) as failure:
         cause, where = failure, f"the refused model was not kept: {failure}"
     error = NumbersDifferError(
-        f"{output}: the numbers differ from those of {path}: {report.verify['summary']}; "
-        f"{where}; gehost bisect finds the rewrite"
+        f"the numbers differ from those of {path}: {report.verify['summary']}; {where}; "
+        "gehost bisect finds the rewrite",
+        where=output,
     )
     error.report, error.__cause__ = report, cause
     return error
@@ -546,7 +548,9 @@ def _inlined(model: Model, report: Report) -> Model:
     except (ModelError, RuntimeError) as error:
         told = str(error).removeprefix(f"{model}: ")
         raise ModelError(
-            f"{model}: its functions cannot be inlined: {told}; compile without inline_functions"
+            f"its functions cannot be inlined: {told}",
+            where=model,
+            hint="compile without inline_functions",
         ) from error
     if inlined.functions:
         left = ", ".join(inlined.functions)

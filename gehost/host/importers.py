@@ -71,7 +71,8 @@ class ImporterRegistry:
         if known is not None:
             raise VendorError(
                 f'two importers for "{suffix}" files, {_named(known.importer)} and '
-                f"{_named(importer)}; take one away"
+                f"{_named(importer)}",
+                hint="take one away",
             )
         entry = _Entry(importer, name or suffix.lstrip("."), tuple(options), command)
         check_options(entry.options, f"importer {_named(importer)}")
@@ -79,7 +80,8 @@ class ImporterRegistry:
             if other.name == entry.name and other.options != entry.options:
                 raise VendorError(
                     f"two importers are called {entry.name} and have other options, "
-                    f"{_named(other.importer)} and {_named(importer)}; rename one"
+                    f"{_named(other.importer)} and {_named(importer)}",
+                    hint="rename one",
                 )
         self._entries[suffix] = entry
 
@@ -113,7 +115,7 @@ class ImporterRegistry:
         if entry is None:
             return Model.load(path)
         importer = entry.importer
-        hint = f"; see `{entry.command} --help`" if entry.command else ""
+        hint = f"see `{entry.command} --help`" if entry.command else ""
         values = option_values(entry.name, entry.options, settings)
         try:
             proto: Any = importer(path, values)
@@ -123,19 +125,22 @@ class ImporterRegistry:
             raise
         except GehostError as error:
             if entry.command not in str(error):
-                error.args = (f"{error}{hint}",)
+                error.hint = "; ".join(filter(None, [error.hint, hint]))
             raise
         except OSError as error:
-            raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+            raise ModelError(
+                f"cannot read the model: {error.strerror or error}", where=path
+            ) from error
         except BaseException as error:
             where = (
                 deepest_line(error, importer.__code__.co_filename)
                 if hasattr(importer, "__code__")
-                else ""
+                else None
             )
             raise VendorError(
                 f"importer {_named(importer)}{f' ({where})' if where else ''}: {path}: "
-                f"{described(error)}{hint}"
+                f"{described(error)}",
+                hint=hint,
             ) from error
         return Model(proto, path=path)
 

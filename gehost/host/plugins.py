@@ -50,7 +50,7 @@ class Hook:
     def told(self, error: BaseException) -> str:
         """What went wrong in a call, with plugin, file and line."""
         code = getattr(self.implementation.function, "__code__", None)
-        where = deepest_line(error, code.co_filename) if code is not None else ""
+        where = deepest_line(error, code.co_filename) if code is not None else None
         return (
             f"plugin {self.plugin}{f' ({where})' if where else ''}: {self.name}: {described(error)}"
         )
@@ -115,20 +115,23 @@ class Plugins:
         what = f"{path}: plugin {name}" if path else f"plugin {name}"
         if manager.has_plugin(name) or manager.is_registered(plugin):
             raise VendorError(
-                f"{what}: two plugins have this name, or one was given twice; take one away"
+                "two plugins have this name, or one was given twice",
+                where=what,
+                hint="take one away",
             )
         try:
             manager.register(plugin, name)
             manager.check_pending()
         except pluggy.PluginValidationError as error:
             raise VendorError(
-                f"{what}: {' '.join(str(error).split())}{_meant(plugin)}; "
-                "gehost/host/hookspecs.py lists the hooks"
+                f"{' '.join(str(error).split())}{_meant(plugin)}; gehost/host/hookspecs.py "
+                "lists the hooks",
+                where=what,
             ) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # pluggy looks at everything that the plugin holds
-            raise VendorError(f"{what}: {described(error)}") from error
+            raise VendorError(described(error), where=what) from error
         for caller in manager.get_hookcallers(plugin) or ():
             if any(
                 found.wrapper or found.hookwrapper
@@ -136,21 +139,24 @@ class Plugins:
                 if found.plugin is plugin
             ):
                 raise VendorError(
-                    f"{what}: {caller.name} wraps other plugins' hooks; they are called "
-                    "one by one, write a plain one"
+                    f"{caller.name} wraps other plugins' hooks; they are called one by one, "
+                    "write a plain one",
+                    where=what,
                 )
         for hook in hookspecs.HOOKS:
             if (
                 inspect.isroutine(getattr(plugin, hook, None))
                 and manager.parse_hookimpl_opts(plugin, hook) is None
             ):
-                raise VendorError(f"{what}: {hook} is not marked; put @gehost.hookimpl above it")
+                raise VendorError(
+                    f"{hook} is not marked", where=what, hint="put @gehost.hookimpl above it"
+                )
 
         for given, found in _functions_of(plugin):
             if _is_like_hook(given):
                 raise VendorError(
-                    f"{what} (line {found.__code__.co_firstlineno}): there is no hook {given}; "
-                    f"did you mean {_hooks_meant(given)[0]}?"
+                    f"{what} (line {found.__code__.co_firstlineno}): there is no hook {given}",
+                    hint=f"did you mean {_hooks_meant(given)[0]}?",
                 )
 
     def __bool__(self) -> bool:

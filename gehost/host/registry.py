@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gehost.errors import VendorError
 from gehost.ir.graph import Graph
+from gehost.location import SourceLocation
 from gehost.passes.base import misspelled_hook
 from gehost.passes.context import CustomPassContext
 from gehost.passes.registration import check_stage
@@ -61,7 +62,7 @@ class PassSpec:
                     object.__setattr__(self, name, operator.index(given))
                 except TypeError:
                     raise VendorError(
-                        f"{self.origin}: {self.name}: {name} must be an integer, got {given!r}"
+                        f"{self.name}: {name} must be an integer, got {given!r}", where=self.origin
                     ) from None
 
 
@@ -98,8 +99,9 @@ class PassRegistry:
         known = self._specs.get(spec.name)
         if known is not None:
             raise VendorError(
-                f"{spec.origin}: a pass called {spec.name} is registered already at "
-                f"{known.origin}; rename one"
+                f"a pass called {spec.name} is registered already at {known.origin}",
+                where=spec.origin,
+                hint="rename one",
             )
         self._specs[spec.name] = (
             spec
@@ -123,7 +125,7 @@ class PassRegistry:
         """
         problem = misspelled_hook(cls, bases, not_hooks)
         if problem is not None:
-            raise VendorError(f"{origin}: {problem}")
+            raise VendorError(problem, where=origin)
 
     def suspect(self, cls: type, advice: str) -> None:
         """Report a class that is a whole pass and not registered, unless it is a helper.
@@ -182,5 +184,4 @@ def _place(cls: type) -> str:
 
 
 def _line(spec: PassSpec) -> int:
-    line = spec.origin.rpartition(":")[2]
-    return int(line) if line.isdigit() else 0
+    return SourceLocation.parse(spec.origin).line

@@ -79,7 +79,7 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
     check_names([*options.enable, *options.disable], known, "--enable/--disable")
     both = sorted(set(options.enable) & set(options.disable))
     if both:
-        raise UsageError(f"pass {both[0]} is both enabled and disabled; give one")
+        raise UsageError(f"pass {both[0]} is both enabled and disabled", hint="give one")
     switches: Mapping[str, bool] = {}
     if options.fusion_switch_file is not None:
         switches = read_switch_file(str(options.fusion_switch_file)).passes
@@ -107,22 +107,26 @@ def read_switch_file(path: str) -> SwitchFile:
         runtime = dict(content["Switch"].get("Runtime", {}))
         evidence = dict(content.get("Evidence", {}))
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the fusion-switch file: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read the fusion-switch file: {error.strerror}", where=path
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: not a fusion-switch file; wanted {_EXAMPLE}") from error
+        raise UsageError(
+            "not a fusion-switch file", where=path, hint=f"wanted {_EXAMPLE}"
+        ) from error
     _check_keys(content, ("Switch", "Evidence"), path)
     _check_keys(content["Switch"], ("GraphFusion", "Runtime"), f"{path}: Switch")
     _check_keys(runtime, tuple(_RUNTIME), f"{path}: Runtime")
     for name, state in found.items():
         if state not in ("on", "off"):
-            raise UsageError(f'{path}: switch "{name}" is "{state}"; wanted on or off')
+            raise UsageError(f'switch "{name}" is "{state}"', where=path, hint="wanted on or off")
     for name, given in runtime.items():
         texts = cast("list[Any]", given) if _RUNTIME[name] is list else [given]
         if not isinstance(given, _RUNTIME[name]) or not all(isinstance(t, str) for t in texts):
             wanted = "a list of texts" if _RUNTIME[name] is list else "a text"
-            raise UsageError(f"{path}: Runtime: {name} is {given!r}; wanted {wanted}")
+            raise UsageError(f"Runtime: {name} is {given!r}", where=path, hint=f"wanted {wanted}")
     if not isinstance(evidence.get("versions", {}), dict):
-        raise UsageError(f"{path}: Evidence: versions must be versions by package")
+        raise UsageError("Evidence: versions must be versions by package", where=path)
     return SwitchFile({name: state == "on" for name, state in found.items()}, runtime, evidence)
 
 
@@ -131,7 +135,7 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> 
         if name not in known:
             near = nearest(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise UsageError(f'{source}: there is no key "{name}"; {hint}')
+            raise UsageError(f'there is no key "{name}"; {hint}', where=source)
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
@@ -144,4 +148,4 @@ def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None
             hint = (
                 f"; did you mean {' or '.join(near)}?" if near else "; `gehost passes` lists them"
             )
-            raise UsageError(f"{source}: there is no pass {name}{hint}")
+            raise UsageError(f"there is no pass {name}{hint}", where=source)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
 from gehost.host.containment import contained, exclusive
+from gehost.location import SourceLocation
 from gehost.spelling import hint, is_misspelled
 
 PASSES_DIR = "custom_fusion_passes"
@@ -66,7 +67,7 @@ def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
         return _find(roots)
     except OSError as error:
         raise UsageError(
-            f"{error.filename}: cannot look for vendor files: {error.strerror}"
+            f"cannot look for vendor files: {error.strerror}", where=error.filename
         ) from error
 
 
@@ -104,22 +105,26 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
 def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
     if root.exists() and not root.is_dir():
         raise UsageError(
-            f"{root}: no such directory of vendors, it is a file; give the one that holds "
-            f"<vendor>/{PASSES_DIR}/"
-            f"{root.name if root.suffix == '.py' else '*.py'}"
+            "no such directory of vendors, it is a file",
+            where=root,
+            hint="give the one that holds "
+            f"<vendor>/{PASSES_DIR}/{(root.name if root.suffix == '.py' else '*.py')}",
         )
     if not root.is_dir():
         beside = [entry.name for entry in _directories(root.parent)]
-        raise UsageError(f"{root}: no such directory of vendors{hint(root.name, beside)}")
+        raise UsageError(f"no such directory of vendors{hint(root.name, beside)}", where=root)
     if (root / PASSES_DIR).is_dir():
         raise UsageError(
-            f"{root}: this is one vendor's directory; give the one that holds it: {root.parent}"
+            "this is one vendor's directory",
+            where=root,
+            hint=f"give the one that holds it: {root.parent}",
         )
     for parent in (root, *root.parents):
         if parent.name == PASSES_DIR:
             raise UsageError(
-                f"{root}: this is {'' if parent is root else 'in '}one vendor's directory of "
-                f"passes; give the one that holds the vendor: {parent.parent.parent}"
+                f"this is {('' if parent is root else 'in ')}one vendor's directory of passes",
+                where=root,
+                hint=f"give the one that holds the vendor: {parent.parent.parent}",
             )
     vendors: list[str] = []
     for entry in sorted(os.listdir(root)):
@@ -139,8 +144,9 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
             vendors.append(entry)
     if not vendors and (below := _roots_below(root)):
         raise UsageError(
-            f"{root}: no vendor is in it; give the directory that holds them: "
-            f"{' or '.join(map(str, below))}"
+            "no vendor is in it",
+            where=root,
+            hint=f"give the directory that holds them: {' or '.join(map(str, below))}",
         )
     return vendors
 
@@ -227,11 +233,13 @@ class VendorModules:
         if known is not None:
             if known.__file__ != str(file.path):
                 raise VendorError(
-                    f"{file.path}: {known.__file__} is a module of the same name; rename one"
+                    f"{known.__file__} is a module of the same name",
+                    where=file.path,
+                    hint="rename one",
                 )
             return known
         if file.path.exists() and not file.path.is_file():
-            raise VendorError(f"{file.path}: not a regular file")
+            raise VendorError("not a regular file", where=file.path)
         _make_packages(file)
         before = set(sys.modules)
         try:
@@ -246,7 +254,7 @@ class VendorModules:
             if isinstance(error, VendorError) and str(error).startswith(str(file.directory)):
                 raise  # it says the line already, which is not always where the error came up
             where = _fault(error, file)
-            raise VendorError(f"{where}: {described(error).removeprefix(f'{where}: ')}") from error
+            raise VendorError(described(error, known=where), where=where) from error
         finally:
             _forget_strays(before, file.directory.parent)
 
@@ -316,16 +324,16 @@ def fault_of(error: BaseException, file: VendorFile) -> VendorError:
     """Whatever went wrong with a vendor file after it was imported, as an error that names it."""
     if isinstance(error, VendorError) and str(file.directory) in str(error):
         return error
-    where = str(file.path) if isinstance(error, VendorError) else _fault(error, file)
-    failure = VendorError(f"{where}: {described(error)}")
+    where = file.path if isinstance(error, VendorError) else _fault(error, file)
+    failure = VendorError(described(error), where=where)
     failure.__cause__ = error
     return failure
 
 
-def _fault(error: BaseException, file: VendorFile) -> str:
+def _fault(error: BaseException, file: VendorFile) -> SourceLocation:
     """File and line at fault: where a syntax error is, else the deepest line of the vendor's
     files.
     """
     if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
-        return f"{error.filename}:{error.lineno or 1}"
-    return deepest_line(error, str(file.directory)) or f"{file.path}:1"
+        return SourceLocation(error.filename, error.lineno or 1)
+    return deepest_line(error, str(file.directory)) or SourceLocation(str(file.path), 1)

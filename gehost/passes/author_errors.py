@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from gehost.errors import PassError, deepest_line, described
 from gehost.ir.graph import Node
+from gehost.location import SourceLocation
 from gehost.passes.context import CustomPassContext
 
 
@@ -43,14 +44,9 @@ def blamed_on(
         return error
     at = f' at node "{node.label}" ({node.op})' if node is not None else ""
     record = context.record
-    where = deepest_line(error, split_origin(record.origin)[0]) or record.origin
-    message = described(error).removeprefix(f"{where}: ")
-    failure = PassError(f"{record.name} ({where}): {hook}{at}: {message}")
+    where = deepest_line(error, SourceLocation.parse(record.origin).path) or record.origin
+    message = f"{hook}{at}: {described(error, known=where)}"
+    failure = PassError(message, where=where, subject=record.name)
     failure.named = True
     failure.__cause__ = error  # as machine code leaves out what follows "from"
     return failure
-
-
-def split_origin(origin: str) -> tuple[str, int]:
-    path, _, line = origin.rpartition(":")
-    return path, int(line) if line.isdigit() else 0

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from gehost.es.graph import EsNode
 from gehost.es.literals import in_dtype
-from gehost.es.origin import Origin
 from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
+from gehost.location import SourceLocation
 
 MAX_VARIANTS = 64
 """How many combinations of alternatives one pattern may have."""
@@ -103,7 +103,7 @@ class OpPattern(Struct, frozen=True, eq=False):
     exact_attributes: frozenset[str] | None
     """When set, the node may carry no attribute besides these (operators that have no schema)."""
     commutative: bool
-    origin: Origin
+    origin: SourceLocation
 
     @property
     def label(self) -> str:
@@ -122,7 +122,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
     outputs: tuple[int, ...]
     captures: tuple[int | None, ...]
     """None for a tensor of an alternative that this variant has not."""
-    origin: Origin
+    origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their patterns."""
     variants: tuple[SourcePattern, ...] = ()

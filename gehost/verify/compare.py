@@ -210,9 +210,9 @@ class Baseline:
         random = unseeded(proto)
         if random is not None:
             raise UsageError(
-                f"{runner.name}: {random}; a rewrite elsewhere changes what is drawn, so "
-                "numbers cannot be compared: "
-                "give it a seed attribute"
+                f"{random}; a rewrite elsewhere changes what is drawn, so numbers cannot be "
+                "compared: give it a seed attribute",
+                where=runner.name,
             )
         if feeds is None:
             runs = find_feeds(runner, seed)
@@ -356,7 +356,9 @@ def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, O
         ModelError: The model runs on none of them.
     """
     if not any(is_float(array) for array in feeds.values()):
-        raise UsageError(f"{model.name}: special values need a floating-point input; it has none")
+        raise UsageError(
+            "special values need a floating-point input; it has none", where=model.name
+        )
     runs: list[tuple[Feeds, Outputs]] = []
     failure = None
     for special in with_special_values(feeds, seed):

@@ -157,7 +157,7 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as archive:
             return {entry: _array(archive[entry]) for entry in archive.files}
     except FileNotFoundError as error:
-        raise UsageError(f"{name}: there is no file of this name") from error
+        raise UsageError("there is no file of this name", where=name) from error
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
     # What numpy says is left out: it advises to load objects, which may run code.
@@ -335,10 +335,10 @@ def _inputs(model: onnx.ModelProto) -> list[_Input]:
         kind = value.type.WhichOneof("value") or "value of unknown type"
         if kind != "tensor_type":
             raise UsageError(
-                f"input {value.name!r} is a {kind.removesuffix('_type')}; give --feeds"
+                f"input {value.name!r} is a {kind.removesuffix('_type')}", hint="give --feeds"
             )
         if not value.type.tensor_type.HasField("shape"):
-            raise UsageError(f"input {value.name!r} has no declared rank; give --feeds")
+            raise UsageError(f"input {value.name!r} has no declared rank", hint="give --feeds")
         found.append(_Input(value.name, value.type.tensor_type.elem_type, _dims(value)))
     return found
 

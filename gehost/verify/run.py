@@ -83,15 +83,15 @@ class Runner:
 
     def _load(self, engine: str | None, directory: Path | None) -> _OnnxRuntime | _Reference:
         if self.libraries and engine == "reference":
-            raise UsageError(f"{self._name}: the reference takes no libraries of operators")
+            raise UsageError("the reference takes no libraries of operators", where=self._name)
         if engine != "reference":
             try:
                 return _OnnxRuntime(self._source, directory, self.libraries)
             except (ImportError, _UnsupportedError) as error:
                 if self.libraries:
                     raise UsageError(
-                        f"{self._name}: only ONNX Runtime takes libraries of operators: "
-                        f"{_one_line(error)}"
+                        f"only ONNX Runtime takes libraries of operators: {_one_line(error)}",
+                        where=self._name,
                     ) from error
                 if engine is not None:
                     raise _missing(error) from error
@@ -148,7 +148,7 @@ class Runner:
         except Exception as error:  # as above
             text = _one_line(error)
             if text.startswith(_BAD_INPUT):
-                raise UsageError(f"{self._name}: {text}") from error
+                raise UsageError(text, where=self._name) from error
             raise ModelError(f"{self._name} does not run: {text}") from error
         return dict(item for name, value in values.items() for item in _tensors(name, value))
 

@@ -13,7 +13,7 @@ from onnx import TensorProto
 from gehost import es
 from gehost.errors import PatternError
 from gehost.es.graph import EsConst, EsGraph, EsGraphBuilder, EsInput, EsNode, EsTensor
-from gehost.es.origin import Origin, author_origin
+from gehost.es.origin import author_origin
 from gehost.ir.types import DataType, TensorType
 
 
@@ -194,7 +194,7 @@ def test_errors_name_the_author_s_line(builder):
     line = here(1)
     node = es.Relu(a).producer
     assert str(node.origin) == line
-    assert author_origin() == Origin(__file__, sys._getframe().f_lineno)
+    assert author_origin() == es.Origin(__file__, sys._getframe().f_lineno)
 
 
 def test_tensors_of_two_builders_do_not_mix(builder):

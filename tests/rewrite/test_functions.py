@@ -12,12 +12,12 @@ from onnx.reference import ReferenceEvaluator
 from gehost import es, ops
 from gehost.errors import GehostError, PatternError, VendorError
 from gehost.es.graph import EsConst, EsTensor
-from gehost.es.origin import Origin
 from gehost.infer import Inferrer
 from gehost.ir import tensors
 from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
+from gehost.location import SourceLocation
 from gehost.ops import OpRegistry
 from gehost.rewrite.functions import add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import Refused
@@ -357,7 +357,11 @@ def test_a_body_that_came_with_the_model_needs_its_domain_imported_after_an_undo
 
 def test_a_body_may_hand_on_inputs_and_constants(rewriting):
     def body(x, z):
-        return [z, EsTensor(EsConst(x.producer.draft, np.float32([1, 2]), Origin("", 0))), x + 0.0]
+        return [
+            z,
+            EsTensor(EsConst(x.producer.draft, np.float32([1, 2]), SourceLocation("", 0))),
+            x + 0.0,
+        ]
 
     text = "g (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c) { a = Identity(z) k = Constant<value_floats = [1.0, 2.0]>() b = Identity(k) c = Abs(x) }"
     made = registry(body, "ge::Three", ("p", "q", "r"))

@@ -7,7 +7,7 @@ import pytest
 
 from gehost import es
 from gehost.es.graph import EsConst, EsTensor
-from gehost.es.origin import Origin
+from gehost.location import SourceLocation
 
 
 def matmul_add(a, b, c):
@@ -91,7 +91,7 @@ def test_a_constant_may_stand_for_an_output(rewriting):
     )
 
     def zeros(x):
-        return EsTensor(EsConst(x.producer.draft, np.zeros(2, np.float32), Origin("", 0)))
+        return EsTensor(EsConst(x.producer.draft, np.zeros(2, np.float32), SourceLocation("", 0)))
 
     work.replace(lambda x: es.Sub(x, x), zeros)
     assert work.ops == ["Exp", "Identity"]
@@ -101,7 +101,7 @@ def test_a_constant_may_stand_for_an_output(rewriting):
 @pytest.mark.parametrize(("ir", "opset"), [(10, 17), (3, 12)])
 def test_a_constant_for_a_tensor_that_nobody_reads_is_not_kept(rewriting, ir, opset):
     def zeros(x):
-        return EsTensor(EsConst(x.producer.draft, np.zeros(2, np.float32), Origin("", 0)))
+        return EsTensor(EsConst(x.producer.draft, np.zeros(2, np.float32), SourceLocation("", 0)))
 
     work = rewriting("g (float[2] x) => (float[2] z) { a = Sub(x, x) z = Exp(x) }", opset, ir)
     work.replace(lambda x: es.Sub(x, x), zeros)

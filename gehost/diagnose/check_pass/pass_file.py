@@ -12,6 +12,7 @@ from gehost.errors import UsageError
 from gehost.host.host import REGISTERS_NOTHING, Host
 from gehost.host.registry import PassSpec
 from gehost.host.vendors import PASSES_DIR
+from gehost.location import SourceLocation
 from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
 from gehost.spelling import nearest
@@ -38,7 +39,7 @@ def trials_of(
     path = Path(os.path.abspath(file))
     if not path.exists():
         beside = os.listdir(path.parent) if path.parent.is_dir() else []
-        raise UsageError(f"{file}: no such file{_meant(path.name, beside)}")
+        raise UsageError(f"no such file{_meant(path.name, beside)}", where=file)
     options = HostOptions(vendors=list(vendors) or [_directory_of_vendors(path)], settings=settings)
     host = Host(options)
     found = [spec for spec in host.passes if _is_in(spec, path)]
@@ -51,7 +52,7 @@ def trials_of(
     names = [spec.name for spec in found]
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
-        raise UsageError(f'{file}: it has no pass "{name}"{_meant(name, names) or listed}')
+        raise UsageError(f'it has no pass "{name}"{_meant(name, names) or listed}', where=file)
     return (Trial.of(each, host.passes.names(), options) for each in names if name in (None, each))
 
 
@@ -60,8 +61,9 @@ def _directory_of_vendors(path: Path) -> Path:
         if parent.name == PASSES_DIR:
             return parent.parent.parent
     raise UsageError(
-        f"{path}: the host loads files below VENDOR/{PASSES_DIR} only; move it there, as "
-        "`gehost new` does"
+        f"the host loads files below VENDOR/{PASSES_DIR} only",
+        where=path,
+        hint="move it there, as `gehost new` does",
     )
 
 
@@ -69,7 +71,7 @@ def _is_in(spec: PassSpec, path: Path) -> bool:
     """Whether a pass is registered in a file or below a directory; that of a package stands for
     all of it.
     """
-    origin = os.path.realpath(spec.origin.rpartition(":")[0])
+    origin = os.path.realpath(SourceLocation.parse(spec.origin).path)
     wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)
     return origin == wanted or origin.startswith(wanted + os.sep)
 

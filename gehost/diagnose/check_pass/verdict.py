@@ -151,7 +151,7 @@ def _free_directory(root: Path) -> Path:
                 (root / f"finding-{number}").mkdir()
                 return root / f"finding-{number}"
     except OSError as error:
-        raise OutputError(f"{root}: cannot make the directory: {error.strerror}") from error
+        raise OutputError(f"cannot make the directory: {error.strerror}", where=root) from error
     raise AssertionError
 
 
