@@ -36,6 +36,8 @@ class HostOptions:
     """One more dump after each pass that changed something."""
     enable: Sequence[str] = ()
     disable: Sequence[str] = ()
+    only: Sequence[str] = ()
+    """Run these passes alone, also those that are off by default; () runs all that are on."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of passes and importers: values, or texts of them, by ``PASS.option``."""
     dims: Mapping[str, int] = field(default_factory=dict[str, int])

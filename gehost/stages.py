@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, EnumMeta
+
+from gehost.spelling import hint
 
 
-class CustomPassStage(Enum):
+class _StageNames(EnumMeta):
+    def __getattr__(cls, name: str) -> object:
+        """Raises ``AttributeError`` with the nearest stage."""
+        known = hint(name, cls.__members__) or f"; stages: {', '.join(cls.__members__)}"
+        raise AttributeError(f"there is no stage {name}{known}")
+
+
+class CustomPassStage(Enum, metaclass=_StageNames):
     """GE's stage names, in the order in which a compile reaches them."""
 
     kBeforeInferShape = "before_infershape"  # noqa: N815 - GE's name

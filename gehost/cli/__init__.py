@@ -50,7 +50,18 @@ _LONGEST = 4000
 
 
 class _Group(click.Group):
-    """Commands, of which a misspelled one is met with the nearest."""
+    """Commands, listed with whole summaries; an unknown one gets the nearest name."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command, wrapped."""
+        del ctx
+        rows = [
+            (name, command.get_short_help_str(limit=1000))
+            for name, command in sorted(self.commands.items())
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

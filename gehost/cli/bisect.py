@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from gehost.cli.options import compare_options, compile_options, options_of
-from gehost.cli.output import writing_output
+from gehost.cli.options import compare_options, compile_options, json_option, options_of
+from gehost.cli.output import print_json, writing_output
 from gehost.errors import NumbersDifferError
 
 
@@ -25,6 +25,7 @@ from gehost.errors import NumbersDifferError
 )
 @compile_options
 @compare_options
+@json_option
 def bisect(
     model: str,
     output: str | None,
@@ -35,6 +36,7 @@ def bisect(
     ort_libraries: tuple[str, ...],
     *,
     special_values: bool,
+    as_json: bool,
     **given: Any,
 ) -> None:
     """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
@@ -65,9 +67,20 @@ def bisect(
         answer = match_files.answer(found, model)
         if found.captured is not None:
             match_files.write_match(found.captured, directory, answer, (rtol, atol))
-    with writing_output():
-        for line in match_files.account(found, directory, (rtol, atol)):
-            click.echo(line)
+    if as_json:
+        print_json(
+            {
+                **found.as_dict(),
+                "answer": answer,
+                "directory": directory if found.captured else None,
+            }
+        )
+    else:
+        with writing_output():
+            for line in match_files.account(found, directory, (rtol, atol)):
+                click.echo(line)
     if found.wrong is not None:
         raise NumbersDifferError(answer)
-    click.echo(answer)
+    if not as_json:
+        with writing_output():
+            click.echo(answer)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from gehost.cli.options import settings_option
-from gehost.cli.output import show_progress, writing_output
+from gehost.cli.options import json_option, settings_option
+from gehost.cli.output import print_json, show_progress, writing_output
 from gehost.errors import NumbersDifferError, PassError, one_line
+
+if TYPE_CHECKING:
+    from gehost.diagnose.check_pass.verdict import PassCheck
 
 
 @click.command("check-pass")
@@ -48,6 +53,7 @@ from gehost.errors import NumbersDifferError, PassError, one_line
     help="Write the models that show what is wrong there.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 5 when a pass was not checked.")
+@json_option
 def check_pass(
     file: str,
     vendors: tuple[str, ...],
@@ -58,6 +64,7 @@ def check_pass(
     mutations: int,
     save: str | None,
     strict: bool,
+    as_json: bool,
 ) -> None:
     """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones;
     no model is needed.
@@ -74,6 +81,7 @@ def check_pass(
         trials = trials_of(file, vendors, name, settings)
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []
+    results: list[PassCheck] = []
     while True:
         with output_on_stderr():
             trial = next(trials, None)
@@ -91,9 +99,11 @@ def check_pass(
         if result is None:
             break
         show_progress("")
-        with writing_output():
-            for line in result.lines():
-                click.echo(one_line(line))
+        results.append(result)
+        if not as_json:
+            with writing_output():
+                for line in result.lines():
+                    click.echo(one_line(line))
         if result.ok and not result.instances:
             unchecked.append(result.name)
         if result.findings:
@@ -101,8 +111,10 @@ def check_pass(
             if save is not None:
                 with writing_output():
                     for path in save_findings(result, save):
-                        click.echo(f"wrote {one_line(str(path))}")
-    if unchecked:
+                        click.echo(f"wrote {one_line(str(path))}", err=as_json)
+    if as_json:
+        print_json([result.as_dict() for result in results])
+    elif unchecked:
         with writing_output():
             click.echo(one_line(f"not checked: {', '.join(unchecked)}"))
     differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]

@@ -99,8 +99,9 @@ def options_of(given: dict[str, Any]) -> HostOptions:
             f"the working directory cannot be used: {error.strerror}",
             hint="change into another one",
         ) from error
-    if "no_cleanup" in given:
-        given["cleanup"] = not given.pop("no_cleanup")
+    for flag in ("cleanup", "plugins"):
+        if f"no_{flag}" in given:
+            given[flag] = not given.pop(f"no_{flag}")
     return from_environment(given)
 
 
@@ -113,6 +114,10 @@ _COMPILE_OPTIONS = (
         help="Run a pass that is off by default or by the switch file; repeatable.",
     ),
     click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
+    click.option(
+        "--only", multiple=True, metavar="PASS", help="Run no pass but this one; repeatable."
+    ),
+    click.option("--no-plugins", is_flag=True, help="Load no passes and hooks of plugins."),
     settings_option,
     click.option(
         "--fusion-switch-file",

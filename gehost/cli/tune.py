@@ -46,7 +46,6 @@ def tune(
     from gehost.ir.files.save import write_bytes_atomic
     from gehost.tune import run
 
-    given["cleanup"] = not given.pop("no_cleanup")
     directory = os.path.dirname(os.path.realpath(output))
     if not os.path.isdir(directory):
         raise OutputError(f"{output}: there is no directory {directory}")

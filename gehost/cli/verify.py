@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from gehost.cli.options import compare_options, importer_option
-from gehost.cli.output import writing_output
+from gehost.cli.options import compare_options, importer_option, json_option
+from gehost.cli.output import print_json, writing_output
 from gehost.errors import NumbersDifferError
 
 
@@ -14,6 +14,7 @@ from gehost.errors import NumbersDifferError
 @click.argument("b", type=click.Path())
 @importer_option
 @compare_options
+@json_option
 @click.option(
     "--engine",
     type=click.Choice(["onnxruntime", "reference"]),
@@ -31,6 +32,7 @@ def verify(
     engine: str | None,
     *,
     special_values: bool,
+    as_json: bool,
 ) -> None:
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.host.containment import output_on_stderr
@@ -55,7 +57,10 @@ def verify(
         libraries=ort_libraries,
         engine=engine,
     )
+    if as_json:
+        print_json(result.as_dict())
     if not result.equal:
         raise NumbersDifferError(result.summary())
-    with writing_output():
-        click.echo(result.summary())
+    if not as_json:
+        with writing_output():
+            click.echo(result.summary())

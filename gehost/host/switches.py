@@ -64,7 +64,7 @@ def _cpu() -> str:
 def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:
     """Return the names of the passes that must not run.
 
-    ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``,
+    ``only`` turns all others off. ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``,
     which beats "on". ``ALL`` does not turn on a pass that is off by default.
 
     Args:
@@ -72,11 +72,21 @@ def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[s
         defaults: whether each pass is on by default.
 
     Raises:
-        UsageError: a switch names no known pass, a pass is both enabled and disabled, or the
+        UsageError: a switch names no known pass, a pass is both enabled and disabled, ``only`` stands
+            beside ``enable`` or ``disable``, or the
             file cannot be read.
     """
     known = list(defaults)
     check_names([*options.enable, *options.disable], known, "--enable/--disable")
+    check_names(options.only, known, "--only")
+    if options.only:
+        contradicting = [*options.enable, *options.disable]
+        if contradicting:
+            raise UsageError(
+                f"--only and {contradicting[0]} by --enable or --disable contradict each other",
+                hint="give --only alone, once for each pass",
+            )
+        return {name for name in known if name not in options.only}
     both = sorted(set(options.enable) & set(options.disable))
     if both:
         raise UsageError(f"pass {both[0]} is both enabled and disabled", hint="give one")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gehost.errors import VendorError
 from gehost.settings import PassOption
+from gehost.spelling import hint
 from gehost.stages import RUN_STAGES, CustomPassStage
 
 MARK = "__gehost_pass__"
@@ -48,7 +49,8 @@ def check_stage(stage: object, origin: str, name: str) -> None:
     """
     if stage not in RUN_STAGES:
         named = stage.name if isinstance(stage, CustomPassStage) else repr(stage)
+        meant = hint(stage, CustomPassStage.__members__) if isinstance(stage, str) else ""
         wanted = ", ".join(stage.name for stage in RUN_STAGES)
         raise VendorError(
-            f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}"
+            f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}{meant}"
         )

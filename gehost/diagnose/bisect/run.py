@@ -62,6 +62,36 @@ class Bisection:
     probes: int = 0
     """Runs that gave the values at the inputs of the match."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """The search as JSON: each run, and the rewrite that changes the numbers."""
+        at = self.captured
+        return {
+            "rewrites": self.rewrites,
+            "model_runs": self.model_runs,
+            "equal": self.wrong is None,
+            "trials": [
+                {
+                    "rewrites": trial.limit,
+                    "cleanup": trial.cleanup,
+                    "equal": trial.found.equal,
+                    "summary": trial.found.summary(),
+                }
+                for trial in self.trials
+            ],
+            "wrong_rewrite": None
+            if at is None
+            else {
+                "number": at.number,
+                "pass": at.pass_name,
+                "origin": at.origin,
+                "nodes": [{"name": name, "op": op} for name, op in at.nodes],
+                "made": [{"name": name, "op": op} for name, op in at.made],
+                "right_alone": at.right_alone,
+            },
+            "before_rewrites": self.before_rewrites,
+            "suspects": list(self.suspects),
+        }
+
     @property
     def model_runs(self) -> int:
         """How often a compiled model, or the part of it before the match, was run on the inputs."""

@@ -112,9 +112,40 @@ class PassCheck:
             f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """The check as JSON, without the models of its findings."""
+        return {
+            "name": self.name,
+            "origin": self.origin,
+            "verdict": self.verdict,
+            "instances": self.instances,
+            "patterns": {"found": self.patterns[0], "all": self.patterns[1]},
+            "opsets": sorted(self.opsets),
+            "mutations": {
+                "not_rewritten": self.refused,
+                "equal": self.equal,
+                "wrong": self.wrong,
+                "invalid": self.invalid,
+            },
+            "findings": [
+                {
+                    "wrong": found.wrong.value,
+                    "instance": found.instance,
+                    "change": found.kind,
+                    "message": found.told,
+                }
+                for found in self.findings
+            ],
+            "not_checked": list(self.notes),
+        }
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``wrong`` or ``not checked``."""
+        return "wrong" if not self.ok else "ok" if self.instances else "not checked"
+
     def lines(self) -> list[str]:
         """All of it: what was tried, then a line for each finding and note."""
-        told = "wrong" if not self.ok else "ok" if self.instances else "not checked"
         head = f"{self.name} ({self.origin})"
         findings = [f"{head}: {finding}" for finding in self.findings]
         notes = (
@@ -122,7 +153,7 @@ class PassCheck:
             if self.instances or not self.ok
             else []
         )
-        return [f"{head}: {told}: {self.summary()}", *findings, *notes]
+        return [f"{head}: {self.verdict}: {self.summary()}", *findings, *notes]
 
 
 def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[Path]:
