@@ -22,6 +22,7 @@ from gehost.cli.compile import compile_
 from gehost.cli.explain import explain
 from gehost.cli.new import new
 from gehost.cli.passes import passes
+from gehost.cli.show import show
 from gehost.cli.tune import tune
 from gehost.cli.verify import verify
 from gehost.errors import GehostError, VendorError, one_line
@@ -43,7 +44,7 @@ _MACHINE_CODE = (
     else ""
 )
 
-_COMMANDS = (compile_, passes, verify, new, explain, blame, check_pass, bisect, tune)
+_COMMANDS = (compile_, passes, verify, new, show, explain, blame, check_pass, bisect, tune)
 
 _LONGEST = 4000
 """Characters of an error; models and vendors choose the names in it."""

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from gehost.diagnose.report.drawing import KINDS, Drawing, draw, shortened
 from gehost.host.report import Report
 from gehost.passes.context import PassRecord
-from gehost.passes.snapshots import Refusals, RewriteGroup
+from gehost.passes.snapshots import Picture, Refusals, RewriteGroup
 
 _MOST_DRAWN_OF_PASS = 6
 _MOST_DRAWN = 40
@@ -95,16 +95,7 @@ class PassDetails:
 
 def render(report: Report) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("gehost"),
-        autoescape=True,
-        finalize=_shown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(count=_count, change=_change, duration=_duration, names=_names)
-    style = files("gehost").joinpath("templates/report.css").read_text(encoding="utf-8")
+    environment, style = _environment(), _style()
     details = _details(report.passes)
     return environment.get_template("report.html.jinja").render(
         report=report,
@@ -118,6 +109,33 @@ def render(report: Report) -> str:
         kinds=KINDS,
         most_listed=_MOST_LISTED,
     )
+
+
+def svg(picture: Picture) -> str:
+    """Return a picture as an SVG that needs no other file."""
+    drawn = draw(picture)
+    return (
+        _environment()
+        .get_template("picture.svg.jinja")
+        .render(picture=drawn, style=Markup(_style()))  # noqa: S704 - the package's own file
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gehost"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=_count, change=_change, duration=_duration, names=_names)
+    return environment
+
+
+def _style() -> str:
+    return files("gehost").joinpath("templates/report.css").read_text(encoding="utf-8")
 
 
 def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> list[StageRows]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any, cast
@@ -92,6 +92,22 @@ class RewriteRecorder:
         if record is not self._record:
             self._record = record
             self._groups, self._refusals = {}, {}
+
+
+def picture_of(
+    graph: Graph, nodes: Sequence[Node], centres: Collection[Node], most: int = _MOST_NODES
+) -> Picture:
+    """Return the picture of some nodes of a graph, with one step around; centres stand out."""
+    sketch = _Sketch(graph, nodes)
+    for node in nodes[:most]:
+        sketch.add(node, "matched" if node in centres else "kept")
+    for node in nodes[:most]:
+        for value in node.outputs[:_MOST_INPUTS]:
+            if value is not None:
+                uses = [use for use in value.uses if isinstance(use[0], Node)]
+                sketch.add_readers(value, cast("list[tuple[Node, int]]", uses))
+    sketch.add_producers()
+    return sketch.picture(len(nodes[most:]))
 
 
 def _before(region: Region) -> Picture:
@@ -208,7 +224,7 @@ class _Sketch:
                 value.name,
                 str(value.type or ""),
                 self._source(value),
-                _elements(value),
+                constant_text(value),
                 self._is_output(value),
                 self._other_uses.get(value, 0),
             )
@@ -221,7 +237,7 @@ class _Sketch:
                 role,
                 tuple(inputs),
                 tuple(outputs),
-                {} if role == "around" else _attributes(node),
+                {} if role == "around" else attribute_texts(node),
                 0 if role == "around" else max(0, len(node.inputs) - _MOST_INPUTS),
             )
             for node, (role, inputs, outputs) in self._nodes.items()
@@ -249,7 +265,8 @@ def _looks(picture: Picture) -> Hashable:
     )
 
 
-def _elements(value: Value) -> str:
+def constant_text(value: Value) -> str:
+    """The elements of a small constant; "" where there are many."""
     known = value.type
     if (
         not value.is_constant
@@ -262,7 +279,8 @@ def _elements(value: Value) -> str:
     return "" if array is None else _text(array)
 
 
-def _attributes(node: Node) -> dict[str, str]:
+def attribute_texts(node: Node) -> dict[str, str]:
+    """The first attributes of a node as short texts."""
     return {name: _text(node.attrs[name]) for name in islice(node.attrs, _MOST_INPUTS)}
 
 

@@ -1,0 +1,48 @@
+"""``gehost show``: part of a model, as text or as a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gehost.cli.options import compile_options, options_of
+from gehost.cli.output import writing_output
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--around", metavar="NODE", help="This node, or the one that makes this tensor.")
+@click.option("--op", "ops", multiple=True, metavar="OP", help="Nodes of an operator; repeatable.")
+@click.option(
+    "--depth",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    help="Steps to producers and users of each chosen node.",
+)
+@click.option(
+    "--stage", metavar="STAGE", help="As the first pass of this stage meets the graph; else as is."
+)
+@click.option("--text", "form", flag_value="text", default="text", help="As text (default).")
+@click.option("--dot", "form", flag_value="dot", help="For Graphviz.")
+@click.option("--svg", "form", flag_value="svg", help="As a picture; redirect it into a file.")
+@compile_options
+def show(
+    model: str,
+    around: str | None,
+    ops: tuple[str, ...],
+    depth: int,
+    stage: str | None,
+    form: Any,
+    **given: Any,
+) -> None:
+    """Show part of MODEL with types and constants: --around a node, or each --op, or all of it."""
+    from gehost.diagnose.show import show as render
+    from gehost.host.containment import output_on_stderr
+
+    options = options_of(given)
+    with output_on_stderr():
+        shown = render(model, options, around=around, ops=ops, depth=depth, stage=stage, form=form)
+    with writing_output():
+        click.echo(shown)

@@ -1,0 +1,255 @@
+"""Show part of a model: as text, as Graphviz's dot, or as the report's picture (SVG)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from types import SimpleNamespace
+from typing import Literal
+
+from gehost.diagnose.nodes import check_name, near_names, nodes_named
+from gehost.diagnose.report.page import svg
+from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
+from gehost.errors import GehostError, UsageError, one_line
+from gehost.host.hookspecs import hookimpl
+from gehost.host.host import Host
+from gehost.host.importers import read_model
+from gehost.host.pipeline import PIPELINE
+from gehost.host.registry import PassSpec
+from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.model import Model
+from gehost.options import HostOptions
+from gehost.pattern.explain.messages import named
+from gehost.spelling import counted, hint
+
+Form = Literal["text", "dot", "svg"]
+
+_MOST_DRAWN = 150
+"""Nodes of an SVG; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Nodes of one graph in topological order, and those among them that were asked for."""
+
+    graph: Graph
+    nodes: Sequence[Node]
+    centres: Sequence[Node]
+
+
+def show(
+    model: str,
+    options: HostOptions,
+    *,
+    around: str | None = None,
+    ops: Sequence[str] = (),
+    depth: int = 2,
+    stage: str | None = None,
+    form: Form = "text",
+) -> str:
+    """Render the neighbourhood of some nodes; without a choice, the whole root graph.
+
+    Args:
+        model: the file.
+        options: of the compile up to ``stage``.
+        around: a node's name, or that of a tensor it makes.
+        ops: operators, each of whose nodes is a centre.
+        depth: steps from a centre, towards producers and towards users.
+        stage: compile until the passes of this stage would run; None shows the file as it is.
+        form: of the answer.
+
+    Raises:
+        UsageError: there is no such node, operator or stage.
+        ModelError: the model cannot be read.
+    """
+
+    def rendered(loaded: Model) -> str:
+        chosen = list(_selections(loaded, around, ops, depth))
+        return _FORMS[form](model, loaded, chosen)
+
+    if stage is None:
+        loaded = read_model(model, options.settings)
+        try:
+            return rendered(loaded)
+        finally:
+            loaded.close()
+    return _at_stage(model, options, stage, rendered)
+
+
+class _Reached(GehostError):  # noqa: N818 - it ends a compile and is no error
+    """Ends the compile at the stage."""
+
+
+def _at_stage(
+    model: str, options: HostOptions, stage: str, rendered: Callable[[Model], str]
+) -> str:
+    """Render the graph as the first pass of a stage meets it."""
+    row = next((row for row in PIPELINE if row.stage.name == stage), None)
+    if row is None:
+        known = [row.stage.name for row in PIPELINE]
+        meant = hint(stage, known) or f"; stages: {', '.join(known)}"
+        raise UsageError(f"there is no stage {stage}{meant}", where="--stage")
+    found: list[str] = []
+
+    def render(graph: Graph) -> None:
+        found.append(rendered(graph.model))
+
+    def before_pass(spec: PassSpec, graph: Graph) -> None:
+        if spec.stage is row.stage:
+            render(graph)
+            raise _Reached
+
+    def stage_finished() -> None:
+        if found:
+            raise _Reached
+
+    watch = SimpleNamespace(
+        **{
+            "gehost_before_pass": hookimpl(tryfirst=True)(before_pass),
+            row.hook: hookimpl(tryfirst=True)(render),  # where no pass runs at the stage
+            "gehost_stage_finished": hookimpl(tryfirst=True)(stage_finished),
+        }
+    )
+    host = Host(options.rewrites_only(), plugins=[("show", watch)])
+    with suppress(_Reached):
+        host.compile(model, os.devnull)  # which ends before it would be written
+    return found[0]
+
+
+def _selections(
+    model: Model, around: str | None, ops: Sequence[str], depth: int
+) -> Iterator[Selection]:
+    centres: list[Node] = []
+    if around is not None:
+        check_name(around)
+        centres = nodes_named(model, around)
+        if not centres:
+            raise UsageError(f'the model has no node "{around}"; {near_names(model, around)}')
+    for op in ops:
+        found = [node for graph in model.graphs for node in graph.nodes_of(op)]
+        if not found:
+            known = {name for graph in model.graphs for name, nodes in graph.by_op.items() if nodes}
+            raise UsageError(f"the model has no {op}{hint(op, known)}")
+        centres += found
+    if not centres:
+        yield Selection(model.graph, list(model.graph.nodes), ())
+        return
+    for graph in dict.fromkeys(node.graph for node in centres):
+        inside = [node for node in centres if node.graph is graph]
+        yield Selection(graph, _near(graph, inside, depth), inside)
+
+
+def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
+    """The nodes at most ``depth`` steps from a centre, in topological order."""
+    found = dict.fromkeys(centres)
+    edge = list(found)
+    for _ in range(depth):
+        reached = dict.fromkeys(chain.from_iterable(_neighbours(graph, node) for node in edge))
+        edge = [node for node in reached if node not in found]
+        found.update(dict.fromkeys(edge))
+    return sorted(found, key=lambda node: node.order)
+
+
+def _neighbours(graph: Graph, node: Node) -> Iterator[Node]:
+    for value in node.inputs:
+        if value is not None and value.producer is not None and value.graph is graph:
+            yield value.producer
+    for value in node.outputs:
+        yield from _users(graph, value)
+
+
+def _users(graph: Graph, value: Value | None) -> Iterator[Node]:
+    for reader, _ in () if value is None else value.uses:
+        user = graph.reading_node(reader)
+        if user is not None:
+            yield user
+
+
+# -- forms ----------------------------------------------------------------------------------------
+
+
+def _text(path: str, model: Model, chosen: Sequence[Selection]) -> str:
+    total = sum(map(len, model.graphs))
+    shown = sum(len(selection.nodes) for selection in chosen)
+    lines = [one_line(f"{path}: {shown} of {counted(total, 'node')}")]
+    for selection in chosen:
+        if selection.graph.owner is not None:
+            where = f'in graph "{selection.graph.name}" of {named(selection.graph.owner)}:'
+            lines += ["", one_line(where)]
+        for node in selection.nodes:
+            first, *others = map(_plain, _of_node(selection.graph, node))
+            mark = ">" if node in selection.centres else " "
+            lines += ["", f"{mark} {first}", *(f"  {line}" for line in others)]
+    return "\n".join(lines)
+
+
+def _plain(line: str) -> str:
+    indent = len(line) - len(line.lstrip())
+    return " " * indent + one_line(line)
+
+
+def _of_node(graph: Graph, node: Node) -> Iterator[str]:
+    """The operator with its attributes, then a line for each input and output."""
+    attributes = " ".join(f"{name}={text}" for name, text in attribute_texts(node).items())
+    yield f"{named(node)} {attributes}".rstrip()
+    for value in node.inputs:
+        yield "    in -" if value is None else f"    in {_typed(value)}, {_source(value)}"
+    for value in node.outputs:
+        if value is not None:
+            users = [named(user) for user in dict.fromkeys(_users(graph, value))]
+            users += ["the graph's outputs"] if value.is_graph_output else []
+            yield f"    out {_typed(value)}, to {', '.join(users) or 'nothing'}"
+
+
+def _typed(value: Value) -> str:
+    return f"{value.name} {value.type or 'of unknown type'}"
+
+
+def _source(value: Value) -> str:
+    if value.is_constant:
+        text = constant_text(value)
+        return f"constant {text}".rstrip()
+    if value.producer is not None:
+        return f"from {named(value.producer)}"
+    return "an input of the graph" if value.initializer is None else "a default of the graph"
+
+
+def _dot(path: str, model: Model, chosen: Sequence[Selection]) -> str:
+    del model
+    lines = [f"digraph {json.dumps(path)} {{", "  node [shape=box];"]
+    nodes = chain.from_iterable(selection.nodes for selection in chosen)
+    numbers = {node: number for number, node in enumerate(nodes)}
+    for selection in chosen:
+        for node in selection.nodes:
+            bold = " style=bold" if node in selection.centres else ""
+            label = json.dumps(one_line(f"{node.op} {node.label}"), ensure_ascii=False)
+            lines.append(f"  {numbers[node]} [label={label}{bold}];")
+        for node in selection.nodes:
+            for value in node.outputs:
+                for user in dict.fromkeys(_users(selection.graph, value)):
+                    if user in numbers and value is not None:
+                        label = json.dumps(one_line(str(value.type or "")), ensure_ascii=False)
+                        lines.append(f"  {numbers[node]} -> {numbers[user]} [label={label}];")
+    return "\n".join([*lines, "}"])
+
+
+def _svg(path: str, model: Model, chosen: Sequence[Selection]) -> str:
+    del path, model
+    first, *others = chosen
+    if others:
+        raise UsageError(
+            f"these nodes are in {len(chosen)} graphs, and an SVG shows one",
+            hint="name one node with --around, or use --text",
+        )
+    return svg(picture_of(first.graph, first.nodes, first.centres, _MOST_DRAWN))
+
+
+_FORMS: dict[str, Callable[[str, Model, Sequence[Selection]], str]] = {
+    "text": _text,
+    "dot": _dot,
+    "svg": _svg,
+}
