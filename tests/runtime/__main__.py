@@ -2,7 +2,7 @@
 
 Each model is compiled with the vendor alone and runs with all of the runtime's optimizations; the original runs with none.
 Feeds: those of the corpus; with the first positions masked; with one row masked throughout; of length 1; of batch 1. The
-kernels are counted in the runtime's profile. Exit code 1 where a number differs, a Softmax is left or a layer is not fused.
+kernels are counted in the runtime's profile. Exit code 1 where a number differs, or an attention, a normalization or an activation is left in parts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from gehost.verify import Runner, compare_outputs, load_feeds
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
+NORMS = (
+    *("SkipLayerNormalization", "LayerNormalization"),
+    *("SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization"),
+)
+PARTS = ("Softmax", "Sqrt", "Erf", "Tanh")
+"""What an unfused attention, normalization or activation leaves."""
 RTOL, ATOL = 1e-3, 1e-4
 
 
@@ -86,10 +92,9 @@ def check(name: str, host: Host, directory: str) -> tuple[list[str], dict[str, A
                 if not one.equal:
                     problems.append(f"{file.stem}, {what}: {one.place}: {one.a} and {one.b}")
     ran = kernels(target, load_feeds(files[0]), directory)
-    if ran["Softmax"] or ran["MultiHeadAttention"] != layers:
-        problems.append(
-            f"kernels: {ran['MultiHeadAttention']} of {layers}, Softmax {ran['Softmax']}"
-        )
+    left = {op: ran[op] for op in PARTS if ran[op]}
+    if left or ran["MultiHeadAttention"] != layers:
+        problems.append(f"kernels: {ran['MultiHeadAttention']} of {layers} layers; left: {left}")
     reference = Runner(target, engine="reference").run(load_feeds(files[0]))
     for one in compare_outputs(original.run(load_feeds(files[0])), reference, rtol=RTOL, atol=ATOL):
         if not one.equal:
@@ -97,6 +102,7 @@ def check(name: str, host: Host, directory: str) -> tuple[list[str], dict[str, A
     row = {
         "nodes": (report.nodes_before, report.nodes_after),
         "attention": f"{ran['MultiHeadAttention']} of {layers}",
+        "norms": ", ".join(f"{ran[op]} {op}" for op in NORMS if ran[op]),
         "feeds": runs,
         "worst": worst,
     }
@@ -122,12 +128,14 @@ def main() -> int:
             )
         )
         failed = 0
-        print("| model | nodes | attention | feeds | worst difference |\n|---|---|---|---|---|")
+        print(
+            "| model | nodes | attention | norms | feeds | worst difference |\n|---|---|---|---|---|---|"
+        )
         for name in named:
             problems, row = check(name, host, directory)
             before, after = row["nodes"]
             print(
-                f"| {name} | {before} → {after} | {row['attention']} | {row['feeds']} | {row['worst']:.1e} |",
+                f"| {name} | {before} → {after} | {row['attention']} | {row['norms']} | {row['feeds']} | {row['worst']:.1e} |",
                 flush=True,
             )
             for problem in problems:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
-from gehost import Host, HostOptions
+from gehost import Host
 from gehost.testing import parse
 from gehost.verify import Runner, compare_outputs
 
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-OWN = Path(__file__).parents[3] / "vendors" / "onnxruntime"
 LOWEST = float(np.finfo(np.float32).min)
 FORMS: dict[str, str] = {
     "scale at the product": "kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Mul (m, scale)",
@@ -72,14 +70,6 @@ def model(
     return parse(text)
 
 
-@pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    root = tmp_path_factory.mktemp("vendors")
-    (root / OWN.name).symlink_to(OWN)
-    names = [spec.name for spec in Host(HostOptions(vendors=[root], plugins=False)).passes]
-    return Host(HostOptions(vendors=[root], plugins=False, enable=names))
-
-
 def feeds(batch: int = 2, rows: int = 3, columns: int | None = None, heads: int = 2) -> Any:
     """Random q, k, v; a mask that is ragged, with one row masked throughout."""
     rng = np.random.default_rng(0)
@@ -95,17 +85,7 @@ def feeds(batch: int = 2, rows: int = 3, columns: int | None = None, heads: int 
     return {**drawn, "keep": keep, "keep_row": keep_row}
 
 
-def run(made: onnx.ModelProto, given: Any) -> dict[str, Any]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, given), strict=True))
-
-
-def fused(host: Host, given: onnx.ModelProto, **sizes: int) -> Counter[str]:
+def fused(host: Host, run: Any, given: onnx.ModelProto, **sizes: int) -> Counter[str]:
     """Compile, compare numbers in the runtime and in the reference; the operators."""
     compiled, report = host.run(given)
     counts = Counter(node.op_type for node in compiled.graph.node)
@@ -130,8 +110,8 @@ def refusal(host: Host, given: onnx.ModelProto) -> str:
 
 @pytest.mark.parametrize("scores", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_every_form_is_fused(host: Host, scores: str, mask: str) -> None:
-    counts = fused(host, model(scores, mask))
+def test_every_form_is_fused(host: Host, run: Any, scores: str, mask: str) -> None:
+    counts = fused(host, run, model(scores, mask))
     assert not counts["Transpose"]  # those of the projections are absorbed
     assert not counts["MatMul"]
 
@@ -139,10 +119,12 @@ def test_every_form_is_fused(host: Host, scores: str, mask: str) -> None:
 @pytest.mark.parametrize("opset", [13, 17, 20])
 @pytest.mark.parametrize("fill", ["lowest", "inf"])
 @pytest.mark.parametrize("mask", ["B1ST", "B11T"])
-def test_a_guarded_row_without_positions_is_0(host: Host, opset: int, fill: str, mask: str) -> None:
+def test_a_guarded_row_without_positions_is_0(
+    host: Host, run: Any, opset: int, fill: str, mask: str
+) -> None:
     """Over -inf the guard makes it 0; over a finite fill it never acts, and the row averages v."""
     given = model(mask=MASKS[mask], softmax=GUARD, fill=fill, opset=opset)
-    counts = fused(host, given)
+    counts = fused(host, run, given)
     assert counts["Where"] == (2 if fill == "inf" else 1)  # the mask; the rows
     inputs = feeds()
     empty = (
@@ -153,22 +135,22 @@ def test_a_guarded_row_without_positions_is_0(host: Host, opset: int, fill: str,
     assert bool(np.all(empty == 0)) is (fill == "inf")
 
 
-def test_an_unguarded_row_of_minus_infinity_stays_nan(host: Host) -> None:
+def test_an_unguarded_row_of_minus_infinity_stays_nan(host: Host, run: Any) -> None:
     given = model(fill="inf")
-    fused(host, given)
+    fused(host, run, given)
     assert np.isnan(run(host.run(given)[0], feeds())["out"][0, -1]).all()
 
 
-def test_values_of_another_width_and_cross_attention(host: Host) -> None:
+def test_values_of_another_width_and_cross_attention(host: Host, run: Any) -> None:
     """T ≠ S with a mask [B, 1, S, T]."""
-    fused(host, model(length="T"), columns=5)
+    fused(host, run, model(length="T"), columns=5)
 
 
-def test_heads_that_are_no_projection_stay_apart(host: Host) -> None:
+def test_heads_that_are_no_projection_stay_apart(host: Host, run: Any) -> None:
     """k and v as [B, N, T, H], as after rotary or repeated heads."""
     scores = """turn = Neg (kt) kk = Transpose <perm = [0, 1, 3, 2]> (turn) qr = Neg (qt)
         m = MatMul (qr, kk) s = Mul (m, scale)"""
-    counts = fused(host, model(scores))
+    counts = fused(host, run, model(scores))
     assert counts["Transpose"] == 4  # q, k, v apart; q together
 
 

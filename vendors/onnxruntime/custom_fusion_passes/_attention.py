@@ -121,7 +121,7 @@ class _Finder:
             if dims is None or len(dims) != 3 or not isinstance(dims[2], int):
                 return given, None
             node = value.producer
-            found = None if node is None else _bias(node, dims[2])
+            found = None if node is None else added_constant(node, dims[2])
             inside = all(reader in self._nodes for reader, _ in value.consumers())
             if node is None or found is None or value.is_graph_output or not inside:
                 plain.append(value)
@@ -388,7 +388,7 @@ def _factor(node: Node) -> tuple[Value, float] | None:
     return None
 
 
-def _bias(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
+def added_constant(node: Node, width: int) -> tuple[Value, np.ndarray] | None:
     """What an Add adds a constant [width] to, and the constant."""
     if node.op != "Add":
         return None
@@ -406,4 +406,4 @@ def _is_zero(value: Value | None) -> bool:
     return array is not None and array.size == 1 and bool(np.all(array == 0))
 
 
-__all__ = ["HEADS_SECOND", "Attention", "NoMatch", "Sizes", "find_attention"]
+__all__ = ["HEADS_SECOND", "Attention", "NoMatch", "Sizes", "added_constant", "find_attention"]

@@ -345,6 +345,16 @@ def _constant_of_shape(sizes: GraphSizes, node: Node, _index: int) -> Sizes | No
     return None if target is None else tuple(target[1])
 
 
+def _attention(sizes: GraphSizes, node: Node, _index: int) -> Sizes | None:
+    query, output = sizes.of(node.inputs[0]), node.outputs[0]
+    stated = None if output is None else output.shape
+    return None if query is None else (*query[:2], None if stated is None else stated[-1])
+
+
+def _skip(sizes: GraphSizes, node: Node, index: int) -> Sizes | None:
+    return sizes.of(node.inputs[0]) if index in {0, 3} else None
+
+
 _RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
@@ -363,6 +373,9 @@ _RULES: dict[str, Callable[[GraphSizes, Node, int], Sizes | None]] = {
     "Squeeze": _squeeze,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+    "com.microsoft::MultiHeadAttention": _attention,
+    "com.microsoft::SkipLayerNormalization": _skip,
+    "com.microsoft::SkipSimplifiedLayerNormalization": _skip,
 }
 
 _Contents = tuple[int, list[Size]] | None

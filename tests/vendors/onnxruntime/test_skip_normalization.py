@@ -1,0 +1,91 @@
+"""Residual sums and normalizations to ONNX Runtime's kernels; near misses with their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gehost import Host
+from gehost.testing import parse
+from gehost.verify import Runner, compare_outputs
+
+LAYER = "y = LayerNormalization <epsilon = 1e-5> (s, g, b)"
+SQUARES = {"Pow": "q = Pow (s, two)", "Mul": "q = Mul (s, s)"}
+QUOTIENTS = {
+    "Div": "n = Div (s, r)",
+    "Reciprocal": "i = Reciprocal (r) n = Mul (i, s)",
+    "1/√": "i = Div (one, r) n = Mul (s, i)",
+}
+SUM = "s = Add (x, z)"
+
+
+def by_parts(square: str = SQUARES["Pow"], quotient: str = QUOTIENTS["Reciprocal"]) -> str:
+    return f"{square} m = ReduceMean <axes = [-1]> (q) e = Add (m, eps) r = Sqrt (e) {quotient} y = Mul (g, n)"
+
+
+def model(norm: str = LAYER, total: str = SUM, outputs: str = "y", skip: str = "B, S, 8") -> Any:
+    given = ", ".join(f"float[B, S, 8] {name}" for name in outputs.split())
+    return parse(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[B, S, 8] x, float[{skip}] z) => ({given})
+    <float two = {{2}}, float one = {{1}}, float eps = {{1e-5}}, float[8] g = {{1, 2, 3, 4, 5, 6, 7, 8}},
+     float[8] b = {{8, 7, 6, 5, 4, 3, 2, 1}}, float[8] c = {{0, 1, 0, 1, 0, 1, 0, 2}}> {{ {total} {norm} }}"""
+    )
+
+
+def fused(host: Host, run: Any, given: onnx.ModelProto, op: str) -> onnx.NodeProto:
+    """Compile and compare, in the runtime and in the reference; the kernel's node."""
+    compiled, _ = host.run(given)
+    assert Counter(node.op_type for node in compiled.graph.node) == {op: 1}
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.normal(size=(2, 3, 8)).astype(np.float32) for name in ("x", "z")}
+    expected = Runner(given).run(feeds)
+    for found in (run(compiled, feeds), Runner(compiled, engine="reference").run(feeds)):
+        for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+            assert one.equal, one
+    return compiled.graph.node[0]
+
+
+@pytest.mark.parametrize("outputs", ["y", "y s"])
+@pytest.mark.parametrize(
+    "total", [SUM, "t = Add (c, x) s = Add (z, t)"], ids=["plain", "after a bias"]
+)
+def test_layer_normalization(host: Host, run: Any, outputs: str, total: str) -> None:
+    node = fused(host, run, model(LAYER, total, outputs), "SkipLayerNormalization")
+    assert bool(node.input[4]) is (total != SUM)
+    assert len(node.output) == (1 if outputs == "y" else 4)
+
+
+@pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
+@pytest.mark.parametrize("quotient", QUOTIENTS.values(), ids=QUOTIENTS)
+@pytest.mark.parametrize("outputs", ["y", "s y"])
+def test_root_mean_square(host: Host, run: Any, square: str, quotient: str, outputs: str) -> None:
+    given = model(by_parts(square, quotient), SUM, outputs)
+    fused(host, run, given, "SkipSimplifiedLayerNormalization")
+
+
+def test_without_a_sum_the_quotient_is_one_that_the_runtime_fuses(host: Host) -> None:
+    compiled, _ = host.run(model(by_parts(), "s = Sub (x, z)"))
+    operators = [node.op_type for node in compiled.graph.node]
+    assert operators == ["Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul", "Mul"]
+
+
+NEAR_MISSES: dict[str, tuple[str, Any]] = {
+    "nothing added": ("sum", {"total": "s = Sub (x, z)"}),
+    "addends of two shapes": ("sum", {"skip": "1, S, 8"}),
+    "mean over another axis": ("", {"norm": by_parts().replace("[-1]", "[1]")}),
+    "another exponent": ("", {"norm": by_parts("q = Pow (s, one)")}),
+    "an inner tensor that is read": ("", {"norm": by_parts(), "outputs": "y n"}),
+}
+
+
+@pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_near_misses(host: Host, key: str, changes: Any) -> None:
+    compiled, report = host.run(model(**changes))
+    assert not any(node.domain == "com.microsoft" for node in compiled.graph.node)
+    (record,) = [record for record in report.passes if record.name == "OrtSkipNormPass"]
+    assert list(record.rejected) == ([key] if key else [])

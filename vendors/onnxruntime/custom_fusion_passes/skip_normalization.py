@@ -1,0 +1,320 @@
+"""A residual sum and the normalization after it, for ONNX Runtime's kernels.
+
+``a, b → Add → s → LayerNormalization``                                       ``==>  a, b → com.microsoft::SkipLayerNormalization → y, s``
+``a, b → Add → s → Pow 2 → ReduceMean → Add ε → Sqrt → r;  s, 1/r → Mul scale``  ``==>  a, b → com.microsoft::SkipSimplifiedLayerNormalization → y, s``
+
+A constant that was added to a (the bias of a projection) goes to the kernel, too. The sum may have
+other readers: it is the kernel's last output. Where nothing is added before it, a normalization by
+parts gets the quotient in the form that the runtime fuses itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    FusionBasePass,
+    Region,
+    Rejection,
+    es,
+    hookimpl,
+    ops,
+)
+
+from ._attention import added_constant
+from ._sizes import GraphSizes, all_same
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gehost import CustomPassContext, EsTensor, Graph, Node, TensorType, Value
+
+OUTPUTS = ["output", "mean", "inv_std_var", "input_skip_bias_sum"]
+
+
+def _shape(
+    inputs: Sequence[TensorType | None], _attributes: Mapping[str, Any]
+) -> Sequence[TensorType | None]:
+    """The outputs that are used have the shape of the first input."""
+    return [inputs[0], None, None, inputs[0]]
+
+
+@ops.register(
+    "com.microsoft::SkipLayerNormalization",
+    outputs=OUTPUTS,
+    shape=_shape,
+    provided_by="onnxruntime>=1.31",
+)
+def skip_layer_normalization(
+    input: EsTensor,  # noqa: A002 - the kernel's signature
+    skip: EsTensor,
+    gamma: EsTensor,
+    beta: EsTensor | None = None,
+    bias: EsTensor | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[EsTensor, EsTensor, EsTensor, EsTensor]:
+    """LayerNormalization of input + skip (+ bias) over the last axis, and the sum.
+
+    Shapes: input and skip [B, S, D], the others [D]. All float32.
+    """
+    total = input + skip if bias is None else input + skip + bias
+    mean = es.ReduceMean(total, axes=[-1], keepdims=1)
+    apart = total - mean
+    scale = es.Reciprocal(es.Sqrt(es.ReduceMean(apart * apart, axes=[-1], keepdims=1) + epsilon))
+    result = apart * scale * gamma
+    return (result if beta is None else result + beta), mean, scale, total
+
+
+@ops.register(
+    "com.microsoft::SkipSimplifiedLayerNormalization",
+    outputs=OUTPUTS,
+    shape=_shape,
+    provided_by="onnxruntime>=1.31",
+)
+def skip_simplified_layer_normalization(
+    input: EsTensor,  # noqa: A002 - the kernel's signature
+    skip: EsTensor,
+    gamma: EsTensor,
+    bias: EsTensor | None = None,
+    *,
+    epsilon: float = 1e-6,
+) -> tuple[EsTensor, EsTensor, EsTensor, EsTensor]:
+    """RMSNormalization of input + skip (+ bias) over the last axis, and the sum; shapes as above."""
+    total = input + skip if bias is None else input + skip + bias
+    square = es.ReduceMean(total * total, axes=[-1], keepdims=1)
+    scale = es.Reciprocal(es.Sqrt(square + epsilon))
+    return total * scale * gamma, square, scale, total
+
+
+@dataclass
+class _Norm:
+    """A normalization over the last axis."""
+
+    x: Value
+    gamma: Value
+    beta: Value | None
+    epsilon: float
+    result: Node
+    nodes: list[Node] = field(default_factory=list["Node"])
+    by_reciprocal: bool = False
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+class OrtSkipNormPass(FusionBasePass):
+    """Fuse a residual sum with the normalization after it.
+
+    Forms: LayerNormalization; the root mean square by parts (the square as Pow or Mul; the quotient
+    as Div, by Reciprocal or 1/√) or as ``gehost::RMSNormalization``; operands in any order; with
+    and without a bias before the sum.
+    Keeps: the numbers but for rounding; the sum, where others read it.
+    Refuses: ``dtype``: not float32; ``axis``: not the last; ``scale``: not [D]; ``sum``: nothing is
+    added before, or the addends are not proven to be two [B, S, D].
+    Source: com.microsoft.SkipLayerNormalization-1, SkipSimplifiedLayerNormalization-1.
+    """
+
+    shape_proven = True
+    """Both addends have the shape of the result: ``_sizes`` proves it."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
+        sizes = GraphSizes(graph)
+        for node in graph.nodes_of("LayerNormalization", "ReduceMean", "gehost::RMSNormalization"):
+            norm = _found(node)
+            if norm is None:
+                continue
+            problem = _problem(norm, sizes)
+            if problem:
+                context.refuse(node, problem)
+                continue
+            self._fuse(context, norm, sizes)
+
+    def _fuse(self, context: CustomPassContext, norm: _Norm, sizes: GraphSizes) -> None:
+        total = norm.x.producer
+        addends = None if total is None or total.op != "Add" else list(total.inputs)
+        if total is None or addends is None or not _are_rows(addends, sizes):
+            if norm.by_reciprocal:
+                _by_quotient(context, norm)
+            else:
+                context.refuse(norm.result, "sum: no two tensors [B, S, D] are added before")
+            return
+        nodes = [*norm.nodes, total]
+        bias: np.ndarray | None = None
+        dims = sizes.of(norm.x)
+        for place, addend in enumerate(addends):
+            inner = None if addend is None else addend.producer
+            if addend is None or inner is None or dims is None or not isinstance(dims[-1], int):
+                continue
+            found = added_constant(inner, dims[-1])
+            if found is not None and not addend.is_graph_output and len(addend.uses) == 1:
+                addends[place], bias = found
+                nodes.append(inner)
+                break
+        region = Region.of_nodes(nodes)
+        if not region:
+            context.refuse(norm.result, region.reason)
+            return
+        assert not isinstance(region, Rejection)
+        builder = EsGraphBuilder("skip_normalization")
+        inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+        first, second = (inputs[addend] for addend in addends if addend is not None)
+        outputs = 4 if norm.x in region.outputs else 1
+        if norm.result.op == "LayerNormalization":
+            made = es.op("com.microsoft::SkipLayerNormalization")(
+                first,
+                second,
+                inputs[norm.gamma],
+                None if norm.beta is None else inputs[norm.beta],
+                bias,
+                epsilon=norm.epsilon,
+                num_outputs=outputs,
+            )
+        else:
+            made = es.op("com.microsoft::SkipSimplifiedLayerNormalization")(
+                first,
+                second,
+                inputs[norm.gamma],
+                bias,
+                epsilon=norm.epsilon,
+                num_outputs=outputs,
+            )
+        results = {norm.result.outputs[0]: made[0] if outputs == 4 else made}
+        if outputs == 4:
+            results[norm.x] = made[3]
+        if set(region.outputs) != set(results):
+            context.refuse(norm.result, "shared: a tensor inside is read by others, too")
+            return
+        context.replace(region, builder.BuildAndReset([results[one] for one in region.outputs]))
+
+
+def _by_quotient(context: CustomPassContext, norm: _Norm) -> None:
+    """Write the normalization as ``x · (1 / √…) · scale``, which the runtime fuses itself."""
+    region = Region.of_nodes(norm.nodes)
+    if not region:
+        context.refuse(norm.result, region.reason)
+        return
+    assert not isinstance(region, Rejection)
+    builder = EsGraphBuilder("quotient")
+    inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+    x = inputs[norm.x]
+    mean = es.ReduceMean(es.Pow(x, 2.0), axes=[-1], keepdims=1)
+    made = x * es.Div(1.0, es.Sqrt(mean + norm.epsilon)) * inputs[norm.gamma]
+    context.replace(region, builder.BuildAndReset([made]))
+
+
+def _found(node: Node) -> _Norm | None:
+    """The normalization at a node; None where the node is none."""
+    if node.op == "ReduceMean":
+        return _by_parts(node)
+    x, gamma = node.inputs[:2]
+    if x is None or gamma is None or any(one is not None for one in node.outputs[1:]):
+        return None
+    if node.attrs.get("axis", -1) != -1:
+        return None
+    beta = node.inputs[2] if len(node.inputs) > 2 else None
+    return _Norm(x, gamma, beta, float(node.attrs.get("epsilon", 1e-5)), node, [node])
+
+
+def _by_parts(mean: Node) -> _Norm | None:
+    """``x / √(mean(x²) + ε) · scale`` around its mean."""
+    axes = mean.attrs.get("axes") if len(mean.inputs) < 2 else _integers(mean.inputs[1])
+    square = None if mean.inputs[0] is None else mean.inputs[0].producer
+    if axes != [-1] or not mean.attrs.get("keepdims", 1) or square is None:
+        return None
+    x = square.inputs[0]
+    if square.op == "Pow":
+        exponent = square.inputs[1]
+        if exponent is None or exponent.array is None or not np.all(exponent.array == 2):
+            return None
+    elif square.op != "Mul" or square.inputs[1] is not x:
+        return None
+    add = _only_reader(mean, "Add")
+    root = None if add is None else _only_reader(add, "Sqrt")
+    if x is None or add is None or root is None:
+        return None
+    epsilon = _constant_operand(add)
+    inverse = _only_reader(root, "Reciprocal") or _only_reader(root, "Div")
+    if epsilon is None or epsilon.size != 1 or inverse is None:
+        return None
+    nodes = [square, mean, add, root, inverse]
+    if inverse.op == "Div" and inverse.inputs[0] is x:
+        normalized = inverse
+    else:
+        one = inverse.inputs[0] if inverse.op == "Div" else None
+        if inverse.op == "Div" and (one is None or one.array is None or not np.all(one.array == 1)):
+            return None
+        product = _only_reader(inverse, "Mul")
+        if product is None or x not in product.inputs:
+            return None
+        normalized = product
+        nodes.append(product)
+    last = _only_reader(normalized, "Mul")
+    if last is None:
+        return None
+    made = normalized.outputs[0]
+    gamma = next((one for one in last.inputs if one is not made), None)
+    if gamma is None:
+        return None
+    return _Norm(
+        x,
+        gamma,
+        None,
+        float(epsilon.reshape(-1)[0]),
+        last,
+        [*nodes, last],
+        by_reciprocal=inverse.op == "Reciprocal",
+    )
+
+
+def _only_reader(node: Node, op: str) -> Node | None:
+    """The one node that reads what a node makes, if it is of this operator."""
+    made = node.outputs[0]
+    if made is None or made.is_graph_output or len(made.uses) != 1:
+        return None
+    ((reader, _),) = made.consumers() or [(node, 0)]
+    return reader if reader.op == op else None
+
+
+def _constant_operand(node: Node) -> np.ndarray | None:
+    return next((one.array for one in node.inputs if one is not None and one.is_constant), None)
+
+
+def _integers(value: Value | None) -> list[int] | None:
+    array = None if value is None else value.array
+    return None if array is None else [int(one) for one in array.reshape(-1)]
+
+
+def _problem(norm: _Norm, sizes: GraphSizes) -> str:
+    """Why the kernels do not compute a normalization; "" if they do."""
+    result = norm.result.outputs[0]
+    if norm.x.dtype != DataType.FLOAT or result is None or result.dtype != DataType.FLOAT:
+        return f"dtype: float32 only, got {norm.x.dtype}"
+    dims = sizes.of(norm.x)
+    if dims is None or len(dims) != 3 or not isinstance(dims[-1], int):
+        return "rank: not [B, S, D]"
+    for one in (norm.gamma, norm.beta):
+        if one is not None and sizes.of(one) != (dims[-1],):
+            return f"scale: {sizes.of(one)} is not [{dims[-1]}]"
+    return ""
+
+
+def _are_rows(addends: Sequence[Value | None], sizes: GraphSizes) -> bool:
+    """Proven to be two tensors of one shape [B, S, D], neither of them constant."""
+    if any(one is None or one.is_constant for one in addends):
+        return False
+    first, second = (sizes.of(one) for one in addends)
+    return first is not None and len(first) == 3 and all_same(first, second)
+
+
+@hookimpl
+def gehost_tune_kinds(registry: Any) -> None:
+    """Normalizations, which need proven sizes."""
+    registry.add("normalization", ["OrtSkipNormPass"])
