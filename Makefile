@@ -13,7 +13,7 @@ JAX := build/jax-venv
 IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -80,6 +80,10 @@ linalg-fuzz: $(IREE)/installed
 
 linalg-corpus: $(IREE)/installed
 	$(IREE)/bin/python -m tests.plugins.linalg.corpus --controls
+
+# Kernels against bodies, with gcc's sanitizers, which end the process at a fault.
+kernels-fuzz: $(VENV)/installed
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -W ignore -m tests.plugins.linalg.kernels.fuzz --cc "gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined" $(FUZZ_ARGS)
 
 $(JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(JAX)

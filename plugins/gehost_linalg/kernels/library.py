@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import onnx
 
-from gehost import Model, Node, UsageError
+from gehost import Model, Node, OutputError, UsageError
 from gehost.infer import infer_model
 from gehost_linalg.group import DOMAIN, Body, Signature, derive
 from gehost_linalg.kernels import ort
@@ -111,7 +111,10 @@ def write_library(
         raise UsageError(f"{path}: no fused node can have a kernel; {name}: {reason}")
     text = source(found.kernels)
     if emit_c is not None:
-        Path(emit_c).write_text(text, encoding="utf-8")
+        try:
+            Path(emit_c).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{emit_c}: cannot be written: {error.strerror}") from error
     build(text, Path(output), cc=cc, march=march)
     return found
 
@@ -161,5 +164,6 @@ def summary(found: Fused, output: str) -> Sequence[str]:
     """What was built, and what was left to bodies."""
     with_kernel = {kernel.name for kernel in found.kernels}
     have = sum(name in with_kernel for name in found.nodes)
-    lines = [f"{output}: {len(found.kernels)} kernels for {have} of {_nodes(len(found.nodes))}"]
+    kernels = f"{len(found.kernels)} kernel{'' if len(found.kernels) == 1 else 's'}"
+    lines = [f"{output}: {kernels} for {have} of {_nodes(len(found.nodes))}"]
     return [*lines, *[f"left to its body: {name}: {reason}" for name, reason in found.left]]

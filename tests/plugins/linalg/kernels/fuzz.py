@@ -1,0 +1,89 @@
+"""Kernels against bodies on random graphs: ``python -m tests.plugins.linalg.kernels.fuzz --graphs 300 [--cc CC]``.
+
+``make kernels-fuzz`` runs it with gcc's address and undefined-behaviour sanitizers, which end the process at a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from gehost import GehostError, Host, HostOptions, UsageError
+from gehost.verify import compare_outputs
+from gehost_linalg.kernels.library import write_library
+from gehost_linalg.passes import NAME
+from tests.plugins.linalg.fuzz import SETTINGS
+from tests.plugins.linalg.kernels.fused_models import Array, run, session
+from tests.plugins.linalg.onnx_graphs import random_graph
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 1e38)
+
+
+def feeds_of(feeds: dict[str, Array], seed: int) -> list[dict[str, Array]]:
+    """The feeds; with special values; and, for threads and tasks, along the first axis where it is open."""
+    random = np.random.default_rng(seed)
+    special = {}
+    for name, array in feeds.items():
+        changed = array.copy()
+        for value in SPECIAL:
+            changed[random.random(array.shape) < 0.08] = value
+        special[name] = changed
+    return [feeds, special]
+
+
+def check(seed: int, counts: Counter[str], cc: str | None, folder: str) -> None:
+    """Compile one graph, build its library, compare."""
+    model, feeds = random_graph(seed)
+    settings = {f"{NAME}.{name}": value for name, value in SETTINGS[seed % len(SETTINGS)].items()}
+    options = HostOptions(vendors=(folder,), enable=(NAME,), settings=settings)
+    path, library = Path(folder, f"{seed}.onnx"), Path(folder, f"{seed}.so")
+    try:
+        made, _ = Host(options).run(model)
+    except GehostError:
+        counts["not compiled"] += 1
+        return
+    onnx.save(made, path)
+    try:
+        found = write_library(str(path), str(library), cc=cc)
+    except UsageError as error:
+        if "fails" in str(error):
+            raise
+        counts["without a kernel"] += 1
+        return
+    counts["kernels"] += len(found.kernels)
+    for _, reason in found.left:
+        counts[f"left: {reason}"] += 1
+    body, kernel = session(path), session(path, library, threads=1 + seed % 3)
+    for number, each in enumerate(feeds_of(feeds, seed)):
+        wanted, given = run(body, each), run(kernel, each)
+        with np.errstate(all="ignore"):
+            differences = [found for found in compare_outputs(wanted, given) if not found.equal]
+        counts["outputs"] += len(wanted)
+        for found_difference in differences:
+            counts["different"] += 1
+            print(f"seed {seed}, feed {number}: {found_difference}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--graphs", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--cc")
+    given = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.graphs):
+        with tempfile.TemporaryDirectory() as folder:
+            check(seed, counts, given.cc, folder)
+    for name, count in counts.most_common():
+        print(f"{name}: {count}")
+    return 1 if counts["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

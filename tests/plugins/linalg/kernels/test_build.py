@@ -1,0 +1,121 @@
+"""Libraries: caching, compilers that are missing or fail, two builds at once, CPUs that lack instructions."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+
+from gehost import UsageError
+from gehost_linalg.kernels import build as building
+from gehost_linalg.kernels import ort
+from gehost_linalg.kernels.build import build, compiler
+from gehost_linalg.kernels.emit import source
+from gehost_linalg.kernels.library import fused, names_in
+from tests.plugins.linalg.kernels.fused_models import Case, fused_model, run, session
+
+CASE = Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    """The C of one kernel; the cache of this test is empty."""
+    onnx.save(fused_model([CASE]), tmp_path / "fused.onnx")
+    return source(fused(str(tmp_path / "fused.onnx")).kernels)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_library_is_compiled_once(
+    cc: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build(text, tmp_path / "a.so")
+    monkeypatch.setattr(building, "_compile", lambda *_: pytest.fail("compiled again"))
+    assert not build(text, tmp_path / "b.so")
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_other_flags_are_another_library(cc: str, text: str, tmp_path: Path) -> None:
+    assert build(text, tmp_path / "a.so", march="native")
+    assert build(text, tmp_path / "b.so", march="")
+
+
+def test_builds_at_once_leave_one_complete_file(cc: str, text: str, tmp_path: Path) -> None:
+    library = tmp_path / "a.so"
+    with ThreadPoolExecutor(3) as pool:
+        assert any(pool.map(lambda _: build(text, library), range(3)))
+    assert len(names_in(str(library))) == 1
+    session(fused_model([CASE]), library)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert len(list((tmp_path / "cache" / "gehost" / "kernels").iterdir())) == 1
+
+
+def test_a_compiler_that_fails(cc: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"fails: .*error.*; the C file is .*a\.c"):
+        build("int x = ;", tmp_path / "a.so")
+    assert (tmp_path / "a.c").read_text() == "int x = ;"
+    assert not (tmp_path / "a.so").exists()
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(building, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"no C compiler: \$CC is not set.*pip install ziglang"):
+        compiler()
+    with pytest.raises(UsageError, match="'nocc -x' is not there"):
+        compiler("nocc -x")
+    monkeypatch.setattr(building, "find_spec", lambda name: name)
+    assert compiler()[1:] == ["-m", "ziglang", "cc"]
+
+
+def test_a_cpu_that_lacks_instructions(cc: str, text: str, tmp_path: Path) -> None:
+    """The test that the library makes is turned around, as no CPU lacks what it has."""
+    number, name = next(
+        (n, name) for n, (macro, name) in enumerate(ort.FEATURES) if macro == "__SSE4_2__"
+    )
+    planted = text.replace(
+        "const uint32_t gehost_features = 0", f"const uint32_t gehost_features = 1u << {number}"
+    )
+    planted = planted.replace(
+        f'!__builtin_cpu_supports("{name}")', f'__builtin_cpu_supports("{name}")'
+    )
+    build(planted, tmp_path / "a.so", march="")
+    if _is_x86():
+        with pytest.raises(
+            onnxruntime.capi.onnxruntime_pybind11_state.Fail,
+            match=r"instructions that this CPU lacks \(sse4.2\)",
+        ):
+            session(fused_model([CASE]), tmp_path / "a.so")
+
+
+def _is_x86() -> bool:
+    import platform
+
+    return platform.machine() == "x86_64"
+
+
+def test_names_are_read_without_loading(cc: str, text: str, tmp_path: Path) -> None:
+    build(text, tmp_path / "a.so")
+    assert names_in(str(tmp_path / "a.so")) == [fused_model([CASE]).functions[0].name]
+    (tmp_path / "other.so").write_bytes(b"\x7fELF")
+    with pytest.raises(UsageError, match="is no library of kernels"):
+        names_in(str(tmp_path / "other.so"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        names_in(str(tmp_path / "missing.so"))
+
+
+def test_two_sessions_share_a_library(cc: str, text: str, tmp_path: Path) -> None:
+    import numpy as np
+
+    build(text, tmp_path / "a.so")
+    model = fused_model([CASE])
+    first, second = session(model, tmp_path / "a.so"), session(model, tmp_path / "a.so")
+    feeds = {value.name: np.ones(3, np.float32) for value in model.graph.input}
+    assert str(run(first, feeds)) == str(run(second, feeds)) == str(run(session(model), feeds))

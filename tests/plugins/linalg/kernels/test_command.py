@@ -1,0 +1,143 @@
+"""``gehost kernels``: what it writes, what it leaves to bodies, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from gehost import GehostError, UsageError
+from gehost.testing import parse
+from gehost_linalg.group import DOMAIN
+from gehost_linalg.kernels.cli import command
+from gehost_linalg.kernels.emit import source
+from gehost_linalg.kernels.library import check_lines, fused
+from tests.plugins.linalg.kernels.conftest import Built
+from tests.plugins.linalg.kernels.fused_models import Case, fused_model
+
+GOOD = Case("float[N] x, float[N] z", "s = Add(x, z)\ny = Tanh(s)")
+OTHER = Case("float[N] x, float[N] z", "s = Mul(x, z)\ny = Exp(s)")
+
+
+def saved(model: onnx.ModelProto, folder: Path) -> str:
+    onnx.save(model, folder / "fused.onnx")
+    return str(folder / "fused.onnx")
+
+
+def left(path: str) -> list[str]:
+    return [reason for _, reason in fused(path).left]
+
+
+def test_check(built: Built) -> None:
+    lines = check_lines(str(built.model), str(built.library))
+    assert lines[-1] == f"{len(built.found.nodes)} of {len(built.found.nodes)} nodes by kernels"
+    made = CliRunner().invoke(command, ["--check", str(built.model), str(built.library)])
+    assert made.exit_code == 0
+    assert made.output.splitlines() == lines
+
+
+def test_check_of_a_library_without_the_kernel(built: Built, tmp_path: Path) -> None:
+    name = fused_model([OTHER]).functions[0].name
+    lines = check_lines(saved(fused_model([OTHER]), tmp_path), str(built.library))
+    assert lines == [
+        f"{name}: 1 node by the body: kernels.so has no kernel of that name",
+        "0 of 1 node by kernels",
+    ]
+
+
+def test_no_fused_node(tmp_path: Path) -> None:
+    model = parse(
+        '<ir_version: 10, opset_import: ["" : 20]>\nmain (float[N] x) => (float[N] y) { y = Tanh(x) }'
+    )
+    with pytest.raises(
+        UsageError,
+        match="has no node of gehost.linalg: compile it with --enable FuseElementwisePass",
+    ):
+        fused(saved(model, tmp_path))
+
+
+def test_wrong_options(tmp_path: Path) -> None:
+    path = saved(fused_model([GOOD]), tmp_path)
+    for arguments in (
+        [path],
+        ["--check", path],
+        ["--check", path, "a.so", "-o", "b.so"],
+        [path, "a.so", "-o", "b.so"],
+    ):
+        assert isinstance(CliRunner().invoke(command, arguments).exception, UsageError), arguments
+
+
+def test_another_body_under_a_known_name(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    model.functions[0].node[0].op_type = "Sub"
+    assert left(saved(model, tmp_path))[0].startswith("its function computes Sub_Tanh_")
+
+
+def test_a_function_that_is_missing_or_damaged(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    model.functions[0].node[1].input[0] = "nothing"
+    assert "nothing makes" in left(saved(model, tmp_path))[0]
+    model = fused_model([GOOD])
+    del model.functions[0].node[:]
+    assert left(saved(model, tmp_path)) != []
+
+
+def test_an_operator_that_is_not_emitted(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    model.functions[0].node[1].op_type = "*/ system(0); /*"
+    assert left(saved(model, tmp_path)) != []
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case("float16[N] x", "s = Exp(x)\ny = Neg(s)", "float16[…] y"), "element type f16"),
+        (Case("float[M, N] x", "a = Constant<value = int64[1] {0}>()\ns = Exp(x)\ny = ReduceSum(s, a)"), "a reduction along axis 0 of 2"),
+        (Case("int8[N] x, int8[N] z", "s = Add(x, z)\ny = Mul(s, z)", "int8[…] y"), "element type i8"),
+        (Case("float[M, N] x", "s = Exp(x)\nt = Transpose(s)\ny = Softmax(t)", "float[…] y, float[…] s"), "is computed in one order and read in another"),
+    ],
+)  # fmt: skip
+def test_what_is_left_to_bodies(case: Case, reason: str, tmp_path: Path) -> None:
+    (found,) = left(saved(fused_model([case]), tmp_path))
+    assert reason in found
+
+
+def test_types_that_are_not_known(tmp_path: Path) -> None:
+    model = fused_model([GOOD])
+    first = model.graph.input[0].name
+    model.graph.input[0].name = "raw"
+    model.graph.node.insert(0, onnx.helper.make_node("Foreign", ["raw"], [first], domain="foreign"))
+    model.opset_import.add(domain="foreign", version=1)
+    assert left(saved(model, tmp_path)) == [f'the type of input "{first}" is not known']
+
+
+def test_no_text_of_a_model_reaches_the_c(tmp_path: Path) -> None:
+    model = fused_model([Case("float[N] x", 'y = Gelu<approximate = "tanh">(x)')])
+    model.functions[0].node[0].attribute[0].s = b'*/ int evil; /* "\\\n??/'
+    model.functions[0].node[0].name = "*/ int evil;"
+    text = source(fused(saved(model, tmp_path)).kernels)
+    assert "*/ int evil" not in text
+    model = fused_model([GOOD])
+    for node in model.functions[0].node:
+        node.name = node.doc_string = "*/ int evil;"
+    assert "evil" not in source(fused(saved(model, tmp_path)).kernels)
+
+
+def test_an_output_that_cannot_be_written(cc: str, tmp_path: Path) -> None:
+    path = saved(fused_model([GOOD]), tmp_path)
+    made = CliRunner().invoke(command, [path, "-o", str(tmp_path / "missing" / "a.so")])
+    assert isinstance(made.exception, GehostError)
+    assert made.exception.exit_code == 2
+    assert DOMAIN not in str(made.exception)
+
+
+def test_emit_c(cc: str, tmp_path: Path) -> None:
+    path = saved(fused_model([GOOD]), tmp_path)
+    made = CliRunner().invoke(
+        command, [path, "-o", str(tmp_path / "a.so"), "--emit-c", str(tmp_path / "a.c")]
+    )
+    assert made.output == f"{tmp_path / 'a.so'}: 1 kernel for 1 of 1 node\n"
+    assert "v2 = Add(x0, x1)" in (tmp_path / "a.c").read_text()
+    assert (tmp_path / "a.so").stat().st_size
