@@ -64,10 +64,17 @@ def find_attention(softmax: Node, sizes: GraphSizes) -> Attention:
     return finder.find(softmax)
 
 
+def joined(value: Value, heads: int, sizes: GraphSizes) -> tuple[Value, list[Node]] | None:
+    """[B, S, N·H] that [B, N, S, H] is made of, and the nodes between."""
+    finder = _Finder(sizes)
+    found = finder.joined(value, heads)
+    return None if found is None else (found, finder.nodes)
+
+
 class _Finder:
     def __init__(self, sizes: GraphSizes) -> None:
         self._sizes = sizes
-        self._nodes: list[Node] = []
+        self.nodes: list[Node] = []
 
     def find(self, softmax: Node) -> Attention:
         scores = _input(softmax, 0)
@@ -90,7 +97,7 @@ class _Finder:
         result = self._together(mix)
         batch, heads, rows, columns = self._checked(q, keys, v)
         self._check_mask(mask, (batch, heads, rows, columns))
-        joined = self._joined(q, heads) or q
+        joined = self.joined(q, heads) or q
         k, v = self._joined_keys(keys, v, heads)
         (joined, k, v), bias = self._without_biases((joined, k, v))
         return Attention(
@@ -106,7 +113,7 @@ class _Finder:
             (batch, heads, rows, columns),
             bias,
             result,
-            self._nodes,
+            self.nodes,
         )
 
     def _without_biases(
@@ -122,7 +129,7 @@ class _Finder:
                 return given, None
             node = value.producer
             found = None if node is None else added_constant(node, dims[2])
-            inside = all(reader in self._nodes for reader, _ in value.consumers())
+            inside = all(reader in self.nodes for reader, _ in value.consumers())
             if node is None or found is None or value.is_graph_output or not inside:
                 plain.append(value)
                 biases.append(np.zeros(dims[2], np.float32))
@@ -137,8 +144,8 @@ class _Finder:
         return (plain[0], plain[1], plain[2]), np.concatenate(biases)
 
     def _take(self, node: Node) -> None:
-        if node not in self._nodes:
-            self._nodes.append(node)
+        if node not in self.nodes:
+            self.nodes.append(node)
 
     def _above(self, scores: Value) -> tuple[Node, Value | None, Node | None, float]:
         """The product of q and kᵀ, the mask and its Add, and the scale between them."""
@@ -164,7 +171,7 @@ class _Finder:
     def _is_product(self, value: Value) -> bool:
         node = value.producer
         while node is not None and node.op in ("Mul", "Div"):
-            factor = _factor(node)
+            factor = factor_of(node)
             if factor is None:
                 return False
             node = factor[0].producer
@@ -174,7 +181,7 @@ class _Finder:
         """What is multiplied by constant scalars, and their product."""
         scale = 1.0
         while (node := value.producer) is not None and node.op in ("Mul", "Div"):
-            factor = _factor(node)
+            factor = factor_of(node)
             if factor is None:
                 break
             self._take(node)
@@ -315,7 +322,7 @@ class _Finder:
         if not fits:
             raise NoMatch(f"mask: {list(dims)} is not proven to fit scores of {list(wanted)}")
 
-    def _joined(self, value: Value, heads: int) -> Value | None:
+    def joined(self, value: Value, heads: int) -> Value | None:
         """[B, S, N·H] where [B, N, S, H] is made of it by Reshape and Transpose."""
         node = value.producer
         if node is None or node.op != "Transpose":
@@ -346,13 +353,13 @@ class _Finder:
         self, keys: tuple[Value, list[int]], v: Value, heads: int
     ) -> tuple[Value, Value]:
         """Values of rank 3 for k and v where both have one, else of rank 4."""
-        taken = list(self._nodes)
+        taken = list(self.nodes)
         k, places = keys
-        joined = self._joined(k, heads) if places == [0, 1, 2, 3] else self._flat(k, heads)
-        values = self._joined(v, heads)
+        joined = self.joined(k, heads) if places == [0, 1, 2, 3] else self._flat(k, heads)
+        values = self.joined(v, heads)
         if joined is not None and values is not None:
             return joined, values
-        self._nodes = taken
+        self.nodes = taken
         if places != [0, 1, 2, 3]:
             raise NoMatch("layout: the heads of k are not second, and k is no projection")
         return k, v
@@ -372,7 +379,7 @@ def _opset(node: Node) -> int:
     return node.graph.model.opset() or 0
 
 
-def _factor(node: Node) -> tuple[Value, float] | None:
+def factor_of(node: Node) -> tuple[Value, float] | None:
     """What a Mul or Div scales, and by what; None where that is no constant scalar."""
     left, right = node.inputs
     for value, other in ((left, right), (right, left)):
@@ -406,4 +413,13 @@ def _is_zero(value: Value | None) -> bool:
     return array is not None and array.size == 1 and bool(np.all(array == 0))
 
 
-__all__ = ["HEADS_SECOND", "Attention", "NoMatch", "Sizes", "added_constant", "find_attention"]
+__all__ = [
+    "HEADS_SECOND",
+    "Attention",
+    "NoMatch",
+    "Sizes",
+    "added_constant",
+    "factor_of",
+    "find_attention",
+    "joined",
+]

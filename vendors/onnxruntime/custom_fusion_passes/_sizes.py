@@ -39,7 +39,7 @@ _LIKE_FIRST = frozenset(
         ),
         *("LayerNormalization", "LeakyRelu", "Log", "Neg", "Not", "Reciprocal", "Relu"),
         *("RMSNormalization", "Sigmoid", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sqrt"),
-        *("Tanh", "gehost::Gelu", "gehost::RMSNormalization"),
+        *("Tanh", "gehost::Gelu", "gehost::RMSNormalization", "com.microsoft::RotaryEmbedding"),
     )
 )
 _BROADCAST = frozenset(
@@ -146,6 +146,13 @@ class GraphSizes:
     def _content_rule(self, node: Node) -> tuple[int, list[Size]] | None:
         rule = _CONTENTS.get(node.op)
         return None if rule is None else rule(self, node)
+
+
+def remove_dead(graph: Graph) -> None:
+    """Remove nodes that nobody reads."""
+    for node in reversed(list(graph.nodes)):
+        if all(out is None or not (out.readers or out.is_graph_output) for out in node.outputs):
+            graph.remove_node(node)
 
 
 def _broadcast(given: Sequence[Sizes | None]) -> Sizes | None:

@@ -29,8 +29,7 @@ from gehost import (
 )
 
 from ._attention import Attention, NoMatch, find_attention
-from ._sizes import GraphSizes, all_same, same
-from .sizes import remove_dead
+from ._sizes import GraphSizes, all_same, remove_dead, same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

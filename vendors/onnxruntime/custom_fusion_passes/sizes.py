@@ -14,7 +14,7 @@ import numpy as np
 
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, FusionBasePass, TensorType
 
-from ._sizes import GraphSizes, Size, all_same
+from ._sizes import GraphSizes, Size, all_same, remove_dead
 
 if TYPE_CHECKING:
     from gehost import CustomPassContext, Graph, Node, Value
@@ -118,10 +118,3 @@ class _Shared:
 
     def _constant(self, array: np.ndarray) -> Value:
         return self._graph.add_initializer(array, self._graph.model.fresh_name("OrtSizesPass_c"))
-
-
-def remove_dead(graph: Graph) -> None:
-    """Remove nodes that nobody reads."""
-    for node in reversed(list(graph.nodes)):
-        if all(out is None or not (out.readers or out.is_graph_output) for out in node.outputs):
-            graph.remove_node(node)
