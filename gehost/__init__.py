@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gehost import es, expressions, ops, verify
+    from gehost.diagnose.report.file import write_report
+    from gehost.diagnose.report.recorder import RewriteRecorder
     from gehost.errors import (
         GehostError,
         ModelError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
     from gehost.ir import shapes
+    from gehost.ir.files.external import external_files
     from gehost.ir.ge import NodeIo, Shape, TensorDesc
     from gehost.ir.graph import Graph, Node, Value
     from gehost.ir.graph import Node as GNode
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
         SubgraphOutput,
     )
     from gehost.ir.types import DataType, TensorType
-    from gehost.options import HostOptions
+    from gehost.options import HostOptions, from_environment
     from gehost.passes.base import DecomposePass, FusionBasePass, PatternFusionPass
     from gehost.passes.context import CustomPassContext, PassRecord, Rewrite, SubgraphRewriter
     from gehost.passes.ge_utils import GeUtils
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "diagnose.report.file": ("write_report",),
+    "diagnose.report.recorder": ("RewriteRecorder",),
     "errors": (
         "GehostError",
         "ModelError",
@@ -80,12 +85,13 @@ _MODULES = {
     "host.importers": ("ImporterRegistry", "read_model"),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
+    "ir.files.external": ("external_files",),
     "ir.ge": ("NodeIo", "Shape", "TensorDesc"),
     "ir.graph": ("Graph", "Node", "Value"),
     "ir.model": ("Model",),
     "ir.region": ("Region", "Rejection", "SubgraphBoundary", "SubgraphInput", "SubgraphOutput"),
     "ir.types": ("DataType", "TensorType"),
-    "options": ("HostOptions",),
+    "options": ("HostOptions", "from_environment"),
     "passes.base": ("DecomposePass", "FusionBasePass", "PatternFusionPass"),
     "passes.context": ("CustomPassContext", "PassRecord", "Rewrite", "SubgraphRewriter"),
     "passes.ge_utils": ("GeUtils",),
@@ -154,6 +160,7 @@ __all__ = [
     "Rejection",
     "Report",
     "Rewrite",
+    "RewriteRecorder",
     "Shape",
     "Status",
     "SubgraphBoundary",
@@ -167,12 +174,15 @@ __all__ = [
     "VendorError",
     "es",
     "expressions",
+    "external_files",
+    "from_environment",
     "hookimpl",
     "ops",
     "read_model",
     "runtime_options",
     "shapes",
     "verify",
+    "write_report",
 ]
 
 

@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -161,6 +161,18 @@ class Host:
                 with contained(), hook.blamed():
                     hook(registry=kinds)
         return kinds
+
+    def with_inputs(self, *, dims: Mapping[str, int], feeds: str | os.PathLike[str] | None) -> Host:
+        """Return this host with other ``dims`` and ``feeds``; vendors are not loaded again.
+
+        Raises:
+            UsageError: the feeds cannot be read.
+        """
+        other = object.__new__(Host)
+        vars(other).update(vars(self))
+        other.options = replace(self.options, dims=dims, feeds=feeds)
+        other._feeds = other._load_feeds()
+        return other
 
     def drop_vendor_hooks(self) -> None:
         """Call no hooks of vendor files from now on; what they registered stays."""

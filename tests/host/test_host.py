@@ -526,3 +526,20 @@ def test_a_vendor_file_registers_passes_by_the_hook_too(vendors: Any) -> None:
     )
     (spec,) = vendors.host().passes
     assert (spec.name, spec.vendor) == ("Idle", "acme")
+
+
+def test_a_host_with_other_inputs_shares_the_vendors_that_are_loaded(
+    vendors: Any, tmp_path: Path
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("P", "Relu", "Abs"))
+    model = parse(CHAIN.replace("float[2]", "float[N]"))
+    host = vendors.host(verify=True)
+    np.savez(tmp_path / "feeds.npz", x=np.float32([1, 2, 3]))
+    other = host.with_inputs(dims={"N": 3}, feeds=tmp_path / "feeds.npz")
+    assert other.passes is host.passes
+    compiled, report = other.run(model)
+    assert compiled.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
+    assert (report.verify["feeds"], report.options["dims"]) == (1, {"N": 3})
+    with pytest.raises(NumbersDifferError) as differ:  # Relu is not Abs on seeded inputs
+        host.run(model)
+    assert differ.value.report.options["dims"] == {}

@@ -329,6 +329,20 @@ def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
     }
 
 
+def external_files(path: str) -> list[str]:
+    """Return the files that hold external data of a model file, sorted; they need not exist.
+
+    Raises:
+        OSError: the model cannot be read.
+        google.protobuf.message.DecodeError: it is no ONNX file.
+    """
+    with open(path, "rb") as file:
+        proto = onnx.ModelProto.FromString(file.read())
+    return sorted(
+        os.path.join(os.path.dirname(path), name) for name in file_names(external_tensors(proto))
+    )
+
+
 def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor with external data: initializers and attributes, in bodies, functions and
     training graphs too.

@@ -323,6 +323,12 @@ def test_external_files_are_found_wherever_a_tensor_can_be():
     assert external.file_names(external.external_tensors(everywhere())) == LOCATIONS
 
 
+def test_external_files_lie_beside_the_model(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(everywhere().SerializeToString())
+    assert external.external_files(str(path)) == sorted(str(tmp_path / name) for name in LOCATIONS)
+
+
 def test_external_tensors_are_given_once_each_and_in_the_same_order_every_time():
     names = [tensor.name for tensor in external.external_tensors(everywhere())]
     assert sorted(names) == sorted(LOCATIONS)
