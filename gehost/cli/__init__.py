@@ -34,7 +34,7 @@ __all__ = ["cli", "main", "run"]
 _EXIT_CODES = """
 Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
 file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
-model died or timed out, 130 interrupted, 143 terminated.
+model or of a zoo died or exceeded a limit, 130 interrupted, 143 terminated.
 """
 
 _IR = Path(__file__).parents[1] / "ir"

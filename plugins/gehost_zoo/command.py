@@ -1,0 +1,199 @@
+"""``gehost zoo``: compile many models, and show what became of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gehost import UsageError
+
+if TYPE_CHECKING:
+    from gehost_zoo.engine import Engine, Limits
+    from gehost_zoo.work import Record
+
+_SHARED = (
+    "vendors",
+    "enable",
+    "disable",
+    "settings",
+    "fusion_switch_file",
+    "dims",
+    "no_cleanup",
+    "inline_functions",
+    "verify",
+    "ort_libraries",
+    "special_values",
+    "keep_going",
+    "rewrite_limit",
+)
+"""Options of ``gehost compile`` that hold for each model."""
+
+_UNITS = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def _bytes(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]iB|)", value, re.IGNORECASE)
+    if match is None or not float(match[1]):
+        raise click.BadParameter(f'"{value}": wanted a size such as 4GiB or 500MiB')
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def zoo_command(compile_: click.Command) -> click.Command:
+    """Make the command; what holds for each model are options of ``gehost compile`` itself."""
+    shared = {option.name: option for option in compile_.params if option.name in _SHARED}
+    own: list[click.Parameter] = [
+        click.Argument(["models"], nargs=-1, required=True, type=click.Path()),
+        click.Option(
+            ["-o", "--output"],
+            required=True,
+            type=click.Path(),
+            metavar="DIR",
+            help="Directory of the run: zoo.jsonl, models/ and, with --report, reports/.",
+        ),
+        click.Option(
+            ["--jobs"],
+            type=click.IntRange(1),
+            metavar="N",
+            help="Worker processes; one for each core unless given.",
+        ),
+        click.Option(
+            ["--report"], type=click.Path(), metavar="FILE.html", help="Write a page about the run."
+        ),
+        click.Option(
+            ["--against"], type=click.Path(), metavar="DIR", help="Compare with an earlier run."
+        ),
+        click.Option(
+            ["--resume"], is_flag=True, help="Continue the run of the directory where it stopped."
+        ),
+        click.Option(
+            ["--memory"],
+            metavar="SIZE",
+            callback=_bytes,
+            help="End a model whose worker process grows beyond it, as in 4GiB.",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="End a model that takes longer.",
+        ),
+    ]
+    return click.Command(
+        "zoo",
+        callback=_zoo,
+        params=[*own, *(shared[name] for name in _SHARED if name in shared)],
+        help=(
+            "Compile many MODELS in warm worker processes: files, directories, globs, or manifests"
+            " (*.jsonl, a model a line).\n\nThe exit code is that of the first failed model, 2 if"
+            " only lines of manifests are invalid."
+        ),
+    )
+
+
+def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
+    for package in ("pebble", "psutil"):
+        if find_spec(package) is None:
+            raise UsageError(f"gehost zoo needs {package}: pip install 'gehost[zoo]'")
+    from gehost import Host, from_environment
+    from gehost_zoo.engine import Limits
+    from gehost_zoo.manifest import find_models
+    from gehost_zoo.progress import Progress
+    from gehost_zoo.results import NAME, ResultFile, read_results
+    from gehost_zoo.run import (
+        Tasks,
+        check_directory,
+        exit_code,
+        run_tasks,
+        split_done,
+    )
+
+    own = {name: given.pop(name) for name in ("jobs", "report", "against")}
+    resume = given.pop("resume")
+    limits = Limits(given.pop("timeout"), given.pop("memory"))
+    given["cleanup"] = not given.pop("no_cleanup")
+    if own["report"] and not own["report"].endswith(".html"):
+        raise UsageError(f"--report {own['report']}: wanted a file name that ends in .html")
+    options = replace(from_environment(given), dump=None)  # models would share it
+    earlier = read_results(own["against"]) if own["against"] else None
+    results: dict[str, Record] = {}
+    if Path(output, NAME).exists():
+        if not resume:
+            raise UsageError(
+                f"{output}: holds the results of a run; --resume continues it, or name another"
+                " directory"
+            )
+        results = read_results(output)
+    elif os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
+        raise UsageError(f"{output}: exists and is no directory of a run; name another one")
+
+    host = Host(options)  # reports what is wrong with the vendors once, before anything runs
+    for note in host.notes:
+        click.echo(f"gehost: {note}", err=True)
+    importers = host.importers
+    zoo = find_models(
+        models,
+        lambda path: path.endswith(".onnx") or importers.find(path) is not None,
+        outside=output,
+    )
+    check_directory(output, zoo.entries, results)
+    paged = own["report"] is not None
+    tasks = Tasks(output, options, paged=paged)
+    kept, left = split_done(map(tasks.of, zoo.entries), results, limits, paged=paged)
+    progress = Progress(len(zoo.entries), len(left))
+    for line in zoo.invalid:
+        progress.line(f"invalid: {line}")
+    for line in zoo.duplicates:
+        progress.line(f"duplicate: {line}")
+    done = {record["model"]: record for record in kept}
+
+    def finished(record: Record) -> None:
+        done[record["model"]] = record
+        progress.finished(record)
+
+    with ResultFile(output, kept) as file, progress.showing():
+        if left:
+            engine = _engine(own["jobs"], limits)
+            try:
+                run_tasks(iter(left), engine, file, finished)
+            except KeyboardInterrupt:
+                progress.line(f"{len(done)} of {len(zoo.entries)} models done; --resume continues")
+                raise
+            finally:
+                engine.close()
+    _show(output, [done[entry.name] for entry in zoo.entries], zoo.invalid, earlier, own)
+    return exit_code(zoo.entries, done, zoo.invalid)
+
+
+def _engine(jobs: int | None, limits: Limits) -> Engine:
+    from gehost_zoo.engine import LocalEngine
+
+    return LocalEngine(jobs or os.cpu_count() or 1, limits)
+
+
+def _show(
+    output: str,
+    records: list[Record],
+    invalid: list[str],
+    earlier: dict[str, Record] | None,
+    own: dict[str, Any],
+) -> None:
+    """Print the summary, and write the page."""
+    from gehost_zoo.summary import Comparison, summary_lines
+
+    comparison = None if earlier is None else Comparison.of(earlier, records)
+    if own["report"]:
+        from gehost_zoo.page import write_page
+
+        write_page(own["report"], output, records, invalid, comparison, own["against"])
+    for line in summary_lines(records, invalid, comparison):
+        click.echo(line)
+    if own["report"]:
+        click.echo(f"wrote {own['report']}")

@@ -1,0 +1,186 @@
+"""Where models are compiled: warm processes of this machine.
+
+An engine takes a task and gives a future of its record; a process that dies, or exceeds a limit,
+costs that model alone.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+import psutil
+from pebble import ProcessExpired, ProcessPool
+
+from gehost_zoo.work import LOST, Record, Task, compile_model, warm_up
+
+TRIES = 3
+"""A model whose process died runs at most twice again."""
+_POLL = 0.1
+"""Seconds between two looks at the size of a process."""
+_START = 120.0
+"""Seconds that a process may take to import and load vendors."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one model may take; None for any amount."""
+
+    seconds: float | None = None
+    bytes: int | None = None
+    """Resident size of the worker process while the model is compiled."""
+
+    def as_dict(self) -> Record:
+        return {"seconds": self.seconds, "bytes": self.bytes}
+
+
+class Engine(Protocol):
+    """The one interface of all engines."""
+
+    capacity: int
+    """Models that run at a time."""
+
+    def submit(self, task: Task) -> Future[Record]:
+        """Compile a model some time; errors of the future end the run."""
+        ...
+
+    def check(self) -> None:
+        """Raise ``UsageError`` where nothing is left that could run what was submitted."""
+        ...
+
+    def close(self) -> None:
+        """End the processes, also in the middle of a model."""
+        ...
+
+
+class LocalEngine:
+    """Warm worker processes of this machine, each with a thread that waits for it."""
+
+    def __init__(self, jobs: int, limits: Limits) -> None:
+        self.capacity = jobs
+        self._threads = ThreadPoolExecutor(jobs, "zoo")
+        self._workers = [Worker(limits) for _ in range(jobs)]
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def submit(self, task: Task) -> Future[Record]:
+        return self._threads.submit(self.run, task)
+
+    def check(self) -> None:
+        """Do nothing: a process that ends is replaced."""
+
+    def run(self, task: Task) -> Record:
+        """Compile a model in the next worker that is free.
+
+        Raises:
+            OutputError: its output cannot be written.
+            CancelledError: the engine was closed.
+        """
+        worker = self._idle.get()
+        try:
+            return worker.run(task)
+        finally:
+            self._idle.put(worker)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stopping.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.stop()
+
+
+class Worker:
+    """One worker process, replaced where a model ends it; models run one at a time.
+
+    Each has a ``ProcessPool`` of its own: in a pool of several processes one that is killed
+    while it is idle or reads a task takes the others with it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.stopping = threading.Event()
+        self._limits = limits
+        self._pool: ProcessPool | None = None
+        self._process: psutil.Process | None = None
+
+    def run(self, task: Task) -> Record:
+        """Compile a model; one that takes the process down runs again, at most twice.
+
+        Raises:
+            OutputError: its output cannot be written.
+            CancelledError: the worker is stopping.
+        """
+        death = ""
+        for _ in range(TRIES):
+            try:
+                return self._try(task)
+            except (ProcessExpired, psutil.NoSuchProcess) as error:
+                death = _cause(error)
+            except TimeoutError:
+                death = f"the last time it did not start in {_START:g} s"
+            except RuntimeError as error:  # pebble's, where the process died between two models
+                death = str(error)
+            self.stop()
+        return task.record("died", LOST, f"its worker process died {TRIES} times; {death}")
+
+    def _try(self, task: Task) -> Record:
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = ProcessPool(1, context=get_context("spawn"))
+            started = pool.schedule(warm_up, (task,), timeout=_START)
+            self._await(started)
+            self._process = psutil.Process(started.result())
+        future = pool.schedule(compile_model, (task,), timeout=self._limits.seconds)
+        over = self._await(future)
+        if over:
+            if self._process is not None:
+                self._process.kill()
+            self.stop()
+            return self._exceeded(task, "memory", f"its process reached {over / 2**20:.0f} MiB")
+        try:
+            return future.result()
+        except TimeoutError:
+            self.stop()
+            return self._exceeded(task, "timeout", f"not done after {self._limits.seconds:g} s")
+
+    def _await(self, future: Future[Any]) -> int:
+        """Wait for a future; returns the size of the process where that exceeds the limit, else 0.
+
+        Raises:
+            CancelledError: the worker is stopping.
+        """
+        most = self._limits.bytes
+        while not wait([future], _POLL).done:
+            if self.stopping.is_set():
+                raise CancelledError
+            if most is not None and self._process is not None:
+                with suppress(psutil.NoSuchProcess):
+                    size = self._process.memory_info().rss
+                    if size > most and not future.done():
+                        return size
+        return 0
+
+    def _exceeded(self, task: Task, status: str, error: str) -> Record:
+        return {**task.record(status, LOST, error), "limits": self._limits.as_dict()}
+
+    def stop(self) -> None:
+        """End the process; the next model starts another."""
+        pool, self._pool, self._process = self._pool, None, None
+        if pool is not None:
+            pool.stop()
+            pool.join()
+
+
+def _cause(error: BaseException) -> str:
+    code = getattr(error, "exitcode", None)
+    if isinstance(code, int) and code < 0:
+        with suppress(ValueError):
+            return f"the last time by {signal.Signals(-code).name}"
+    return f"the last time with exit code {code}" if code is not None else str(error)

@@ -1,0 +1,171 @@
+"""Which models a run is about: files, directories, globs, and manifests of JSON lines."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gehost import HostOptions, UsageError
+
+
+class LineOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Options of one model in a manifest, named as in ``HostOptions``; they replace the run's."""
+
+    enable: list[str] | None = None
+    disable: list[str] | None = None
+    settings: dict[str, Any] | None = None
+    cleanup: bool | None = None
+    inline_functions: bool | None = None
+    special_values: bool | None = None
+    rewrite_limit: int | None = None
+    keep_going: bool | None = None
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a manifest; paths are relative to the manifest's directory."""
+
+    model: str
+    name: str | None = None
+    feeds: str | None = None
+    dims: dict[str, int] = {}
+    options: LineOptions = msgspec.field(default_factory=LineOptions)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model to compile."""
+
+    name: str
+    """The path as it was found, unless a manifest names it; unique in a run."""
+    path: str
+    feeds: str | None = None
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def output(self) -> str:
+        """Where its result goes, relative to the directory of the run."""
+        parts = os.path.normpath(self.name).replace("\\", "/").split("/")
+        path = "/".join("up" if part == ".." else part for part in parts if part)
+        return path if path.endswith(".onnx") else f"{path}.onnx"
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """The models of a run, each once, and what is wrong with the list."""
+
+    entries: list[Entry]
+    invalid: list[str]
+    """Lines of manifests that cannot be used."""
+    duplicates: list[str]
+
+
+def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outside: str) -> Zoo:
+    """Find the models that the arguments of a command mean, in their order.
+
+    Args:
+        given: files, directories (searched at every depth), globs, manifests (``*.jsonl``).
+        is_model: whether a file of a directory is a model, by its path.
+        outside: a directory whose files are none of them, the output's.
+
+    Raises:
+        UsageError: an argument means no model, or a manifest cannot be read.
+    """
+    invalid: list[str] = []
+    duplicates: list[str] = []
+    entries: list[Entry] = []
+    places: dict[str, str] = {}  # by name, output and real path
+    skipped = os.path.join(os.path.realpath(outside), "")
+    for argument in given:
+        found = 0
+        for where, entry in _meant(argument, is_model, invalid):
+            if os.path.realpath(entry.path).startswith(skipped):
+                continue
+            found += 1
+            named = entry.name != entry.path
+            keys = [f"output {entry.output}"]
+            if not named:
+                keys.append(f"file {os.path.realpath(entry.path)}")
+            taken = next((places[key] for key in keys if key in places), None)
+            if taken is None:
+                places.update(dict.fromkeys(keys, where))
+                entries.append(entry)
+            else:
+                duplicates.append(
+                    f"{where}: {entry.name} is the model of {taken}, which runs;"
+                    ' a manifest can compile it in another way under another "name"'
+                )
+        if not found and not argument.endswith(".jsonl"):
+            raise UsageError(f"{argument}: no model there")
+    if not entries and not invalid:
+        raise UsageError(f"{' '.join(given)}: no model there")
+    return Zoo(entries, invalid, duplicates)
+
+
+def _meant(
+    argument: str, is_model: Callable[[str], bool], invalid: list[str]
+) -> Iterator[tuple[str, Entry]]:
+    """The models of one argument, each with the place that names it."""
+    if os.path.isdir(argument):
+        for path in _files_below(argument):
+            if is_model(path):
+                yield path, Entry(path, path)
+    elif argument.endswith(".jsonl"):
+        yield from _read_manifest(argument, invalid)
+    elif os.path.lexists(argument):
+        path = os.path.normpath(argument)
+        yield path, Entry(path, path)
+    elif glob.has_magic(argument):
+        for match in sorted(glob.glob(argument, recursive=True)):
+            yield from _meant(match, is_model, invalid)
+    else:
+        raise UsageError(f"{argument}: no such file, directory or glob")
+
+
+def _files_below(directory: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(directory):
+        folders.sort()
+        for name in sorted(names):
+            yield os.path.normpath(os.path.join(folder, name))
+
+
+def _read_manifest(path: str, invalid: list[str]) -> Iterator[tuple[str, Entry]]:
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the manifest: {error.strerror}") from error
+    folder = os.path.dirname(path)
+
+    def beside(name: str) -> str:
+        return os.path.normpath(os.path.join(folder, name))
+
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            line = msgspec.json.decode(text, type=Line)
+            if not line.model or line.name == "":
+                raise msgspec.ValidationError('"model" and "name" must not be empty')
+            options = msgspec.to_builtins(line.options)
+            HostOptions(**options, dims=line.dims, verify=True)
+        except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
+            invalid.append(f"{where}: {error}")
+            continue
+        model = beside(line.model)
+        yield (
+            where,
+            Entry(
+                line.name or model,
+                model,
+                None if line.feeds is None else beside(line.feeds),
+                line.dims,
+                options,
+            ),
+        )

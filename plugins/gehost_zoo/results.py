@@ -1,0 +1,106 @@
+"""``zoo.jsonl``: one line a model, appended whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gehost import OutputError, UsageError
+from gehost_zoo.work import Record
+
+NAME = "zoo.jsonl"
+
+
+def read_results(directory: str) -> dict[str, Record]:
+    """Read the results of a run by model; an incomplete last line is none.
+
+    Raises:
+        UsageError: there are none, or a line is no result.
+    """
+    path = Path(directory, NAME)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: no results there: {error.strerror}") from error
+    found: dict[str, Record] = {}
+    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+        try:
+            record: Any = json.loads(line)
+            if not {"status", "hashes", "exit_code"} <= record.keys():
+                raise KeyError
+            found[record["model"]] = record
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"{path}:{number}: this is no result of a model; remove it") from error
+    return found
+
+
+class ResultFile:
+    """The results of a run in its directory, open for more."""
+
+    def __init__(self, directory: str, kept: list[Record]) -> None:
+        """Begin the file with results that are kept.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self.path = str(Path(directory, NAME))
+        beside = f"{self.path}.new"
+        try:
+            os.makedirs(directory, exist_ok=True)
+            self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from error
+        self._size = 0
+        try:
+            for record in kept:
+                self.append(record)
+            os.replace(beside, self.path)
+        except BaseException:
+            os.close(self._descriptor)
+            os.unlink(beside)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+    def append(self, record: Record) -> None:
+        """Append a result as one complete line.
+
+        Raises:
+            OutputError: there is no space for it; the file is as before.
+        """
+        line = json.dumps(record, ensure_ascii=False).encode(errors="surrogateescape") + b"\n"
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except BaseException as error:
+            os.ftruncate(self._descriptor, self._size)
+            os.lseek(self._descriptor, self._size, os.SEEK_SET)
+            if isinstance(error, OSError):
+                raise OutputError(
+                    f"{self.path}: cannot be written: {error.strerror};"
+                    " --resume continues when there is space"
+                ) from error
+            raise
+        self._size += len(line)
+
+
+def is_done(record: Record, hashes: dict[str, str], limits: Record, *, paged: bool) -> bool:
+    """Whether a result stands for a model: its hashes match, and the limits that it exceeded."""
+    return (
+        record["hashes"] == hashes
+        and record.get("limits", limits) == limits
+        and (not paged or "report" in record or "limits" in record)
+    )

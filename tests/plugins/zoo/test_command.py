@@ -1,0 +1,243 @@
+"""``gehost zoo`` on this machine: what becomes of models, processes and results."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from concurrent.futures import Future
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gehost.cli import run
+
+pytest.importorskip("pebble")
+
+from gehost_zoo import command, progress
+from gehost_zoo.work import DiskFullError
+
+
+def test_each_model_ends_by_itself(place: Any) -> None:
+    for name in ("a", "kept", "wrong", "raise", "crash", "sleep", "hog", "sub/z"):
+        place.model(f"{name}.onnx")
+    place.model("dynamic.onnx", size="N")
+    Path("models/bad.onnx").write_bytes(b"no model")
+    arguments = "models -o out --jobs 3 --timeout 20 --memory 400MiB --verify --report out.html"
+    code = place.zoo(*arguments.split())
+    printed = place.capsys.readouterr()
+    results = place.results()
+    found = {name: (row["status"], row["exit_code"]) for name, row in results.items()}
+    assert found == {
+        "models/a.onnx": ("done", 0),
+        "models/bad.onnx": ("failed", 3),
+        "models/crash.onnx": ("died", 7),
+        "models/dynamic.onnx": ("done", 0),
+        "models/hog.onnx": ("memory", 7),
+        "models/kept.onnx": ("done", 0),
+        "models/raise.onnx": ("failed", 5),
+        "models/sleep.onnx": ("timeout", 7),
+        "models/sub/z.onnx": ("done", 0),
+        "models/wrong.onnx": ("differs", 6),
+    }
+    assert code == 3  # of models/bad.onnx, the first in the order of the models
+    assert results["models/a.onnx"]["rewrites"] == 1
+    assert results["models/a.onnx"]["numbers"]["equal"] is True
+    assert results["models/kept.onnx"]["passes"]["Treat"] == {
+        "matched": 1, "replaced": 0, "refused": {"name": 1}
+    }  # fmt: skip
+    assert "SIGSEGV" in results["models/crash.onnx"]["error"]
+    outputs = {str(path) for path in Path("out/models").rglob("*.onnx")}
+    assert outputs == {
+        "out/models/models/a.onnx",
+        "out/models/models/dynamic.onnx",
+        "out/models/models/kept.onnx",
+        "out/models/models/sub/z.onnx",
+        "out/models/models/wrong.refused.onnx",
+    }
+    assert "gehost: timeout: models/sleep.onnx: not done after 20 s\n" in printed.err
+    assert "10 models: 4 done, 6 failed; 4 rewrites by 1 pass\n" in printed.out
+    replay = shlex.split(results["models/raise.onnx"]["replay"])
+    assert replay[0] == "gehost"
+    assert run(replay[1:]) == 5
+    page = Path("out.html").read_text(encoding="utf-8")
+    first, *_, last = (page.index(name) for name in ("bad.onnx", "wrong.onnx", "h-passes"))
+    assert first < last
+    links = _Links.of(page)
+    assert all(Path(link).is_file() for link in links)
+    assert {Path(link).stem for link in links} >= {"a", "z", "wrong", "raise", "bad"}
+    assert not {Path(link).stem for link in links} & {"crash", "sleep", "hog"}
+
+
+class _Links(HTMLParser):
+    @classmethod
+    def of(cls, page: str) -> set[str]:
+        self = cls()
+        self.found: set[str] = set()
+        self.feed(page)
+        return self.found
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag == "a":
+            self.found.add(dict(attrs)["href"])
+
+
+def test_a_run_that_is_interrupted_continues(place: Any, monkeypatch: Any) -> None:
+    names = [f"m{number}" for number in range(5)]
+    for name in (*names, "raise"):
+        place.model(f"{name}.onnx")
+    assert place.zoo("models", "-o", "whole", "--jobs", "1") == 5
+    finished = progress.Progress.finished
+    calls: list[str] = []
+
+    def interrupted(self: Any, record: Any) -> None:
+        finished(self, record)
+        calls.append(record["model"])
+        if len(calls) in (2, 4):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress.Progress, "finished", interrupted)
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 130
+    assert len(place.results()) == 2
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 2  # not without --resume
+    assert "--resume continues it" in place.errors()
+    with open("out/zoo.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"model": "models/m4.onnx", "stat')  # a line that was not completed
+    assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 130
+    assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 5
+    assert len(calls) == 6
+    assert _outputs(place.results()) == _outputs(place.results("whole"))
+    files = {path.name: path.read_bytes() for path in Path("out").rglob("*.onnx")}
+    assert files == {path.name: path.read_bytes() for path in Path("whole").rglob("*.onnx")}
+    # another model: its line alone is replaced; another pass: all are
+    place.model("m1.onnx", "kept")
+    assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 5
+    assert calls[6:] == ["models/m1.onnx"]
+    place.zoo("models", "-o", "out", "--jobs", "1", "--resume", "--disable", "Treat")
+    assert len(calls) == 13
+    assert all(row["rewrites"] == 0 for row in place.results().values())
+
+
+def _outputs(results: Any) -> Any:
+    return sorted(results.items())
+
+
+def test_a_process_that_is_killed_runs_its_model_again(place: Any) -> None:
+    place.model("a.onnx", "once")
+    place.model("b.onnx")
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 0
+    assert (place.root / "flag").exists()
+    assert [row["status"] for row in place.results().values()] == ["done", "done"]
+
+
+def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any) -> None:
+    place.model("a.onnx")
+    place.model("b.onnx", size="N")
+    Path("zoo.jsonl").write_text(
+        '{"model": "models/a.onnx"}\n'
+        '{"model": "models/a.onnx", "option": {}}\n'
+        "\n"
+        '{"model": "models/b.onnx", "dims": {"N": 3}, "options": {"disable": ["Treat"]}}\n'
+        "{nonsense\n"
+        '{"model": "./models/a.onnx"}\n'
+        '{"model": "models/a.onnx", "name": "a again", "options": {"rewrite_limit": 0}}\n',
+        encoding="utf-8",
+    )
+    assert place.zoo("zoo.jsonl", "models/*.onnx", "-o", "out", "--jobs", "1") == 2
+    told = place.errors()
+    assert "invalid: zoo.jsonl:2: Object contains unknown field `option`" in told
+    assert "invalid: zoo.jsonl:5: JSON is malformed" in told
+    assert "duplicate: zoo.jsonl:6: models/a.onnx is the model of zoo.jsonl:1" in told
+    assert "duplicate: models/b.onnx: models/b.onnx is the model of zoo.jsonl:4" in told
+    results = place.results()
+    rewrites = {name: row["rewrites"] for name, row in results.items()}
+    assert rewrites == {"models/a.onnx": 1, "models/b.onnx": 0, "a again": 0}
+    assert Path("out/models/a again.onnx").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("nowhere", "nowhere: no such file, directory or glob"),
+        ("empty", "empty: no model there"),
+        ("models/no*.onnx", "models/no*.onnx: no model there"),
+        ("nowhere.jsonl", "nowhere.jsonl: cannot read the manifest: No such file"),
+        ("models --memory much", '"much": wanted a size such as 4GiB'),
+        ("models --report page.txt", "wanted a file name that ends in .html"),
+        ("models --against empty", "empty/zoo.jsonl: no results there"),
+        ("models -o empty2", "empty2: exists and is no directory of a run"),
+        ("models -o other --resume", "holds the results of another zoo (x.onnx is not in"),
+        ("models -o broken --resume", "broken/zoo.jsonl:1: this is no result of a model"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_nothing_is_written(
+    place: Any, arguments: str, told: str
+) -> None:
+    place.model("a.onnx")
+    for name, text in (
+        ("empty2/file", ""),
+        ("other/zoo.jsonl", '{"model": "x.onnx", "status": "", "hashes": 0, "exit_code": 0}\n'),
+        ("broken/zoo.jsonl", '{"model": 1}\n'),
+    ):
+        Path(name).parent.mkdir()
+        Path(name).write_text(text, encoding="utf-8")
+    Path("empty").mkdir()
+    words = arguments.split()
+    assert place.zoo(*words, *(() if "-o" in words else ("-o", "out"))) == 2
+    line = place.errors().strip()
+    assert told in line
+    assert "\n" not in line
+    assert not Path("out").exists()
+
+
+class _FullDisk:
+    """An engine whose second model finds no space."""
+
+    capacity = 1
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def submit(self, task: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if task.name.endswith("b.onnx"):
+            future.set_exception(DiskFullError("out/models/b.onnx: No space left on device"))
+        else:
+            future.set_result({**task.record("done", 0, ""), "measured": {}})
+        return future
+
+    def check(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_full_disk_stops_the_run_which_can_be_resumed(place: Any, monkeypatch: Any) -> None:
+    for name in "abc":
+        place.model(f"{name}.onnx")
+    engine = _FullDisk()
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "_engine", lambda *_: engine)
+        assert place.zoo("models", "-o", "out", "--jobs", "1") == 2
+    assert "No space left on device" in place.errors()
+    assert engine.closed
+    assert list(place.results()) == ["models/a.onnx"]
+
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if b'"models/c.onnx"' in data:
+            real(descriptor, data[:10])
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 2
+    assert "--resume continues when there is space" in place.errors()
+    lines = Path("out/zoo.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["model"] for line in lines] == ["models/a.onnx", "models/b.onnx"]
+    assert place.zoo("models", "-o", "out", "--jobs", "1", "--resume") == 0
+    assert len(place.results()) == 3
