@@ -67,6 +67,11 @@ fuzz-files: $(VENV)/installed
 shard: $(VENV)/installed
 	$(BIN)/python -m tests.plugins.sharding.acceptance
 
+# 2,000 models in every way that gehost zoo runs them. ZOO_ARGS="--models 200" and more.
+.PHONY: zoo
+zoo: $(VENV)/installed
+	$(BIN)/python -m tests.plugins.zoo.acceptance $(ZOO_ARGS)
+
 # XLA's reader and numbers: JAX in its own environment.
 hlo-texts: $(JAX)/installed
 	$(JAX)/bin/python tests/plugins/hlo/make_texts.py corpus build/hlo

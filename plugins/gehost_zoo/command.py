@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from gehost import UsageError
 
 if TYPE_CHECKING:
     from gehost_zoo.engine import Engine, Limits
+    from gehost_zoo.progress import Progress
     from gehost_zoo.work import Record
 
 _SHARED = (
@@ -65,6 +67,14 @@ def zoo_command(compile_: click.Command) -> click.Command:
             help="Worker processes; one for each core unless given.",
         ),
         click.Option(
+            ["--dask"], metavar="ADDRESS", help="Run on the workers of a Dask scheduler instead."
+        ),
+        click.Option(
+            ["--send"],
+            is_flag=True,
+            help="Send models and vendors to Dask's workers, which share no paths.",
+        ),
+        click.Option(
             ["--report"], type=click.Path(), metavar="FILE.html", help="Write a page about the run."
         ),
         click.Option(
@@ -99,7 +109,7 @@ def zoo_command(compile_: click.Command) -> click.Command:
 
 
 def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
-    for package in ("pebble", "psutil"):
+    for package in ("pebble", "psutil", "distributed"):
         if find_spec(package) is None:
             raise UsageError(f"gehost zoo needs {package}: pip install 'gehost[zoo]'")
     from gehost import Host, from_environment
@@ -115,10 +125,14 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         split_done,
     )
 
-    own = {name: given.pop(name) for name in ("jobs", "report", "against")}
+    own = {name: given.pop(name) for name in ("jobs", "dask", "send", "report", "against")}
     resume = given.pop("resume")
     limits = Limits(given.pop("timeout"), given.pop("memory"))
     given["cleanup"] = not given.pop("no_cleanup")
+    if own["send"] and not own["dask"]:
+        raise UsageError("--send is for the workers of --dask")
+    if own["dask"] and own["jobs"]:
+        raise UsageError("--jobs is for this machine; --dask uses the workers of its scheduler")
     if own["report"] and not own["report"].endswith(".html"):
         raise UsageError(f"--report {own['report']}: wanted a file name that ends in .html")
     options = replace(from_environment(given), dump=None)  # models would share it
@@ -158,24 +172,30 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         done[record["model"]] = record
         progress.finished(record)
 
-    with ResultFile(output, kept) as file, progress.showing():
-        if left:
-            engine = _engine(own["jobs"], limits)
-            try:
+    with ExitStack() as stack:
+        engine = _engine(own, limits, progress) if left else None
+        if engine is not None:
+            stack.callback(engine.close)
+        file = stack.enter_context(ResultFile(output, kept))
+        stack.enter_context(progress.showing())
+        try:
+            if engine is not None:
                 run_tasks(iter(left), engine, file, finished)
-            except KeyboardInterrupt:
-                progress.line(f"{len(done)} of {len(zoo.entries)} models done; --resume continues")
-                raise
-            finally:
-                engine.close()
+        except KeyboardInterrupt:
+            progress.line(f"{len(done)} of {len(zoo.entries)} models done; --resume continues")
+            raise
     _show(output, [done[entry.name] for entry in zoo.entries], zoo.invalid, earlier, own)
     return exit_code(zoo.entries, done, zoo.invalid)
 
 
-def _engine(jobs: int | None, limits: Limits) -> Engine:
+def _engine(own: dict[str, Any], limits: Limits, progress: Progress) -> Engine:
+    if own["dask"]:
+        from gehost_zoo.cluster import DaskEngine
+
+        return DaskEngine(own["dask"], limits, send=own["send"], tell=progress.line)
     from gehost_zoo.engine import LocalEngine
 
-    return LocalEngine(jobs or os.cpu_count() or 1, limits)
+    return LocalEngine(own["jobs"] or os.cpu_count() or 1, limits)
 
 
 def _show(

@@ -1,4 +1,4 @@
-"""Where models are compiled: warm processes of this machine.
+"""Where models are compiled: warm processes of this machine, or those of a Dask cluster.
 
 An engine takes a task and gives a future of its record; a process that dies, or exceeds a limit,
 costs that model alone.
@@ -22,6 +22,8 @@ from gehost_zoo.work import LOST, Record, Task, compile_model, warm_up
 
 TRIES = 3
 """A model whose process died runs at most twice again."""
+_STARTS = 10
+"""Processes in a row that may end before they take the model."""
 _POLL = 0.1
 """Seconds between two looks at the size of a process."""
 _START = 120.0
@@ -117,27 +119,35 @@ class Worker:
             OutputError: its output cannot be written.
             CancelledError: the worker is stopping.
         """
-        death = ""
-        for _ in range(TRIES):
+        deaths = starts = 0
+        cause = ""
+        while deaths < TRIES and starts < _STARTS:
             try:
-                return self._try(task)
-            except (ProcessExpired, psutil.NoSuchProcess) as error:
-                death = _cause(error)
-            except TimeoutError:
-                death = f"the last time it did not start in {_START:g} s"
-            except RuntimeError as error:  # pebble's, where the process died between two models
-                death = str(error)
+                self._start(task)
+            except (ProcessExpired, psutil.NoSuchProcess, TimeoutError, RuntimeError) as error:
+                starts, cause = starts + 1, _cause(error)
+            else:
+                try:
+                    return self._compile(task)
+                except ProcessExpired as error:
+                    deaths, cause = deaths + 1, _cause(error)
+                except RuntimeError as error:  # pebble's: it died before it took the model
+                    starts, cause = starts + 1, _cause(error)
             self.stop()
-        return task.record("died", LOST, f"its worker process died {TRIES} times; {death}")
+        what = f"its process died {TRIES} times" if deaths == TRIES else "no process could start"
+        return task.record("died", LOST, f"{what}; {cause}")
 
-    def _try(self, task: Task) -> Record:
-        pool = self._pool
-        if pool is None:
-            pool = self._pool = ProcessPool(1, context=get_context("spawn"))
-            started = pool.schedule(warm_up, (task,), timeout=_START)
+    def _start(self, task: Task) -> None:
+        """Start the process, unless there is one; it imports and loads what models need."""
+        if self._pool is None:
+            self._pool = ProcessPool(1, context=get_context("spawn"))
+            started = self._pool.schedule(warm_up, (task,), timeout=_START)
             self._await(started)
             self._process = psutil.Process(started.result())
-        future = pool.schedule(compile_model, (task,), timeout=self._limits.seconds)
+
+    def _compile(self, task: Task) -> Record:
+        assert self._pool is not None
+        future = self._pool.schedule(compile_model, (task,), timeout=self._limits.seconds)
         over = self._await(future)
         if over:
             if self._process is not None:
@@ -183,4 +193,6 @@ def _cause(error: BaseException) -> str:
     if isinstance(code, int) and code < 0:
         with suppress(ValueError):
             return f"the last time by {signal.Signals(-code).name}"
+    if isinstance(error, TimeoutError):
+        return f"the last time it was not ready after {_START:g} s"
     return f"the last time with exit code {code}" if code is not None else str(error)

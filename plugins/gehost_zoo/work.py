@@ -161,7 +161,8 @@ def compile_model(task: Task) -> Record:
         "first": first,
         "worker": f"{platform.node()}:{os.getpid()}",
     }
-    found = task.record(status, code, error)
+    # results stay right where the directory moves, and compare with those of another
+    found = task.record(status, code, error.replace(os.path.join(task.directory, ""), ""))
     if report is not None:
         found |= _facts(report)
         measured["phases"] = {name: round(value, 6) for name, value in report.seconds.items()}

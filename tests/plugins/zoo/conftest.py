@@ -36,6 +36,9 @@ class Treat(PatternFusionPass):
         if name == "once" and not os.path.exists(FLAG):
             open(FLAG, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if name == "orphan" and not os.path.exists(FLAG):
+            open(FLAG, "w").close()
+            os.kill(os.getppid(), signal.SIGKILL)
         if name == "sleep":
             time.sleep(600)
         if name == "hog":

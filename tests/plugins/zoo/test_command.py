@@ -15,8 +15,13 @@ import pytest
 from gehost.cli import run
 
 pytest.importorskip("pebble")
+pytest.importorskip("distributed")
 
+from gehost import HostOptions
 from gehost_zoo import command, progress
+from gehost_zoo.engine import TRIES, Limits, LocalEngine
+from gehost_zoo.manifest import Entry
+from gehost_zoo.run import Tasks
 from gehost_zoo.work import DiskFullError
 
 
@@ -132,6 +137,21 @@ def test_a_process_that_is_killed_runs_its_model_again(place: Any) -> None:
     assert [row["status"] for row in place.results().values()] == ["done", "done"]
 
 
+def test_a_process_that_dies_between_two_models_costs_none(place: Any) -> None:
+    place.model("a.onnx")
+    tasks = Tasks("out", HostOptions(vendors=["vendors"]), paged=False)
+    task = tasks.of(Entry("a", "models/a.onnx"))
+    engine = LocalEngine(1, Limits())
+    try:
+        assert engine.run(task)["status"] == "done"
+        for _ in range(TRIES):
+            (worker,) = engine._workers
+            worker._process.kill()
+            assert engine.run(task)["status"] == "done"
+    finally:
+        engine.close()
+
+
 def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any) -> None:
     place.model("a.onnx")
     place.model("b.onnx", size="N")
@@ -164,6 +184,8 @@ def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any)
         ("empty", "empty: no model there"),
         ("models/no*.onnx", "models/no*.onnx: no model there"),
         ("nowhere.jsonl", "nowhere.jsonl: cannot read the manifest: No such file"),
+        ("models --send", "--send is for the workers of --dask"),
+        ("models --dask tcp://x:1 --jobs 2", "--jobs is for this machine"),
         ("models --memory much", '"much": wanted a size such as 4GiB'),
         ("models --report page.txt", "wanted a file name that ends in .html"),
         ("models --against empty", "empty/zoo.jsonl: no results there"),

@@ -1,0 +1,75 @@
+"""A Dask scheduler and workers as processes of their own, on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Cluster:
+    """Processes that are ended, and waited for, with the block that made them."""
+
+    home: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def _file(self) -> Path:
+        return self.home / "scheduler.json"
+
+    @property
+    def address(self) -> str:
+        return json.loads(self._file.read_text(encoding="utf-8"))["address"]
+
+    def start(self, *words: str, path: str = "") -> subprocess.Popen[bytes]:
+        """Start ``dask WORDS``; ``path`` goes before Python's own."""
+        paths = [path, os.environ.get("PYTHONPATH", "")]
+        with open(self.home / f"{len(self.processes)}.log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words, "--scheduler-file", str(self._file)],
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            )
+        self.processes.append(process)
+        return process
+
+    def worker(self, name: str, *, path: str = "") -> subprocess.Popen[bytes]:
+        """Start a worker for one model at a time."""
+        home = str(self.home / name)
+        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", home]
+        return self.start("worker", "--name", name, *words, path=path)
+
+    def logs(self) -> str:
+        return "\n".join(log.read_text(errors="replace") for log in sorted(self.home.glob("*.log")))
+
+
+@contextmanager
+def cluster(home: Path) -> Generator[Cluster]:
+    """A scheduler on a free port; workers are started on it."""
+    home.mkdir()
+    found = Cluster(home)
+    try:
+        words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        scheduler = found.start("scheduler", *words)
+        while not (home / "scheduler.json").exists() or not found.address:
+            assert scheduler.poll() is None, found.logs()
+            time.sleep(0.1)
+        yield found
+    finally:
+        # the scheduler last: a worker that loses it first tries for long to find it again
+        for process in reversed(found.processes):
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
