@@ -153,7 +153,9 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
     if -1 in dims and dims.count(-1) == 1:
         place = dims.index(-1)
         rest = [*dims[:place], *dims[place + 1 :]]
-        dims[place] = _left_over(source, rest)
+        # with allowzero, ONNX Runtime gives -1 some size beside a 0, where it fails else
+        certain = not allow_zero or all(map(is_positive, rest))
+        dims[place] = _left_over(source, rest) if certain else None
     return tuple([_nonnegative(dim) for dim in dims])
 
 

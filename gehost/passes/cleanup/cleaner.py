@@ -17,6 +17,7 @@ from gehost.passes.cleanup.fold import Folded, Folder
 from gehost.passes.cleanup.identity import eliminate
 from gehost.passes.cleanup.merge import Merger
 from gehost.passes.cleanup.refine import refine
+from gehost.passes.cleanup.shapes import KnownShapes
 from gehost.passes.cleanup.state import State
 
 GROWTH_LIMIT = 1 << 20
@@ -113,6 +114,7 @@ class _Cleaner:
         self._grown = _number(state.model.metadata(GROWN))
         self._folder = Folder(state, growth_limit, self._grown)
         self._merger = Merger(state)
+        self._shapes = KnownShapes(state)
 
     def run(self) -> None:
         self._merger.merge_initializers()
@@ -142,6 +144,9 @@ class _Cleaner:
             refine(state, node)
         if eliminate(state, node):
             return
+        constant = self._shapes.use(node)
+        if constant is not None:
+            self._merger.merge_constant(constant)
         made = self._folder.fold(node)
         if made:
             self._unify(made)

@@ -9,6 +9,8 @@
 5. ``Expand(x, s)``: s has no more entries than x dimensions, each 1 or the known size   ==>   x
 6. ``Dropout(x)`` in inference mode, its mask unread ==>   x
 7. ``Concat(x)``                                     ==>   x
+8. ``Reshape``, ``Expand``, ``Slice`` with steps of 1: the result has the shape of x, by names that
+inference proves equal                               ==>   x
 Keeps: what is known of the output's type is then known of x.
 Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or
 what the model says of the types of x and the result is contradictory.
@@ -19,9 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from gehost.errors import ModelError
+from gehost.infer.local import InferenceFailed
 from gehost.ir.constants import SMALL, elements, stored_bytes
 from gehost.ir.graph import Node, Value
-from gehost.ir.types import Dim
+from gehost.ir.types import Dim, TensorType
 from gehost.passes.cleanup.dead import retire
 from gehost.passes.cleanup.state import State
 
@@ -71,7 +75,35 @@ def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
     )
 
 
+def _has_the_shape_of(state: State, node: Node, source: Value) -> bool:
+    """Whether the result has the shape of the source in every run in which the node does not
+    fail.
+    """
+    shape = source.shape
+    if shape is None or None in shape:
+        return False
+    try:
+        (known,) = state.inferrer.node(node)
+    except (InferenceFailed, ModelError, ValueError):
+        return False
+    return isinstance(known, TensorType) and known.shape == shape
+
+
+def _keeps_all(state: State, node: Node, source: Value) -> bool:
+    """Whether a ``Slice`` takes every element, in order."""
+    steps = node.input(4)
+    if steps is not None and set(steps.elements or [None]) != {1}:
+        return False
+    return _has_the_shape_of(state, node, source)
+
+
 def _keeps_shape(state: State, node: Node, source: Value) -> bool:
+    return _keeps_entries(state, node, source) or (
+        (state.model.opset() or 0) >= 5 and _has_the_shape_of(state, node, source)
+    )
+
+
+def _keeps_entries(state: State, node: Node, source: Value) -> bool:
     target = _target(node.input(1))
     if (
         target is None
@@ -97,7 +129,11 @@ def _is_positive(dim: Dim) -> bool:
     return isinstance(dim, int) and dim > 0
 
 
-def _widens_nothing(_state: State, node: Node, source: Value) -> bool:
+def _widens_nothing(state: State, node: Node, source: Value) -> bool:
+    return _has_no_wider_entry(node, source) or _has_the_shape_of(state, node, source)
+
+
+def _has_no_wider_entry(node: Node, source: Value) -> bool:
     target = _target(node.input(1))
     if target is None or source.shape is None or len(target) > len(source.shape):
         return False
@@ -137,5 +173,6 @@ _FORMS: Mapping[str, Callable[[State, Node, Value], bool]] = MappingProxyType(
         "Expand": _widens_nothing,
         "Dropout": _drops_nothing,
         "Concat": _joins_one,
+        "Slice": _keeps_all,
     }
 )

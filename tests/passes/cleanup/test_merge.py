@@ -244,13 +244,13 @@ def test_the_later_one_goes_also_when_it_is_found_first(clean: Any) -> None:
 def test_what_is_known_of_the_second_is_known_of_the_first(clean: Any) -> None:
     def forget(model: onnx.ModelProto) -> None:
         model.graph.value_info.add(name="b").type.CopyFrom(
-            onnx.helper.make_tensor_type_proto(1, [2])
+            onnx.helper.make_tensor_type_proto(1, [2, 3])
         )
 
-    text = "g (float[N] x, int64[1] s) => (float[M] y) { a = Reshape(x, s)  b = Reshape(x, s)  y = Add(a, b) }"
+    text = "g (float[N] x, int64[2] s) => (float[M] y) { a = Reshape(x, s)  b = Reshape(x, s)  y = Add(a, b) }"
     cleaned = clean(text, edit=forget, runs=False, infer=False)
     assert cleaned.counts == {"merged": 1}
-    assert cleaned.model.graph.values["a"].shape == (2,)
+    assert cleaned.model.graph.values["a"].shape == (2, 3)
 
 
 def test_an_initializer_stays_rather_than_a_node(clean: Any) -> None:

@@ -1,0 +1,151 @@
+"""Use what is known of sizes.
+
+1. ``Reshape(x, s)`` with a computed s: s becomes a constant where each entry is a number, the size
+   of x at its place (0, which copies it), or the only other one beside positive numbers (-1).
+2. ``Gather(Shape(x), i)`` of a tensor x that is computed: the size is read from an input of the
+   model that has it.
+Keeps: the shape of every result, in every run in which the model does not fail. Sizes may be 0:
+-1 is written only beside numbers from 1 on, as it fails beside a 0.
+Refused: Reshapes with ``allowzero`` that would copy, or below opset 5; a ``Shape`` that others than
+``Gather`` read, and nodes of nested bodies (2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gehost.ir.graph import Node, Value
+from gehost.ir.types import Dim
+from gehost.passes.cleanup.dead import reap
+from gehost.passes.cleanup.state import State
+
+
+class KnownShapes:
+    """Rewrites computed shapes of one model."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._origins: dict[str, tuple[Value, int]] = {}
+        """By name of a size: an input of the model, and the axis that has it."""
+        self._shapes: dict[Value, Value] = {}
+        """The ``Shape`` of an input, once one is read."""
+        for value in state.model.graph.inputs:
+            for axis, dim in enumerate(value.shape or ()):
+                if isinstance(dim, str):
+                    self._origins.setdefault(dim, (value, axis))
+
+    def use(self, node: Node) -> Value | None:
+        """Rewrite the shape that a node reads; returns the constant that it reads now."""
+        if not self._state.purity.is_builtin(node.op):
+            return None
+        if node.op == "Reshape":
+            return self._with_constant(node)
+        if node.op == "Gather":
+            return self._read_from_input(node)
+        return None
+
+    def _with_constant(self, node: Node) -> Value | None:
+        state, source, target = self._state, node.input(0), node.input(1)
+        if (
+            source is None
+            or target is None
+            or target.is_constant
+            or (state.model.opset() or 0) < 5
+            or not node.graph.takes_constant(np.dtype(np.int64))
+        ):
+            return None
+        elements = target.elements
+        if elements is None:
+            return None
+        entries = _entries(elements, source.shape, copies=not node.attrs.get("allowzero", 0))
+        if entries is None:
+            return None
+        constant = node.graph.add_initializer(
+            np.array(entries, np.int64), state.model.fresh_name("cleanup_shape")
+        )
+        node.graph.set_input(node, 1, constant)
+        state.counts.folded += 1
+        state.made.add(constant)
+        state.stale.add(node)
+        state.push(node)
+        reap(state, [target])
+        return constant
+
+    def _read_from_input(self, node: Node) -> Value | None:
+        graph, read, indices = node.graph, node.input(0), node.input(1)
+        shape = None if read is None else read.producer
+        if (
+            graph is not self._state.model.graph
+            or read is None
+            or shape is None
+            or shape.op != "Shape"
+            or shape.graph is not graph
+            or not self._state.purity.is_builtin("Shape")
+            or node.attrs.get("axis", 0) != 0
+            or indices is None
+            or indices.rank not in (0, 1)
+            or node.outputs[0] is None
+            or not all(isinstance(each, Node) and each.op == "Gather" for each in read.readers)
+        ):
+            return None
+        source, elements = shape.input(0), node.outputs[0].elements
+        if source is None or source.is_input or elements is None or len(elements) != 1:
+            return None
+        origin = self._origins.get(str(elements[0]))
+        if origin is None or not graph.takes_constant(np.dtype(np.int64)):
+            return None
+        value, axis = origin
+        array = np.full((1,) * (indices.rank or 0), axis, np.int64)
+        place = graph.add_initializer(array, self._state.model.fresh_name("cleanup_axis"))
+        graph.set_input(node, 0, self._shape_of(value))
+        graph.set_input(node, 1, place)
+        self._state.counts.merged += 1
+        self._state.made.add(place)
+        self._state.push(node)
+        reap(self._state, [read, indices])
+        return place
+
+    def _shape_of(self, value: Value) -> Value:
+        """The ``Shape`` of an input, the first node of the graph."""
+        found = self._shapes.get(value)
+        producer = None if found is None else found.producer
+        if found is None or producer is None or not self._state.alive(producer):
+            graph, name = value.graph, self._state.model.fresh_name("cleanup_Shape")
+            node = graph.add_node("Shape", [value], [name], name=name)
+            (found,) = node.outputs
+            assert found is not None
+            graph.set_type(found, self._state.inferrer.node(node)[0])
+            self._shapes[value] = found
+            self._state.push(node)
+        return found
+
+
+def _entries(
+    elements: Sequence[Dim], source: Sequence[Dim] | None, *, copies: bool
+) -> list[int] | None:
+    """The entries of a constant target with the same result as computed ones; None if there is
+    none.
+    """
+    found: list[int] = []
+    for place, entry in enumerate(elements):
+        if isinstance(entry, int):
+            found.append(entry)
+        elif (
+            copies
+            and entry is not None
+            and source is not None
+            and place < len(source)
+            and source[place] == entry
+        ):
+            found.append(0)
+        else:
+            found.append(-1)
+    others = [entry for entry in found if entry != -1]
+    computed = sum(not isinstance(entry, int) for entry in elements)
+    if found.count(-1) > 1 or any(entry < -1 for entry in found):
+        return None
+    if computed and -1 in found and min(others, default=1) < 1:
+        return None
+    return found
