@@ -38,6 +38,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *operator_names("")})
+
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> OpFunction: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,30 @@ class OpFunction:
 
     def __repr__(self) -> str:
         return f"es.{'|'.join(self.ops)}"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Inputs and attributes over all opsets, for ``help`` and editors."""
+        kind = inspect.Parameter
+        if len(self._known) != 1:  # of a domain that ONNX does not define, or of several
+            return inspect.Signature(
+                [kind("inputs", kind.VAR_POSITIONAL), kind("params", kind.VAR_KEYWORD)]
+            )
+        known = self._known[0][1]
+        wide = known.max_inputs > len(known.inputs)
+        named = known.inputs[:-1] if wide else known.inputs
+        found = [
+            kind(
+                name,
+                kind.POSITIONAL_OR_KEYWORD,
+                default=kind.empty if slot < known.min_inputs else None,
+            )
+            for slot, name in enumerate(named)
+        ]
+        found += [kind(known.inputs[-1], kind.VAR_POSITIONAL)] if wide else []
+        by_name = sorted({"num_outputs", *known.attributes}.difference(named))
+        found += [kind(name, kind.KEYWORD_ONLY, default=None) for name in by_name]
+        return inspect.Signature(found)
 
     def __call__(
         self, *inputs: Operand | None, num_outputs: SupportsIndex | None = None, **params: Any

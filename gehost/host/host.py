@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import onnx
 import onnx.inliner
+from onnx.external_data_helper import load_external_data_for_model
 
 from gehost.errors import (
     ModelError,
@@ -49,6 +51,9 @@ from gehost.spelling import counted
 
 if TYPE_CHECKING:
     from gehost.verify import Runner
+
+IrModel = TypeVar("IrModel")
+"""An ``onnx_ir.Model``."""
 
 REGISTERS_NOTHING = (
     "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
@@ -365,24 +370,52 @@ class Host:
         fixed = _with_dims(model, dims).flush()
         return Runner(fixed, base_dir=model.base_dir, libraries=chosen)
 
-    def run(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
-        """Compile a model in memory; ``model`` itself is left as it is.
+    @overload
+    def run(
+        self, model: onnx.ModelProto | str | os.PathLike[str]
+    ) -> tuple[onnx.ModelProto, Report]: ...
+
+    @overload
+    def run(self, model: IrModel) -> tuple[IrModel, Report]: ...
+
+    def run(self, model: Any) -> tuple[Any, Report]:
+        """Compile a model and return the result in memory; the given model stays as it is.
+
+        Args:
+            model: an ``onnx.ModelProto`` or an ``onnx_ir.Model``, whose type the result has; or a
+                file, whose result is an ``onnx.ModelProto`` with all weights in it.
 
         Raises:
-            UsageError: ``model`` is no ``ModelProto``.
+            UsageError: ``model`` is something else.
             ModelError: the model is not valid.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
             OutputError: a dump cannot be written.
             NumbersDifferError: with ``verify``, the compiled model gives other numbers; has the
-                ``report`` and the ``model``.
+                ``report`` and, as ``ModelProto``, the ``model``.
         """
-        if not isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
-            is_path = isinstance(model, str | os.PathLike)
-            raise UsageError(
-                f"Host.run wants an onnx.ModelProto, got {type(model).__name__}; "
-                + ("Host.compile reads files" if is_path else "onnx.load reads one")
-            )
+        if isinstance(model, str | os.PathLike):
+            return self._run_file(os.fspath(cast("str | os.PathLike[str]", model)))
+        if isinstance(model, onnx.ModelProto):
+            return self._run_proto(model)
+        onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
+        if onnx_ir is not None and isinstance(model, onnx_ir.Model):
+            result, report = self._run_proto(onnx_ir.to_proto(model))
+            return onnx_ir.from_proto(result), report
+        raise UsageError(
+            f"Host.run wants a path, an onnx.ModelProto or an onnx_ir.Model, got "
+            f"{type(model).__name__}"
+        )
+
+    def _run_file(self, path: str) -> tuple[onnx.ModelProto, Report]:
+        report = Report(model=path, options=self.options.as_dict())
+        with self.compiled(path, report) as compiled:
+            result = compiled.flush()
+            difference = self._difference(lambda: self.original(path), compiled, report)
+            load_external_data_for_model(result, compiled.base_dir or "")
+        return self._finished(result, report, difference, path)
+
+    def _run_proto(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
         report = Report(model=model.graph.name, options=self.options.as_dict())
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
@@ -397,9 +430,15 @@ class Host:
                 return _with_dims(Model(fixed), self.options.dims).flush()
 
             difference = self._difference(original, compiled, report)
+        return self._finished(result, report, difference, compiled)
+
+    def _finished(
+        self, result: onnx.ModelProto, report: Report, difference: str, where: object
+    ) -> tuple[onnx.ModelProto, Report]:
+        """Raises ``NumbersDifferError`` where there is a difference."""
         if difference:
             error = NumbersDifferError(
-                f"the compiled model gives other numbers: {difference}", where=compiled
+                f"the compiled model gives other numbers: {difference}", where=where
             )
             error.report, error.model = report, result
             raise error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib
 import json
 import time
 from collections import Counter
@@ -10,13 +12,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gehost.errors import one_line
 from gehost.ir.model import Model
 from gehost.passes.context import PassRecord
+from gehost.spelling import counted
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
-    """The report of one compile; ``as_dict`` is the JSON file."""
+    """The report of one compile; ``as_dict`` is the JSON file, a notebook shows the page."""
 
     model: str = ""
     nodes_before: int = 0
@@ -44,6 +48,21 @@ class Report:
     """Of the first failure that the compile kept going after (``HostOptions.keep_going``)."""
     error: str = ""
     """What ended the compile; what is not known by then is empty."""
+
+    def __repr__(self) -> str:
+        nodes = f"{self.nodes_before} nodes before, {self.nodes_after} after"
+        rewrites = sum(record.replaced for record in self.passes)
+        ended = f", ended by: {self.error}" if self.error else ""
+        return one_line(f"<Report {self.model}: {nodes}, {counted(rewrites, 'rewrite')}{ended}>")
+
+    def _repr_html_(self) -> str:
+        """The page of ``--report FILE.html``, in a frame of its own."""
+        # the page is above this layer, and only a notebook asks for it
+        page = importlib.import_module("gehost.diagnose.report.page").render(self)
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 640px; border: 0" '
+            'title="gehost report"></iframe>'
+        )
 
     def keep_going(self, problem: str, exit_code: int) -> None:
         """Note a failure that does not end the compile."""

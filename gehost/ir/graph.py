@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -81,6 +82,53 @@ CONSTANTS_OF_ALL_TYPES = 9
 """The opset since which a ``Constant`` node may be of other element types than floats."""
 
 
+class Nodes:
+    """The nodes of a graph in topological order: to iterate, count and index.
+
+    It is its own iterator too, so that ``next(graph.nodes)`` is the first node.
+    """
+
+    __slots__ = ("_graph", "_walk")
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._walk: Iterator[Node] | None = None
+
+    def __iter__(self) -> Iterator[Node]:
+        node = self._graph.head
+        while node is not None:
+            following = node.next
+            yield node
+            node = following
+
+    def __next__(self) -> Node:
+        if self._walk is None:
+            self._walk = iter(self)
+        return next(self._walk)
+
+    def __len__(self) -> int:
+        return len(self._graph)
+
+    def __bool__(self) -> bool:
+        return self._graph.head is not None
+
+    def __getitem__(self, index: Any) -> Any:
+        """The node at a position, or a list for a slice."""
+        if isinstance(index, slice):
+            return list(self)[index]
+        place = operator.index(index)
+        count = len(self)
+        if not -count <= place < count:
+            raise IndexError(f"{self._graph!r} has {count} nodes, so no index {place}")
+        return next(islice(self, place % count, None))
+
+    def __reversed__(self) -> Iterator[Node]:
+        return iter(list(self)[::-1])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} nodes of {self._graph!r}>"
+
+
 class Graph:
     """The root graph of a model, or a body of If, Loop, Scan or any node with a graph attribute."""
 
@@ -141,13 +189,12 @@ class Graph:
         return self.proto.name
 
     @property
-    def nodes(self) -> Iterator[Node]:
-        """The nodes in topological order; the current one may be removed while iterating."""
-        node = self.head
-        while node is not None:
-            following = node.next
-            yield node
-            node = following
+    def nodes(self) -> Nodes:
+        """The nodes in topological order; the current one may be removed while iterating.
+
+        ``len(graph.nodes)`` and ``graph.nodes[-1]`` work; an index walks there from an end.
+        """
+        return Nodes(self)
 
     def __len__(self) -> int:
         return sum(map(len, self.by_op.values()))
