@@ -94,8 +94,7 @@ for _command in _COMMANDS:
 
 
 def _with_plugin_commands() -> click.Group:
-    """The commands above and those of installed plugins; what a plugin prints while it loads goes
-    to stderr.
+    """Add the commands of installed plugins; their output while loading goes to stderr.
 
     Raises:
         VendorError: a plugin cannot be loaded, or takes the name of a command that is here.

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 10_000
 
 _NO_NOTE = (
-    "no note: as in the original, or made by a hook that edits by hand; what a pass or hook "
-    "changed by hand is not told"
+    "no note: as in the original, or made by a hook; direct edits by a pass or hook are not "
+    "recorded"
 )
 _MERGED = (
-    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it "
-    "computes or removes is not told"
+    "the clean-up leaves no note: it keeps one of several equal nodes, and the constants it "
+    "computes and the nodes it removes are not recorded"
 )
 
 
@@ -35,7 +35,7 @@ _MERGED = (
 @importer_option
 @json_option
 def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
-    """Tell what NODE of MODEL was before: which passes made it, step by step, from which
+    """Show the history of NODE in MODEL: which passes made it, step by step, from which
     original nodes.
     """
     from gehost.diagnose.blame import blame as history_of
@@ -85,7 +85,7 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
     called = f"{_called(ancestor)}{about}"
     if _without_note(ancestor):
         return f"{called}, no note"
-    if not ancestor.pass_name:  # below IR version 4 also what is new
+    if not ancestor.pass_name:  # below IR version 4 also new nodes
         return (
             f"{called}, of which nothing is kept: an original, a literal of a pass or computed "
             "by the clean-up"
@@ -93,7 +93,7 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
     cut = ", after more steps than are kept" if ancestor.cut else ""
     made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
-    return f"{made} from" if ancestor.sources else f"{made} by hand; from what, it does not say"
+    return f"{made} from" if ancestor.sources else f"{made} directly, from unknown nodes"
 
 
 def _without_note(ancestor: Ancestor) -> bool:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "--save",
     type=click.Path(),
     metavar="DIR",
-    help="Write the models that show what is wrong there.",
+    help="Write the models of each finding there.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 5 when a pass was not checked.")
 @json_option

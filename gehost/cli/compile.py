@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(),
     metavar="FILE",
-    help="Write what was done, as .json or .html; repeatable.",
+    help="Write a report of the compile, as .json or .html; repeatable.",
 )
 @keep_going_option
 @click.option(
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     "--reproducer",
     type=click.Path(),
     metavar="DIR",
-    help="Where a pass that fails leaves what replays it.",
+    help="Where a pass that fails leaves files that replay it.",
 )
 @click.option(
     "-v",

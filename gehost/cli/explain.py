@@ -27,13 +27,13 @@ _MOST_GROUPS = 40
 @click.option(
     "--node",
     metavar="NAME",
-    help="Tell of this node only: its name, or that of a tensor that it makes.",
+    help="This node only: its name, or that of a tensor it makes.",
 )
 @compile_options
 @keep_going_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
 def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
-    """Tell why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
+    """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
     that it meets.
     """
     from gehost.diagnose.explain.run import explain as explain_pass
@@ -70,9 +70,7 @@ def _print(explanation: Explanation) -> None:
 
 
 def _paragraph(group: Group) -> list[str]:
-    """How many, how far and where; then what happened at the first node, and which others it
-    happened to.
-    """
+    """Count, depth and place; then the first node's reason, and other nodes with it."""
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if first.outcome is Outcome.MISSED:

@@ -179,7 +179,7 @@ def compile_options(command: _Command) -> _Command:
 
 
 def number_options(command: _Command) -> _Command:
-    """Which inputs to compare on, and what runs them, for a command with ``--verify``."""
+    """Inputs to compare on and libraries that run them, for a command with ``--verify``."""
     return _with(_NUMBER_OPTIONS, command)
 
 

@@ -26,7 +26,7 @@ def writing_output() -> Generator[None]:
         if error.errno == errno.EPIPE:
             raise
         with open(os.devnull, "wb") as nowhere:
-            # else what is left over is an error again at the end
+            # else the unwritten rest is an error again at exit
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 

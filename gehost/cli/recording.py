@@ -1,4 +1,4 @@
-"""What ``compile`` writes beside the model: reports, and a reproducer of a pass that fails."""
+"""Files of ``compile`` beside the model: reports, and a reproducer of a pass that fails."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def check_report(path: str, model: str, output: str) -> None:
 def reported(
     paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Record what is done within, by one more plugin, and write it down at the end, also where
-    that is an error.
+    """Record the compile by one more plugin, and write the reports at the end, also after an
+    error.
     """
     if not paths:
         yield
@@ -57,7 +57,7 @@ def reported(
     except GehostError as error:
         try:
             write(str(error))
-        except OutputError as failure:  # the error that comes next tells more
+        except OutputError as failure:  # the compile's own error follows
             click.echo(f"gehost: {one_line(str(failure))}", err=True)
         raise
     write()
@@ -67,8 +67,8 @@ def reported(
 def reproducible(
     directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Keep, by one more plugin, what it takes to see a pass fail again, and say where it is, or why
-    it is not.
+    """Write a reproducer of a pass that fails, by one more plugin, and report its directory, or
+    why there is none.
 
     Raises:
         UsageError: something stands in the directory already.

@@ -23,7 +23,7 @@ _NARROWEST = 20
 
 
 def print_report(report: Report, output: str) -> None:
-    """Op counts before and after, then what each pass did."""
+    """Print op counts before and after, then a row for each pass."""
     click.echo(f"Nodes\n{_op_table(report)}\n\nPasses\n{_pass_table(report)}\n")
     for problem in report.problems:
         click.echo(f"problem: {one_line(problem)}")

@@ -18,7 +18,7 @@ from gehost.errors import NumbersDifferError
 @click.option(
     "--engine",
     type=click.Choice(["onnxruntime", "reference"]),
-    help="What both run on. Else ONNX Runtime, and the reference for types that it lacks.",
+    help="Engine for both models. Else ONNX Runtime, and the reference for types it lacks.",
 )
 def verify(
     a: str,

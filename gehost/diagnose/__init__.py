@@ -1,3 +1,3 @@
-"""Answers about a compile: what it did, why a pass did not match, which rewrite is wrong, what a
-node was before.
+"""Answers about a compile: its report, why a pass did not match, which rewrite is wrong, a
+node's history.
 """

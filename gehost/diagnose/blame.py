@@ -1,8 +1,6 @@
-"""What a node was before: its history over all compiles, as far back as the notes go that the file
-carries.
+"""A node's history over all compiles, as far back as the notes in the file go.
 
-A node without a note is as in the original, or a hook made it that edits by hand, which leaves
-none.
+A node without a note is as in the original, or a hook made it, which leaves none.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Ancestor:
         op: "" where it was not noted down.
         pass_name: the pass that made it; "" for a node without a note.
         vendor: of the pass.
-        sources: what it was made from, by position among the ancestors.
+        sources: the nodes it was made from, by position among the ancestors.
         cut: there were too many steps in between to be kept; ``sources`` are nodes without a note.
     """
 
@@ -57,7 +55,7 @@ class Ancestry:
 
     @property
     def origins(self) -> list[str]:
-        """The nodes without a note: the original ones, or such as were edited by hand."""
+        """The nodes without a note: original ones, or direct edits."""
         return [ancestor.node for ancestor in self.ancestors if not ancestor.pass_name]
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,7 +112,7 @@ def _ancestry(node: Node) -> Ancestry:
 
 
 def _what_it_is(model: Model, name: str) -> str:
-    """What a name means that is no node's, or which names are like it."""
+    """Describe a name that no node has, or list the nearest names."""
     for graph in model.graphs:
         value = graph.values.get(name)
         if value is not None and value.initializer is not None:

@@ -1,4 +1,4 @@
-"""A directory of files that is written whole or not at all, and never over what stands there."""
+"""A directory of files that is written whole or not at all, and never over existing files."""
 
 from __future__ import annotations
 

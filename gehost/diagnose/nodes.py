@@ -1,4 +1,4 @@
-"""Nodes by the names that users give, and what became of them during a compile."""
+"""Nodes by the names that users give, and their fate during a compile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def near_names(model: Model, name: str) -> str:
 
 
 def labels(model: Model) -> Iterable[str]:
-    """What nodes may be called: their names, and those of their outputs."""
+    """All names of nodes, and of their outputs."""
     found: dict[str, None] = {}
     for graph in model.graphs:
         for node in graph.nodes:
@@ -59,12 +59,12 @@ def labels(model: Model) -> Iterable[str]:
 
 
 class Whereabouts:
-    """Watches nodes while passes run, to tell who removed them."""
+    """Watches nodes while passes run, to find who removed them."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._watched = list(nodes)
         self.fate = ""
-        """What happened to the last one that went."""
+        """The last removal."""
 
     def rewritten(self, rewrite: Rewrite) -> None:
         """Look whether a rewrite took one."""
@@ -82,7 +82,7 @@ class Whereabouts:
 
 
 def replacement(rewrite: Rewrite) -> str:
-    """What stands in place of a match."""
+    """Describe the replacement of a match."""
     made = ", ".join(named(node) for node in rewrite.made)
     return f"became {made}" if made else f'gave way to tensor "{_forwarded(rewrite)}"'
 

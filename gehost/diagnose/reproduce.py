@@ -1,7 +1,7 @@
-"""``gehost compile --reproducer DIR``: a pass that fails leaves what it takes to see it fail again.
+"""``gehost compile --reproducer DIR``: a pass that fails leaves files that replay the failure.
 
 That is the model as it was before the pass, with the types that the pass could see, the vendors'
-files, a switch file that turns all other passes off, and the command line. What earlier passes did
+files, a switch file that turns all other passes off, and the command line. The work of earlier passes
 is in the model, so the failure comes first and alone.
 """
 
@@ -43,7 +43,7 @@ class FailureKeeper:
         self._loaded: set[str] = set()
         self._problems: list[str] = []
         self.told = ""
-        """What was written, or why nothing could be; "" when nothing failed."""
+        """A line about the files, or why there are none; "" when nothing failed."""
 
     @hookimpl(trylast=True)
     def gehost_collect_passes(self, module: ModuleType) -> None:
@@ -59,7 +59,7 @@ class FailureKeeper:
             return
         try:
             self._write(spec, graph, error)
-        except GehostError as problem:  # the failure of the pass is what matters
+        except GehostError as problem:  # the failure of the pass matters more
             self.told = f"no reproducer: {problem}"
 
     def _write(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:

@@ -24,7 +24,7 @@ from gehost.verify import Baseline, Runner, Verification, make_feeds
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 
 _PROBED = " (probed)"
-"""Tells the name of a probe's output from that of the tensor."""
+"""Suffix of a probe's output name."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Captured:
         return isinstance(self.alone, Verification) and self.alone.equal
 
     def compared(self, rtol: float | None = None, atol: float | None = None) -> Captured:
-        """The same with what ``compare`` gives."""
+        """Return a copy with the result of ``compare``."""
         try:
             return replace(self, alone=self.compare(rtol, atol))
         except (ModelError, UsageError) as error:
@@ -116,7 +116,7 @@ class Captured:
 
 
 class Capture:
-    """A plugin that looks at the ``number``-th rewrite of a compile; what it keeps are copies."""
+    """A plugin that copies the ``number``-th rewrite of a compile."""
 
     def __init__(self, number: int, libraries: tuple[str, ...] = ()) -> None:
         self._number = number
@@ -128,7 +128,7 @@ class Capture:
         self._captured: Captured | None = None
 
     def captured(self) -> Captured:
-        """What was seen.
+        """Return the captured rewrite.
 
         Raises:
             GehostError: the compile did not do so many rewrites.
@@ -190,7 +190,7 @@ class Capture:
 def _made_up(model: onnx.ModelProto) -> Feeds:
     try:
         return make_feeds(model)
-    except UsageError:  # of unknown rank; the files say it by having none
+    except UsageError:  # of unknown rank; the files then have none
         return {}
 
 

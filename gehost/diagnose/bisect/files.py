@@ -45,8 +45,8 @@ def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[s
     yield "# A rewrite after which the numbers are wrong\n"
     yield f"    {one_line(answer)}\n"
     yield (
-        "`before.onnx` holds the matched nodes with their constants, `after.onnx` what came "
-        "for them. `feeds.npz` holds"
+        "`before.onnx` holds the matched nodes with their constants, `after.onnx` those that replaced "
+        "them. `feeds.npz` holds"
     )
     yield (
         f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
@@ -72,14 +72,14 @@ def compare_command(directory: str, tolerance: Tolerance, libraries: Sequence[st
 
 
 def verdict(captured: Captured) -> str:
-    """What comparing the match alone gives."""
+    """Return the result of comparing the match alone."""
     if isinstance(captured.alone, str):
         return f"The match does not run alone: {one_line(captured.alone)}"
     return one_line(captured.alone.summary())
 
 
 def answer(bisection: Bisection, model: str) -> str:
-    """In one line, what changes the numbers."""
+    """Name the cause of the difference in one line."""
     count = bisection.rewrites
     if bisection.wrong is None:
         return f"{model}: the numbers are right with all rewrites done"
@@ -102,7 +102,7 @@ def answer(bisection: Bisection, model: str) -> str:
     )
     if not captured.right_alone:
         also = (
-            f"; in the same step {_listed(bisection.by_hand)} edited by hand"
+            f"; in the same step {_listed(bisection.by_hand)} edited the graph directly"
             if bisection.by_hand
             else ""
         )
@@ -114,7 +114,7 @@ def answer(bisection: Bisection, model: str) -> str:
     else:
         others = [
             *bisection.suspects,
-            "what it meets on the way to the outputs, where a small difference may grow",
+            "later nodes on the way to the outputs, where a small difference may grow",
         ]
         why = f"{right}, so it may be {', or '.join(others)}"
     return (
@@ -143,7 +143,7 @@ def _trial_line(trial: Trial) -> str:
 
 @contextmanager
 def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
-    """While the block runs, a terminal shows the last trial that the function was told of."""
+    """While the block runs, show each trial passed to the function on a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield lambda _: None

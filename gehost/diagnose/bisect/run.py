@@ -1,7 +1,7 @@
 """``gehost bisect``: after which single rewrite of a compile the numbers leave the tolerance.
 
 A compile that stops after k rewrites does the same first k rewrites on every run, so the limit is
-what is searched over. Both ends of what is left are always known by a run: the lower one is right,
+the unknown of the search. Both ends of what is left are always known by a run: the lower one is right,
 the upper one is wrong. So the answer k is one such that the model with k - 1 rewrites is right and
 that with k is wrong, also where several errors overlap or cancel.
 """
@@ -43,7 +43,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What a search found; ``wrong`` is None where the numbers of the whole compile are right."""
+    """Result of a search; ``wrong`` is None where the numbers of the whole compile are right."""
 
     rewrites: int
     """That the whole compile does."""
@@ -58,7 +58,7 @@ class Bisection:
     by_hand: tuple[str, ...] = ()
     """Passes that in this step, too, changed the graph without ``Replace``."""
     before_rewrites: str = ""
-    """What changes the numbers without any rewrite, where that is so."""
+    """The cause, where the numbers differ without any rewrite."""
     probes: int = 0
     """Runs that gave the values at the inputs of the match."""
 
@@ -99,8 +99,10 @@ class Bisection:
 
     @property
     def suspects(self) -> tuple[str, ...]:
-        """What else may have changed the numbers in this step."""
-        hand = [f"{name}, which edited by hand in the same step" for name in self.by_hand]
+        """Other possible causes in this step."""
+        hand = [
+            f"{name}, which edited the graph directly in the same step" for name in self.by_hand
+        ]
         hooks = () if self.wrong is None else self.wrong.hooks
         unsettled = self.clean_up_follows and self.uncleaned is None
         return (
@@ -115,7 +117,7 @@ class Bisection:
 
     @property
     def clean_up_follows(self) -> bool:
-        """Whether the clean-up met what the rewrite made; that of a later stage comes after it."""
+        """True if the clean-up runs after the rewrite's stage."""
         cleaned = self.wrong is not None and self.wrong.cleanup
         earlier = [stage.name for stage in stages_before(CLEAN_UP)]
         return cleaned and self.captured is not None and self.captured.stage in earlier
@@ -160,7 +162,7 @@ class _Watch:
         )
 
     def step(self, number: int) -> tuple[str, ...]:
-        """The passes that may have edited by hand between rewrite ``number`` - 1 and ``number``."""
+        """The passes that may have edited directly between rewrite ``number`` - 1 and ``number``."""
         return tuple(
             name
             for name, before, after in self.by_hand
@@ -235,7 +237,7 @@ def bisect(
         seed: of the inputs that are made.
         special_values: compare on inputs with NaN, infinities, denormals and the like, too.
         libraries: of custom operators that ONNX Runtime needs.
-        tell: is told of each model that was run.
+        tell: called with each model that was run.
 
     Raises:
         UsageError: the options keep going, or the feeds do not fit.
@@ -254,7 +256,7 @@ def bisect(
     whole = compiles.trial(baseline, None, watch)
     if whole.found.equal:
         return Bisection(watch.done, tuple(compiles.trials))
-    # A pass that edits by hand behind the last rewrite is one more step: only the whole compile has
+    # A pass that edits directly behind the last rewrite is one more step: only the whole compile has
     # it.
     last = watch.done + bool(watch.step(watch.done + 1))
     right, wrong, limit = -1, whole, last
@@ -293,7 +295,7 @@ def bisect(
 
 
 def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> str:
-    """What changes the numbers where no pass does."""
+    """Find the cause where no rewrite is one."""
     if wrong.cleanup and compiles.trial(baseline, 0, cleanup=False).found.equal:
         return "the built-in clean-up"
     return ", or ".join([*wrong.hooks, "the load itself"])

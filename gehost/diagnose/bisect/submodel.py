@@ -22,7 +22,7 @@ def submodel(
 ) -> onnx.ModelProto:
     """The nodes that compute ``outputs``, with their constants and the functions that they call.
 
-    The graph is only looked at; what was added to it and is not written to its protobuf yet is in
+    The graph stays as it is; nodes that are not written to its protobuf yet are in
     the part all the same. External data stays external: it is found where that of ``model`` is.
 
     Args:
@@ -55,7 +55,7 @@ def submodel(
 
 
 class _Part:
-    """What lies between the tensors at which the walk ends and those at which it starts."""
+    """The nodes between the tensors at which the walk ends and those at which it starts."""
 
     def __init__(self, inputs: Iterable[Value]) -> None:
         self._ends = dict.fromkeys(inputs)

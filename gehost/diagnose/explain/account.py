@@ -1,6 +1,4 @@
-"""Keeps account of one pass while it runs: what its patterns find at each node, and what becomes
-of that.
-"""
+"""Records one pass while it runs: matches and misses at each node, and the outcome."""
 
 from __future__ import annotations
 
@@ -44,10 +42,10 @@ class _Pattern:
 
 
 class Account:
-    """What became of the candidates of a pass.
+    """The outcome of each candidate of a pass.
 
     A rule is followed from ``look``, before it runs on a graph, to ``settle``, after it; in between
-    ``rewritten`` and ``refused`` are told.
+    ``rewritten`` and ``refused`` are called.
 
     Args:
         origin: of the pass.
@@ -78,7 +76,7 @@ class Account:
         Args:
             source: its pattern.
             graph: where it will run.
-            targets: look at these nodes of the graph, in whatever place of the pattern; None
+            targets: look at these nodes of the graph, in any place of the pattern; None
                 for all that may make output 0.
         """
         at = self._at = self._patterns.get(source) or _Pattern(len(self._patterns), source)
@@ -114,11 +112,11 @@ class Account:
         self._refused.setdefault(node, []).append(reason)
 
     def settle(self, targets: Sequence[Node] | None) -> None:
-        """Say what became of what was found, now that the rule has run."""
+        """Record the outcome of each candidate, now that the rule has run."""
         told = {node for node, _ in self._looks}
         for node, found in self._looks:
             inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
-            # the inside of a match is told of where somebody asks for it
+            # nodes inside a match are listed only on request
             if targets is not None or not inside:
                 self._tell(node, found)
         for node in [
@@ -147,7 +145,7 @@ class Account:
             ),
         ]
 
-    # -- what is told of a node
+    # -- findings of a node
     # ---------------------------------------------------------------------------------------
 
     def add(self, node: Node, outcome: Outcome, reason: str) -> None:
@@ -184,8 +182,8 @@ class Account:
             self._tell_left(node, found)
 
     def _tell_done(self, node: Node, anchor: Node) -> bool:
-        """Tell what the rule did with a node, or with the match at ``anchor`` that it is part
-        of; False if nothing.
+        """Record the rule's result for a node, or for the match at ``anchor`` that holds it;
+        False if there is none.
         """
         if node in self._rewritten:
             self.add(node, Outcome.REWRITTEN, self._rewritten[node])

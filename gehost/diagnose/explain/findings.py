@@ -1,4 +1,4 @@
-"""What became of the places where a pass might have matched, as data."""
+"""The outcome at each candidate of a pass, as data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 
 class Outcome(StrEnum):
-    """What became of one node, in the order in which an author wants to hear of it."""
+    """The outcome for one node, the most important first."""
 
     REWRITTEN = "rewritten"
     REFUSED = "refused"
-    """It matched, but ``MeetRequirements`` or the proof of the replacement said no."""
+    """It matched, but ``MeetRequirements`` or the proof of the replacement refused it."""
     TAKEN = "taken"
     """It, or a node that it needed, went into another match of the same pass."""
     LEFT = "left"
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What became of one node at one pattern of the pass.
+    """The outcome for one node at one pattern of the pass.
 
     Attributes:
         outcome: in a word.
@@ -86,12 +86,12 @@ class Group:
 
 @dataclass
 class Explanation:
-    """Why a pass did what it did with one model.
+    """The outcome of one pass on one model.
 
     Attributes:
         status: as in the report of a compile.
         message: why the pass does not apply or failed, or which of its patterns do not apply.
-        notes: what can be said of the pass as a whole.
+        notes: about the pass as a whole.
     """
 
     model: str
@@ -112,7 +112,7 @@ class Explanation:
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
-        """For each node the nearest of its misses, whatever pattern it is of, and all else."""
+        """For each node the nearest of its misses over all patterns, and all else."""
         nearest: dict[Any, Finding] = {}
         missed = Outcome.MISSED
         for place, found in enumerate(self.findings):
@@ -127,7 +127,7 @@ class Explanation:
         return list(nearest.values())
 
     def groups(self) -> list[Group]:
-        """What was rewritten first, then what came nearest.
+        """Rewritten nodes first, then the nearest misses.
 
         Of each node the nearest miss alone; of one that was asked for, all.
         """

@@ -1,8 +1,7 @@
-"""Why a pass did not match: a compile up to that pass, in which each candidate tells its nearest
-miss.
+"""Why a pass did not match: a compile up to that pass, with the nearest miss of each candidate.
 
 The rules run as always. Before one is tried on a graph, a second, traced matcher looks at the same
-graph; the hooks around rewrites then tell what became of what it found.
+graph; the hooks around rewrites then give the outcome of each find.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ def explain(
     options: HostOptions,
     node: str | None = None,
 ) -> Explanation:
-    """Compile a model up to a pass, and tell why the pass did what it did; nothing is written.
+    """Compile a model up to a pass and explain its result; nothing is written.
 
     Args:
         model: a file, or a model in memory.
         pass_name: the pass.
         options: of the compile; dumps and verification are left out.
-        node: tell of this node only: its name, or that of a tensor that it makes.
+        node: this node only: its name, or that of a tensor that it makes.
 
     Raises:
         UsageError: there is no such pass or node, or the node's name is empty.
@@ -63,7 +62,7 @@ def explain(
     spec = host.passes.get(pass_name)
     assert spec is not None
     watch.account = Account(spec.origin)
-    with gc_disabled(), suppress(_Enough):  # all that is told stays alive until the end
+    with gc_disabled(), suppress(_Enough):  # the findings stay alive until the end
         if isinstance(model, onnx.ModelProto):
             host.run(model)
         else:
@@ -100,7 +99,7 @@ class _Watch:
         self._notes: list[str] = []
 
     def tell(self, told: Explanation) -> None:
-        """Write down what was seen.
+        """Fill in the explanation.
 
         Raises:
             UsageError: the node that was asked for has never been there.
@@ -208,12 +207,12 @@ class _Watch:
         self.account.refused(node, reason)
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
-        """What can be said of a pass that has no patterns."""
+        """Explain a pass without patterns."""
         made = spec.factory()
         if not isinstance(made, DecomposePass) or not spec.trusted:
             self._notes.append(
-                "it has a Run of its own: what it replaced and refused is listed, what it "
-                "passed over without a word is not"
+                "it has a Run of its own: its rewrites and refusals are listed, nodes that it "
+                "passed over without a reason are not"
             )
             return
         mark = mark_of(type(made))
@@ -229,14 +228,14 @@ class _Watch:
 
 
 def _state_of(record: PassRecord) -> list[str]:
-    """What is to be said of a pass that did not run as a whole."""
+    """Describe a pass that did not run as a whole."""
     if record.status == "disabled":
         by_switch = "by a switch (--disable, or the fusion-switch file); --enable turns it on"
         return [f"disabled: {record.message}" if record.message else f"disabled {by_switch}"]
     if record.status == "not applicable":
         return [f"not applicable: {record.message}"]
     if record.status == "failed":
-        return [f"it failed, and what it did was undone: {record.message}"]
+        return [f"it failed and was undone: {record.message}"]
     return [record.message] if record.message else []
 
 

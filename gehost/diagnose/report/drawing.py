@@ -60,7 +60,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is known of the tensors that leave a box, below it."""
+    """The types of the tensors that leave a box, below it."""
 
     text: str
     title: str
@@ -72,7 +72,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What an SVG shows."""
+    """The content of an SVG."""
 
     width: int
     height: int
@@ -139,7 +139,7 @@ def kind_of(op: str) -> str:
 
 
 class _Plan:
-    """Which boxes there are and what joins them."""
+    """The boxes and the edges between them."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
@@ -178,9 +178,7 @@ class _Plan:
         self._contents.append(content)
 
     def _maker(self, tensor: int) -> int:
-        """The box that a tensor comes from; what no node of the picture makes gets one of its
-        own.
-        """
+        """The box that a tensor comes from; a tensor from outside gets a box of its own."""
         found = self._makers.get(tensor)
         if found is None:
             found = self._makers[tensor] = len(self._contents)
@@ -246,7 +244,7 @@ def _row(name: str, value: str, type_: str = "") -> str:
 
 
 def _formal_name(op: str, slot: int) -> str:
-    """What ONNX calls an input; its number where that says nothing."""
+    """ONNX's name of an input, else its number."""
     versions = schemas.history(*split_op(op))
     formal = [str(parameter.name) for parameter in versions[-1].inputs] if versions else []
     return formal[slot] if slot < len(formal) else f"input {slot}"

@@ -12,7 +12,7 @@ ENDINGS = (".json", ".html")
 
 
 def write_report(path: str, report: Report) -> None:
-    """Write a report as the ending of ``path`` says, whole or not at all.
+    """Write a report in the format of ``path``'s suffix, whole or not at all.
 
     Raises:
         OutputError: it cannot be written.
@@ -27,7 +27,7 @@ def write_report(path: str, report: Report) -> None:
 
 
 def versions(own: str) -> dict[str, str]:
-    """What numbers and times depend on, beside the options; ``own`` is gehost's version."""
+    """Versions that numbers and times depend on; ``own`` is gehost's."""
     found = {"gehost": own, "python": platform.python_version()}
     for package in ("onnx", "onnxruntime", "numpy"):
         try:

@@ -25,7 +25,7 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a box takes; ``reach`` is how wide it is together with the label below it."""
+    """Size of a box; ``reach`` is its width together with the label below it."""
 
     width: float
     height: float
@@ -97,9 +97,7 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
 
 
 def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The longest path from above; what nothing leads to stands right above the first that it
-    leads to.
-    """
+    """Layers by longest path from above; a source stands right above its first user."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(boxes)
     graph.add_edges_from(edges)
@@ -130,7 +128,7 @@ def _neighbours(
 def _order(
     rows: list[list[_Item]], joined: Mapping[_Item, list[_Item]], *, downwards: bool
 ) -> None:
-    """Sort each row by the mean place of what its items are joined to in the row before it."""
+    """Sort each row by the mean place of its items' neighbours in the row before it."""
     for row in rows if downwards else reversed(rows):
         places = {
             item: place / max(1, len(other) - 1)
@@ -154,7 +152,7 @@ def _centres(
     above: Mapping[_Item, list[_Item]],
     below: Mapping[_Item, list[_Item]],
 ) -> dict[_Item, float]:
-    """Put each item as near to what it is joined to as the order of its row allows; the leftmost
+    """Put each item as near to its neighbours as the order of its row allows; the leftmost
     starts at 0.
     """
     centres: dict[_Item, float] = {}

@@ -1,7 +1,7 @@
 """The report of a compile as one page that needs nothing else: no network, no script.
 
-Every text goes through autoescape and ``_shown``: what a model or a vendor calls things stays text.
-The page's size is bounded; where it leaves something out it says so, and the JSON report has it
+Every text goes through autoescape and ``_shown``: names of models and vendors stay text.
+The page's size is bounded; it states omissions, and the JSON report has
 all.
 """
 
@@ -49,7 +49,7 @@ class OpRow:
 
 @dataclass(frozen=True, slots=True)
 class PassRow:
-    """A pass, and where the page tells more of it; "" where it does not."""
+    """A pass, and the anchor of its details; "" without details."""
 
     record: PassRecord
     anchor: str
@@ -69,7 +69,7 @@ class StageRows:
 
 @dataclass(frozen=True, slots=True)
 class DrawnGroup:
-    """Rewrites that look alike, and the first of them drawn."""
+    """Rewrites of equal shape, and the first of them drawn."""
 
     group: RewriteGroup
     before: Drawing
@@ -83,7 +83,7 @@ class DrawnGroup:
 
 @dataclass(frozen=True, slots=True)
 class PassDetails:
-    """What there is to show of a pass beside its row."""
+    """Details of a pass below the table."""
 
     record: PassRecord
     anchor: str
@@ -184,7 +184,7 @@ def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
 
 
 def _shown(value: Any) -> Any:
-    """What an expression of the template writes: texts without control or formatting characters,
+    """Text of an expression of the template: texts without control or formatting characters,
     and not without end.
     """
     if not isinstance(value, str) or isinstance(value, Markup):

@@ -1,4 +1,4 @@
-"""A plugin that keeps what each rewrite of a compile looked like, for the report."""
+"""A plugin that keeps a picture of each rewrite of a compile, for the report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RewriteRecorder:
 
     def __init__(self) -> None:
         self.report: Report | None = None
-        """Of the compile, from its start: what was done so far, should it fail."""
+        """Of the compile from its start, partial where it fails."""
         self._before = Picture((), ())
         self._names: tuple[str, ...] = ()
         self._readers: list[tuple[Node, int]] = []
@@ -121,8 +121,8 @@ def _before(region: Region) -> Picture:
 
 
 def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
-    """What stands there now; ``readers`` read what left the region, and now perhaps something
-    that was forwarded.
+    """The picture after a rewrite; ``readers`` read the region's outputs, or now a forwarded
+    tensor.
     """
     region = rewrite.region
     kept = {node: None for node in region.nodes if node.in_graph}
@@ -182,8 +182,8 @@ class _Sketch:
         self._other_uses[value] = self._other_uses.get(value, 0) + len(readers[_MOST_READERS:])
 
     def add_producers(self) -> None:
-        """Add the nodes around that make a tensor of the picture, and what else the nodes around
-        read of it.
+        """Add the producers around of the picture's tensors, and the other tensors that nodes
+        around read of it.
         """
         for value, tensor in list(self._tensors.items()):
             producer = value.producer
@@ -246,9 +246,7 @@ class _Sketch:
 
 
 def _looks(picture: Picture) -> Hashable:
-    """What two rewrites have in common that look alike: the nodes, without those around, and how
-    they are wired.
-    """
+    """Key of rewrites of equal shape: the nodes, without those around, and their wiring."""
     nodes = tuple(
         (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
         for node in picture.nodes
