@@ -237,9 +237,9 @@ def test_a_name_that_is_no_nodes_is_told_apart(tmp_path: Path, name: str, reason
     assert reason in str(caught.value)
 
 
-NOT_TOLD = [
-    "no note: as in the original, or made by a hook that edits by hand; what a pass or hook changed by hand is not told",
-    "the clean-up leaves no note: of equal nodes, whoever made them, it keeps one, and what it computes or removes is not told",
+LIMITS = [
+    "no note: as in the original, or made by a hook; direct edits by a pass or hook are not recorded",
+    "the clean-up leaves no note: it keeps one of several equal nodes, and the constants it computes and the nodes it removes are not recorded",
 ]
 
 
@@ -258,7 +258,7 @@ def test_the_command_prints_a_tree_or_json(
         '│   ├── Gemm "P1_Gemm_0": see there',
         '│   └── Relu "relu": see there',
         '└── Neg "minus", no note',
-        *NOT_TOLD,
+        *LIMITS,
     ]
     assert run(["blame", compiled, "other", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
@@ -275,7 +275,7 @@ def test_of_a_constant_node_nothing_is_claimed(
     assert run(["blame", "m.onnx", "y"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         'Add "y", no note',
-        *NOT_TOLD,
+        *LIMITS,
     ]
 
 
@@ -300,8 +300,8 @@ def test_a_node_that_a_pass_made_by_hand_is_not_called_original(
     onnx.save(vendors.host().run(model)[0], here / "m.onnx")
     assert run(["blame", "m.onnx", "by_hand"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        'Abs "by_hand", made by Raw (acme) by hand; from what, it does not say',
-        NOT_TOLD[-1],
+        'Abs "by_hand", made by Raw (acme) directly, from unknown nodes',
+        LIMITS[-1],
     ]
 
 

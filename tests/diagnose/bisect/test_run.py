@@ -349,7 +349,7 @@ class ByHand(FusionBasePass):
     assert "m.onnx: the numbers are wrong after rewrite 1 of 1: Right (" in headline
     assert "; alone the rewrite is right within the tolerance, so it may be ByHand (" in headline
     assert (
-        "), which edited by hand in the same step, or what it meets on the way to the outputs"
+        "), which edited the graph directly in the same step, or later nodes on the way to the outputs"
         in headline
     )
     assert out[-3:-1] == [

@@ -427,7 +427,7 @@ def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
     found = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
     assert found.findings == []
-    assert found.notes[0].startswith("it has a Run of its own: what it replaced and refused")
+    assert found.notes[0].startswith("it has a Run of its own: its rewrites and refusals")
 
 
 OWN_RUN = """
@@ -478,7 +478,7 @@ def test_a_pass_that_fails_says_that_it_was_undone(vendors: Any) -> None:
         f"{UNARY} {{ y = Relu(x) }}",
         keep_going=True,
     )
-    assert found.notes[0].startswith("it failed, and what it did was undone: P (")
+    assert found.notes[0].startswith("it failed and was undone: P (")
     assert outcomes(found) == {"y": ("left", "matches, but the pass ended before its turn")}
 
 
