@@ -88,7 +88,7 @@ linalg-corpus: $(IREE)/installed
 
 # Kernels against bodies, with gcc's sanitizers, which end the process at a fault.
 kernels-fuzz: $(VENV)/installed
-	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -W ignore -m tests.plugins.linalg.kernels.fuzz --cc "gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined" $(FUZZ_ARGS)
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -W ignore -m tests.plugins.linalg.kernels.fuzz --cc "gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined" $(FUZZ_ARGS)
 
 $(JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(JAX)

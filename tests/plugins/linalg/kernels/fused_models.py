@@ -94,6 +94,7 @@ def session(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False  # each tensor on its own, so that a sanitizer sees its end
     if library is not None:
         options.register_custom_ops_library(str(library))
     content = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)

@@ -26,7 +26,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 1e38)
 
 
 def feeds_of(feeds: dict[str, Array], seed: int) -> list[dict[str, Array]]:
-    """The feeds; with special values; and, for threads and tasks, along the first axis where it is open."""
+    """The feeds, and the feeds with special values."""
     random = np.random.default_rng(seed)
     special = {}
     for name, array in feeds.items():
@@ -80,6 +80,11 @@ def main() -> int:
     for seed in range(given.first, given.first + given.graphs):
         with tempfile.TemporaryDirectory() as folder:
             check(seed, counts, given.cc, folder)
+        if seed % 20 == 19:
+            print(
+                f"{seed + 1 - given.first} graphs, {counts['kernels']} kernels, {counts['different']} different",
+                flush=True,
+            )
     for name, count in counts.most_common():
         print(f"{name}: {count}")
     return 1 if counts["different"] else 0
