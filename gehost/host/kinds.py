@@ -40,6 +40,11 @@ class KindRegistry:
             self._passes[one] = name
         self._kinds[name] = tuple(passes)
 
+    @property
+    def grouped(self) -> set[str]:
+        """The passes that a kind names; they are measured also where they are off by default."""
+        return {one for one, kind in self._passes.items() if kind}
+
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Kinds with their passes; then each pass that is in none."""
         yield from self._kinds.items()

@@ -154,7 +154,7 @@ def tune(
     Args:
         model: the file.
         options: vendors, switches and settings as of ``Host``; the passes that they leave on are
-            what is measured. ``dims`` are sizes of the inputs to measure with, the compiled models
+            what is measured, and those of kinds, unless they are disabled. ``dims`` are sizes of the inputs to measure with, the compiled models
             keep their open dimensions.
         feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
         libraries: shared libraries of custom operators.
@@ -191,11 +191,12 @@ class _Tuner:
         host = Host(replace(options, dims={}))
         off = disabled_passes(options, {spec.name: spec.default for spec in host.passes})
         self._passes = [spec.name for spec in host.passes]
-        on = [name for name in self._passes if name not in off]
+        kinds = host.tune_kinds()
+        off -= kinds.grouped.difference(options.disable)
         self._kinds = [
-            (name, tuple(one for one in passes if one in on))
-            for name, passes in host.tune_kinds()
-            if any(one in on for one in passes)
+            (name, tuple(one for one in passes if one not in off))
+            for name, passes in kinds
+            if not off.issuperset(passes)
         ]
         original = host.importers.original(model, options.settings)
         if not isinstance(original, str):

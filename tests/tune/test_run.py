@@ -121,6 +121,25 @@ def test_passes_of_one_kind_are_measured_together(
     assert found.as_dict()["Evidence"]["kinds"]["both"]["passes"] == ["A", "B"]
 
 
+@pytest.mark.parametrize("disable", [[], ["A"]])
+def test_a_pass_that_is_off_by_default_is_measured_in_a_kind(
+    monkeypatch: Any, model: Path, vendors: Any, disable: list[str]
+) -> None:
+    off = vendors.swap("A", "Abs", "Relu").replace("stage=", "default=False, stage=")
+    assert "default=False" in off
+    vendors.write(
+        "acme/a.py",
+        off,
+        off.replace("class A(", "class B("),
+        "\n@hookimpl\ndef gehost_tune_kinds(registry):\n    registry.add('mine', ['A'])\n",
+    )
+    monkeypatch.setattr(tuning._Tuner, "_measure", Scales(A=GAIN).measure)
+    options = HostOptions(vendors=[vendors.root], plugins=False, disable=disable)
+    found = tune(model, options)
+    assert verdicts(found) == ({} if disable else {"mine": "keep"})
+    assert found.passes == {"A": not disable, "B": False}
+
+
 def test_a_kind_of_a_pass_that_there_is_not(monkeypatch: Any, model: Path, vendors: Any) -> None:
     vendors.write(
         "acme/a.py",
