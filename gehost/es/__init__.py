@@ -9,7 +9,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gehost.es.functions import Alternatives, AnyOf, Bind, Commutative, OpFunction, constrain, op
+from gehost.es.functions import (
+    Alternatives,
+    AnyOf,
+    Bind,
+    Commutative,
+    Name,
+    OpFunction,
+    constrain,
+    op,
+)
 from gehost.es.graph import EsGraph, EsGraphBuilder, EsNode, EsTensor
 from gehost.es.origin import author_origin, written_at
 from gehost.es.reuse import Recipe
@@ -26,6 +35,7 @@ __all__ = [
     "EsGraphBuilder",
     "EsNode",
     "EsTensor",
+    "Name",
     "OpFunction",
     "Origin",
     "Recipe",

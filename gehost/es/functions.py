@@ -279,6 +279,21 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
     return EsTensor(EsChoice(tensors[0].producer.draft, tensors, author_origin()))
 
 
+# Any: as above
+def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
+    """Name a tensor of a pattern: ``match[name]`` is what it matched; returns ``tensor``.
+
+    Raises:
+        PatternError: no name, no tensor, or another tensor of this graph has the name.
+    """
+    if not isinstance(name, str) or not name or not isinstance(tensor, EsTensor):
+        raise PatternError(f'{author_origin()}: Name wants a name and a tensor: Name("scale", t)')
+    if name in tensor.graph.captures:
+        raise PatternError(f'{author_origin()}: another tensor is named "{name}"')
+    tensor.graph.captures[name] = tensor
+    return tensor
+
+
 def Commutative(tensor: EsTensor | Any) -> EsTensor:
     """Let the operator that makes ``tensor`` match with its operands in any order; returns
     ``tensor``.

@@ -264,6 +264,8 @@ class EsGraph:
         self.origin = author_origin()
         self.next_input = 0
         """The index behind the last placeholder."""
+        self.captures: dict[str, EsTensor] = {}
+        """Tensors that the author names with ``es.Name``; of use in a pattern."""
         self._inputs: dict[int, EsTensor] = {}
         self._in_order: list[EsTensor] | None = None
 
@@ -304,12 +306,12 @@ class EsGraph:
         self._in_order = None
         return made
 
-    def add_inputs(self, count: int, origin: SourceLocation) -> list[EsTensor]:
-        """Add placeholders behind the last one."""
+    def add_inputs(self, names: Sequence[str], origin: SourceLocation) -> list[EsTensor]:
+        """Add placeholders behind the last one; those without a name are called by their index."""
         made: list[EsTensor] = []
-        for index in range(self.next_input, self.next_input + count):
+        for index, name in enumerate(names, self.next_input):
             tensor = self._inputs[index] = EsTensor(
-                EsInput(self.draft, index, origin, f"input{index}")
+                EsInput(self.draft, index, origin, name or f"input{index}")
             )
             made.append(tensor)
         self.next_input += len(made)
@@ -457,9 +459,23 @@ class EsGraphBuilder:
             )
         )
 
-    def CreateInputs(self, count: SupportsIndex) -> tuple[EsTensor, ...]:
-        """The next ``count`` placeholders."""
-        return tuple(self._graph.add_inputs(operator.index(count), author_origin()))
+    # Any: so that machine code takes it here, and the error is ours
+    def CreateInputs(self, *names: str | SupportsIndex | Any) -> tuple[EsTensor, ...]:
+        """The next placeholders: ``CreateInputs("x", "w")``, or ``CreateInputs(2)`` without names.
+
+        Raises:
+            PatternError: neither one number nor names.
+        """
+        origin = author_origin()
+        if len(names) == 1 and not isinstance(names[0], str):
+            listed = [""] * operator.index(names[0])
+        else:
+            listed = [name for name in names if isinstance(name, str) and name]
+            if not listed or len(listed) < len(names):
+                raise PatternError(
+                    f'{origin}: CreateInputs wants one number or names, as in CreateInputs("x", "w")'
+                )
+        return tuple(self._graph.add_inputs(listed, origin))
 
     def CreateConst(
         self,

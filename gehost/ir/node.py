@@ -15,7 +15,7 @@ import onnx
 from gehost.errors import GehostError
 from gehost.ir import tensors
 from gehost.ir.attributes import NO_ATTRIBUTES, Attributes
-from gehost.ir.ge import GNodeAccessors
+from gehost.ir.ge import GNodeAccessors, SourceNode
 from gehost.ir.node_table import NodeTable
 from gehost.ir.types import DataType, Dim, TensorType, ValueType, decode_type, tensor_type
 from gehost.ir.wide import WIDE, Slots
@@ -89,6 +89,13 @@ class Value:
         if known is None and isinstance(tensor, onnx.TensorProto):
             known = self.stated = tensor_type(tensor.data_type, tuple(tensor.dims[:]))
         return known
+
+    @property
+    def node(self) -> Node | SourceNode:
+        """The producer; where no node computes this, a stand-in with the same accessors: ``Data``
+        for a graph input, ``Const`` for an initializer.
+        """
+        return SourceNode(self) if self.producer is None else self.producer
 
     @property
     def is_input(self) -> bool:

@@ -60,9 +60,7 @@ class PatternRules:
         reasons: dict[str, None] = {}
         for pattern in patterns:
             try:
-                lowered = LoweredPattern(
-                    pattern.graph, pattern.captures, config, context.model, context.registry
-                )
+                lowered = LoweredPattern(pattern, config, context.model, context.registry)
             except NotApplicable as error:
                 reasons[str(error)] = None
                 continue
@@ -184,6 +182,7 @@ class _RuleRunner:
 
 
 def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
+    match.check_names(replacement)
     return match.region(), replacement
 
 

@@ -16,7 +16,7 @@ from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_a
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.pattern import PatternMatcherConfig
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import (
     ANY,
     ConstantPattern,
@@ -29,19 +29,6 @@ from gehost.pattern.source import (
 from gehost.pattern.variants import Chosen, resolve, variants_of
 
 
-def build_source(
-    graph: EsGraph,
-    captures: Sequence[EsTensor],
-    config: PatternMatcherConfig,
-    model: Model,
-    registry: OpRegistry,
-) -> SourcePattern:
-    """Lower a pattern to the model's opset; its variants come with it. Raises as
-    ``LoweredPattern``.
-    """
-    return LoweredPattern(graph, captures, config, model, registry).source
-
-
 class LoweredPattern:
     """A pattern at the model's opset; ``source`` is made when it is first asked for.
 
@@ -50,8 +37,7 @@ class LoweredPattern:
 
     def __init__(
         self,
-        graph: EsGraph,
-        captures: Sequence[EsTensor],
+        pattern: Pattern,
         config: PatternMatcherConfig,
         model: Model,
         registry: OpRegistry,
@@ -63,11 +49,11 @@ class LoweredPattern:
             PatternError: an operator that nobody knows.
         """
         self._variants: list[_Builder] = []
-        self._captures = captures
+        self._pattern = pattern
         reason: NotApplicable | None = None
-        for chosen in variants_of(graph):
+        for chosen in variants_of(pattern.graph):
             try:
-                self._variants.append(_Builder(graph, config, model, registry, chosen))
+                self._variants.append(_Builder(pattern.graph, config, model, registry, chosen))
             except NotApplicable as error:
                 reason = reason or error
         if not self._variants:
@@ -76,7 +62,7 @@ class LoweredPattern:
 
     @cached_property
     def source(self) -> SourcePattern:
-        first, *others = [variant.build(self._captures) for variant in self._variants]
+        first, *others = [variant.build(self._pattern) for variant in self._variants]
         return replace(first, variants=tuple(others))
 
     def has_its_operators(self, graph: Graph) -> bool:
@@ -109,7 +95,7 @@ class _Builder:
     def has_its_operators(self, graph: Graph) -> bool:
         return all(any(graph.by_op.get(fit.op) for fit in fits) for _, fits in self._nodes)
 
-    def build(self, captures: Sequence[EsTensor]) -> SourcePattern:
+    def build(self, pattern: Pattern) -> SourcePattern:
         graph = self._graph
         inputs = tuple(self._tensor(tensor).index for tensor in graph.inputs)
         ops = tuple(self._op(node, fits, index) for index, (node, fits) in enumerate(self._nodes))
@@ -119,7 +105,8 @@ class _Builder:
             tensors=tuple(self._tensors),
             inputs=inputs,
             outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
-            captures=tuple(self._captured(tensor) for tensor in captures),
+            captures=tuple(self._captured(tensor) for tensor in pattern.captures),
+            names={name: self._captured(tensor) for name, tensor in pattern.names.items()},
             origin=graph.origin,
             nodes=tuple(node for node, _ in self._nodes),
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, SupportsIndex, overload
 
 from gehost.errors import PatternError
-from gehost.es.graph import EsNode, EsTensor
+from gehost.es.graph import EsGraph, EsNode, EsTensor
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value
@@ -17,16 +17,17 @@ from gehost.ir.region import Region, Rejection, SubgraphBoundary
 from gehost.ops import OpRegistry
 from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.spelling import hint
 from gehost.status import SUCCESS, Status
 
 
 class MatchResult:
     """One match: the nodes and tensors of the model that stand for those of the pattern."""
 
-    def __init__(self, binding: Binding, pattern: Pattern | None) -> None:
+    def __init__(self, binding: Binding, pattern: Pattern) -> None:
         self._binding = binding
         self._source = binding.source
         self._pattern = pattern
@@ -46,7 +47,9 @@ class MatchResult:
 
     @property
     def inputs(self) -> list[Value]:
-        """The tensors at the pattern's inputs, by index."""
+        """The tensors at the pattern's inputs, by index; None at those that no operator of this
+        match reads.
+        """
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.inputs]
 
@@ -55,6 +58,45 @@ class MatchResult:
         """The tensors at the pattern's outputs, by position."""
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.outputs]
+
+    # Any: so that machine code takes it here, and the error is ours
+    def get(self, name: str | Any) -> Value | None:
+        """The tensor that the pattern names so: an input, or a captured tensor.
+
+        None where it belongs to an alternative or optional part that is not in this match.
+
+        Raises:
+            PatternError: the pattern names no such tensor.
+        """
+        names = self._source.names
+        if name not in names:
+            meant = hint(name, names) if isinstance(name, str) else ""
+            meant = meant or f"; it has {', '.join(names)}"
+            raise PatternError(
+                f"{author_origin()}: pattern {self._source.name!r} has no tensor named "
+                f"{name!r}{meant}"
+            )
+        index = names[name]
+        return None if index is None else self._binding.values[index]
+
+    def __getitem__(self, name: str) -> Value:
+        """The same of a tensor that is in this match.
+
+        Raises:
+            PatternError: the pattern names no such tensor, or it is not in this match.
+        """
+        value = self.get(name)
+        if value is None:
+            raise PatternError(
+                f'{author_origin()}: "{name}" is not in this match; match.get("{name}") is None then'
+            )
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    __iter__ = None
+    """The names are the pattern's: ``for name in match`` has no use."""
 
     def _value(self, index: int) -> Value:
         value = self._binding.values[index]
@@ -107,11 +149,7 @@ class MatchResult:
             found = self._binding.nodes[node]
         else:
             producer = node.producer if isinstance(node, EsTensor) else node
-            if (
-                self._pattern is None
-                or not isinstance(producer, EsNode)
-                or producer.draft is not self._pattern.graph.draft
-            ):
+            if not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
                 raise PatternError(
                     f"{author_origin()}: GetMatchedNode wants an operator of the pattern "
                     "that matched"
@@ -123,6 +161,21 @@ class MatchResult:
             found = self._binding.nodes[self._source.nodes.index(producer)]
         assert found is not None
         return found
+
+    def check_names(self, replacement: EsGraph) -> None:
+        """Check the names of a replacement's inputs, which stand for the pattern's by index.
+
+        Raises:
+            PatternError: the pattern gives the name of an input to another of its tensors.
+        """
+        names = self._source.names
+        for index, tensor in zip(self._source.inputs, replacement.inputs, strict=False):
+            name = getattr(tensor.producer, "name", "")
+            if names.get(name, index) != index:
+                raise PatternError(
+                    f'{tensor.producer.origin}: the replacement\'s input "{name}" stands for another '
+                    f'tensor than "{name}" of the pattern: inputs correspond by index'
+                )
 
     def reject(self, reason: str) -> Rejection:
         """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``; counted by
@@ -165,13 +218,9 @@ class PatternMatcher:
             graph = graph.graph
         self._graph = graph
         self._pattern = pattern
-        source = build_source(
-            pattern.graph,
-            pattern.captures,
-            config or PatternMatcherConfig(),
-            graph.model,
-            registry or OpRegistry(),
-        )
+        source = LoweredPattern(
+            pattern, config or PatternMatcherConfig(), graph.model, registry or OpRegistry()
+        ).source
         self._compiled = CompiledPattern(source)
         self._matches = self._find()
         self._made_of = pattern, graph, config, registry

@@ -62,39 +62,50 @@ class Pattern:
             )
         check_pattern(graph)
         self.graph = graph
+        self._read = _operands(graph)
         self.captures: list[EsTensor] = []
+        """Captured tensors by index."""
+        self.names: dict[str, EsTensor] = {}
+        """Named placeholders and tensors: what ``match[name]`` knows."""
+        for tensor in graph.inputs:
+            assert isinstance(tensor.producer, EsInput)
+            self._name(tensor.producer.name, tensor)
+        for name, tensor in graph.captures.items():
+            if isinstance(tensor.producer, EsConst) and tensor.producer not in self._read:
+                raise PatternError(
+                    f'{graph.origin}: no operator of pattern {graph.name!r} reads constant "{name}"'
+                )
+            self._name(name, tensor)
 
-    def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int]) -> Pattern:
+    def _name(self, name: str, tensor: EsTensor) -> None:
+        if name in self.names:
+            raise PatternError(
+                f'{author_origin()}: two tensors of pattern {self.graph.name!r} are named "{name}"'
+            )
+        self.names[name] = tensor
+
+    def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int], name: str = "") -> Pattern:
         """Capture a tensor of the pattern under the next index; returns the pattern.
 
         Args:
             tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
                 tuple.
+            name: what ``match[name]`` calls it.
 
         Raises:
-            PatternError: the tensor is not one of this pattern.
+            PatternError: the tensor is not one of this pattern, or another one has the name.
         """
         captured = _as_tensor(tensor)
         if captured.producer.draft is not self.graph.draft or (
-            isinstance(captured.producer, EsConst) and not self._reads(captured.producer)
+            isinstance(captured.producer, EsConst) and captured.producer not in self._read
         ):
             raise PatternError(
                 f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}"
             )
+        if name:
+            self._name(name, captured)
         self.captures.append(captured)
         return self
-
-    def _reads(self, constant: EsConst) -> bool:
-        stack = [
-            operand for node in self.graph.nodes for operand in node.inputs if operand is not None
-        ]
-        while stack:
-            producer = stack.pop().producer
-            if producer is constant:
-                return True
-            if isinstance(producer, EsChoice):
-                stack.extend(producer.options)
-        return False
 
 
 def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
@@ -125,8 +136,8 @@ def check_pattern(graph: EsGraph) -> None:
 
     Raises:
         PatternError: no operator, one that reaches no output or reads what is made later, an
-            input that none reads, an output that is no operator's, in any variant of its
-            alternatives; or too many variants.
+            input that no variant reads, an output that is no operator's in a variant; or too many
+            variants.
     """
     if not graph.nodes:
         raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
@@ -142,8 +153,25 @@ def check_pattern(graph: EsGraph) -> None:
                     f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern"
                 )
     _check_order(graph)
+    read = _operands(graph)
+    for tensor in graph.inputs:
+        if tensor.producer not in read:
+            assert isinstance(tensor.producer, EsInput)
+            raise PatternError(
+                f"{tensor.producer.origin}: no operator of pattern {graph.name!r} reads input "
+                f"{tensor.producer.name}"
+            )
     for chosen in variants_of(graph):
         _check_variant(graph, chosen)
+
+
+def _operands(graph: EsGraph) -> set[EsNode | EsInput | EsConst | EsChoice]:
+    """Producers of all operands, with those of each alternative."""
+    waiting = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None]
+    for tensor in waiting:  # grows while it is walked
+        if isinstance(tensor.producer, EsChoice):
+            waiting.extend(tensor.producer.options)
+    return {tensor.producer for tensor in waiting}
 
 
 def _check_order(graph: EsGraph) -> None:
@@ -163,19 +191,7 @@ def _check_order(graph: EsGraph) -> None:
 
 
 def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
-    nodes = graph.reachable(chosen)
-    read = {
-        id(resolve(tensor, chosen).producer)
-        for node in nodes
-        for tensor in node.inputs
-        if tensor is not None
-    }
     where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
-    for tensor in graph.inputs:
-        if id(tensor.producer) not in read:
-            raise PatternError(
-                f"{tensor.producer.origin}: no operator of {where} reads input {_name(tensor)}"
-            )
     seen: set[tuple[int, int]] = set()
     for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
         if not isinstance(tensor.producer, EsNode):
@@ -186,7 +202,3 @@ def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
         if key in seen:
             raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
         seen.add(key)
-
-
-def _name(tensor: EsTensor) -> str:
-    return tensor.producer.name if isinstance(tensor.producer, EsInput) else "?"

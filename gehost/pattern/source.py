@@ -122,6 +122,8 @@ class SourcePattern(Struct, frozen=True, eq=False):
     outputs: tuple[int, ...]
     captures: tuple[int | None, ...]
     """None for a tensor of an alternative that this variant has not."""
+    names: dict[str, int | None]
+    """Named tensors; None as above."""
     origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their patterns."""

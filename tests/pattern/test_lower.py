@@ -9,8 +9,8 @@ from gehost.errors import PatternError
 from gehost.es.graph import EsGraphBuilder
 from gehost.es.opset import NotApplicable, resolve_op
 from gehost.ops import OpRegistry
-from gehost.pattern.lower import build_source
-from gehost.pattern.pattern import PatternMatcherConfig, check_pattern
+from gehost.pattern.lower import LoweredPattern
+from gehost.pattern.pattern import Pattern, PatternMatcherConfig, check_pattern
 from gehost.pattern.source import ANY, Kind, SourcePattern
 
 EMPTY = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
@@ -28,13 +28,12 @@ def source(find):
     ) -> SourcePattern:
         builder = EsGraphBuilder("pattern")
         graph = builder.BuildAndReset(make(*builder.CreateInputs(inputs)))
-        return build_source(
-            graph,
-            [],
+        return LoweredPattern(
+            Pattern(graph),
             config or PatternMatcherConfig(),
             find.load(EMPTY, opset),
             registry or OpRegistry(),
-        )
+        ).source
 
     return build
 
@@ -243,7 +242,7 @@ def test_constants_ask_what_the_configuration_says(find):
     )
     for strict in (False, True):
         config = PatternMatcherConfig(const_value_match=strict)
-        made = build_source(graph, [], config, find.load(EMPTY), OpRegistry())
+        made = LoweredPattern(Pattern(graph), config, find.load(EMPTY), OpRegistry()).source
         exact, literal, near = (op.inputs[1].constant for op in made.ops)
         assert (exact.array is not None, exact.by_value) == (strict, False)
         assert (literal.by_value, literal.array.item()) == (True, 2.0)

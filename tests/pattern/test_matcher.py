@@ -9,7 +9,7 @@ from gehost import es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
@@ -283,9 +283,9 @@ def test_an_inner_tensor_that_is_read_outside_blocks(find, outputs, more):
     text = f"g (float[2, 2] p, float[2, 2] q, float[2, 2] r, bool c) => ({outputs}) {{ {INNER} {more} }}"
     assert find.outputs(text, matmul_add, 3) == []
     (source,) = [
-        build_source(
-            find.pattern(matmul_add, 3).graph, [], PatternMatcherConfig(), find.model, OpRegistry()
-        )
+        LoweredPattern(
+            find.pattern(matmul_add, 3), PatternMatcherConfig(), find.model, OpRegistry()
+        ).source
     ]
     values = find.model.graph.values
     assert CompiledPattern(source).match_at(values["y"].producer) == (None, [values["t"]])
@@ -339,13 +339,12 @@ def test_any_operand_is_not_even_asked_to_be_there(find):
     model = find.load(
         "g (float[2] x, float l) => (float[2] y, float[2] z) { y = ge.F(x, l) z = ge.F(x) }"
     )
-    source = build_source(
-        find.pattern(lambda x, a: es.op("ge::F")(x, a), 2).graph,
-        [],
+    source = LoweredPattern(
+        find.pattern(lambda x, a: es.op("ge::F")(x, a), 2),
         PatternMatcherConfig(),
         model,
         OpRegistry(),
-    )
+    ).source
     op = replace(source.ops[0], inputs=(source.ops[0].inputs[0], ANY))
     source = replace(source, ops=(op,), inputs=source.inputs[:1])
     found = [CompiledPattern(source).match_at(node)[0] for node in model.graph.nodes]
@@ -356,13 +355,12 @@ def test_variables_are_bound_anew_on_every_try(find):
     text = """g (float[2] x) => (float[2] a, float[2] b, float[2] c) {
         a = LeakyRelu<alpha = 0.25>(x) b = Elu<alpha = 0.5>(x) c = Elu<alpha = 0.25>(x) }"""
     model = find.load(text)
-    source = build_source(
-        find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]).graph,
-        [],
+    source = LoweredPattern(
+        find.pattern(lambda x: [es.LeakyRelu(x), es.Elu(x)]),
         PatternMatcherConfig(),
         model,
         OpRegistry(),
-    )
+    ).source
     bind = Constraint("alpha", Kind.BIND, "same")
     bound = replace(source, ops=tuple(replace(op, constraints=(bind,)) for op in source.ops))
     binding, _ = CompiledPattern(bound).match_at(next(model.graph.nodes))
@@ -389,7 +387,7 @@ def compiled(find, describe, text=CHAINS, inputs=1):
     model = find.load(text)
     pattern = find.pattern(describe, inputs)
     return CompiledPattern(
-        build_source(pattern.graph, [], PatternMatcherConfig(), model, OpRegistry())
+        LoweredPattern(pattern, PatternMatcherConfig(), model, OpRegistry()).source
     ), model.graph
 
 
@@ -446,7 +444,7 @@ def test_a_variable_of_one_order_of_operands_is_free_in_the_next():
     x, z = builder.CreateInputs(2)
     first = es.Elu(x)
     graph = builder.BuildAndReset([es.Commutative(es.Add(first, es.Elu(es.Relu(z))))])
-    source = build_source(graph, [], PatternMatcherConfig(), model, OpRegistry())
+    source = LoweredPattern(Pattern(graph), PatternMatcherConfig(), model, OpRegistry()).source
     place = source.nodes.index(first.GetProducer())
     alpha = (Constraint("alpha", Kind.BIND, "v"),)
     source = replace(

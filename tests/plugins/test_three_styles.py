@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gehost import Host, HostOptions, Model, PassRecord, PassSpec
 from gehost.ops import OpRegistry
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import PatternMatcherConfig
 from gehost.pattern.source import Kind
 from gehost.testing import assert_equal_numbers
@@ -107,7 +107,7 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
     """A rule's pattern in plain values; without lines, names of placeholders and captures; variables are numbered."""
     made: Any = spec.factory()
     (pattern,) = made.Patterns()
-    source = build_source(pattern.graph, [], PatternMatcherConfig(), Model(model), OpRegistry())
+    source = LoweredPattern(pattern, PatternMatcherConfig(), Model(model), OpRegistry()).source
     numbers: dict[str, int] = {}
     ops = [
         (

@@ -20,7 +20,7 @@ from gehost.host.registry import PassSpec
 from gehost.ir.graph import split_op
 from gehost.ops import OpRegistry
 from gehost.passes.base import DecomposePass, PatternFusionPass
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import SourcePattern
 
@@ -84,7 +84,7 @@ def _variants(
     pattern: Pattern, config: PatternMatcherConfig, registry: OpRegistry, opset: int
 ) -> list[SourcePattern]:
     try:
-        source = build_source(pattern.graph, pattern.captures, config, empty_model(opset), registry)
+        source = LoweredPattern(pattern, config, empty_model(opset), registry).source
     except NotApplicable:
         return []
     return [replace(source, variants=()), *source.variants]

@@ -12,7 +12,7 @@ from gehost.diagnose.check_pass.instances import NoInstance, draw, empty_model
 from gehost.diagnose.check_pass.mutations import mutated, mutations
 from gehost.infer import infer_model
 from gehost.ops import OpRegistry
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import PatternMatcherConfig
 
 OPSETS = (9, 13, 18, 23)
@@ -52,7 +52,7 @@ def pattern(build):
 
 def instances(found, opset, count, seed=0, tries=60):
     """Up to ``count`` instances of a pattern, of so many draws."""
-    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(opset), OpRegistry())
+    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(opset), OpRegistry()).source
     rng = np.random.default_rng(seed)
     drawn = []
     for _ in range(tries):
@@ -89,7 +89,7 @@ def test_one_seed_gives_one_model_and_another_another():
 
 def test_what_was_drawn_can_be_used_again():
     found = pattern(PATTERNS["weights"])
-    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(17), OpRegistry())
+    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
     (first,) = instances(found, 17, 1)
     again = draw(source, 13, OpRegistry(), np.random.default_rng(5), first.drawn)
     assert again.drawn.operands == first.drawn.operands
@@ -97,7 +97,7 @@ def test_what_was_drawn_can_be_used_again():
 
 def test_a_pattern_that_no_types_satisfy_is_told_with_the_operator():
     found = pattern(lambda b: es.Not(es.Add(*b.CreateInputs(2))))
-    source = build_source(found.graph, [], PatternMatcherConfig(), empty_model(17), OpRegistry())
+    source = LoweredPattern(found, PatternMatcherConfig(), empty_model(17), OpRegistry()).source
     with pytest.raises(NoInstance, match="Not cannot be built: X typestr"):
         draw(source, 17, OpRegistry(), np.random.default_rng(0))
 

@@ -13,7 +13,7 @@ from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.pattern.explain.near_miss import FirstMisses
 from gehost.pattern.explain.reference_matcher import MatchFailure, Tracer
-from gehost.pattern.lower import build_source
+from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 
@@ -26,9 +26,7 @@ TEXT = """g (float[2, 3] x, float[3, 4] w, float[2, 4] b, bool c) => (float[2, 4
 
 
 def source_of(pattern, model):
-    return build_source(
-        pattern.graph, pattern.captures, PatternMatcherConfig(), model, OpRegistry()
-    )
+    return LoweredPattern(pattern, PatternMatcherConfig(), model, OpRegistry()).source
 
 
 def facts(found):
