@@ -16,6 +16,7 @@ from gehost.es.functions import (
     Commutative,
     Name,
     OpFunction,
+    Optional,
     constrain,
     op,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "EsTensor",
     "Name",
     "OpFunction",
+    "Optional",
     "Origin",
     "Recipe",
     "author_origin",

@@ -280,6 +280,31 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
 
 
 # Any: as above
+def Optional(part: Callable[[EsTensor], EsTensor] | Any, tensor: EsTensor | Any) -> EsTensor:
+    """A part of a pattern that may be absent: ``part(tensor)``, else ``tensor`` itself.
+
+    Example:
+        ``es.Optional(lambda x: es.Add(x, mask), scores)``
+
+    Raises:
+        PatternError: ``part`` is no function of a tensor, or ``tensor`` is none.
+    """
+    if not isinstance(tensor, EsTensor) or not callable(part):
+        raise PatternError(
+            "Optional wants a function and a tensor: Optional(lambda x: es.Add(x, mask), scores)",
+            where=author_origin(),
+        )
+    made = part(tensor)
+    if not isinstance(made, EsTensor) or made.producer.draft is not tensor.producer.draft:
+        raise PatternError("the function of Optional must return a tensor", where=author_origin())
+    if made.producer is tensor.producer:
+        raise PatternError("the function of Optional adds no operator", where=author_origin())
+    return EsTensor(
+        EsChoice(tensor.producer.draft, (made, tensor), author_origin(), kind="Optional")
+    )
+
+
+# Any: as above
 def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
     """Name a tensor of a pattern: ``match[name]`` is what it matched; returns ``tensor``.
 
@@ -287,9 +312,11 @@ def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
         PatternError: no name, no tensor, or another tensor of this graph has the name.
     """
     if not isinstance(name, str) or not name or not isinstance(tensor, EsTensor):
-        raise PatternError(f'{author_origin()}: Name wants a name and a tensor: Name("scale", t)')
+        raise PatternError(
+            'Name wants a name and a tensor: Name("scale", t)', where=author_origin()
+        )
     if name in tensor.graph.captures:
-        raise PatternError(f'{author_origin()}: another tensor is named "{name}"')
+        raise PatternError(f'another tensor is named "{name}"', where=author_origin())
     tensor.graph.captures[name] = tensor
     return tensor
 

@@ -145,6 +145,7 @@ class EsChoice:
     draft: Draft
     options: tuple[EsTensor, ...]
     origin: SourceLocation
+    kind: str = "Alternatives"
 
 
 class EsTensor:
@@ -363,12 +364,13 @@ class EsGraph:
         found.outputs = list(outputs)
         return found
 
-    def reachable(self, chosen: Mapping[EsChoice, EsTensor] | None = None) -> list[EsNode]:
+    def reachable(
+        self, options: Mapping[EsChoice, Sequence[EsTensor]] | None = None
+    ) -> list[EsNode]:
         """The nodes that an output depends on, in the order in which they were built.
 
         Args:
-            chosen: the tensors that choices stand for; through one that is not among them all
-                its options are reached.
+            options: the options of choices; None for all.
         """
         if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
             return list(self.nodes)
@@ -377,11 +379,7 @@ class EsGraph:
         while stack:
             producer = stack.pop().producer
             if isinstance(producer, EsChoice):
-                stack.extend(
-                    [chosen[producer]]
-                    if chosen is not None and producer in chosen
-                    else producer.options
-                )
+                stack.extend(producer.options if options is None else options[producer])
             elif isinstance(producer, EsNode) and producer not in wanted:
                 wanted.add(producer)
                 stack.extend(tensor for tensor in producer.inputs if tensor is not None)
@@ -473,7 +471,8 @@ class EsGraphBuilder:
             listed = [name for name in names if isinstance(name, str) and name]
             if not listed or len(listed) < len(names):
                 raise PatternError(
-                    f'{origin}: CreateInputs wants one number or names, as in CreateInputs("x", "w")'
+                    'CreateInputs wants one number or names, as in CreateInputs("x", "w")',
+                    where=origin,
                 )
         return tuple(self._graph.add_inputs(listed, origin))
 

@@ -4,7 +4,7 @@ its parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeAlias
 
 from gehost.es.schemas import Signature
@@ -15,10 +15,10 @@ from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePatter
 
 class Binding:
     """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute
-    variables.
+    variables; and which options of choices it has taken, in this order.
     """
 
-    __slots__ = ("attributes", "graph", "nodes", "source", "values")
+    __slots__ = ("attributes", "chosen", "graph", "nodes", "source", "values")
 
     def __init__(self, graph: Graph, source: SourcePattern) -> None:
         self.graph = graph
@@ -26,19 +26,10 @@ class Binding:
         self.nodes: list[Node | None] = [None] * len(source.ops)
         self.values: list[Value | None] = [None] * len(source.tensors)
         self.attributes: dict[str, Any] = {}
+        self.chosen: dict[int, int] = {}
 
 
 Step: TypeAlias = Callable[[Binding], bool]
-
-
-def bound_by(ops: Iterable[OpPattern]) -> set[int]:
-    """The tensors that these operators bind."""
-    return {
-        tensor.index
-        for op in ops
-        for tensor in (*op.inputs, *op.outputs)
-        if tensor is not None and tensor is not ANY
-    }
 
 
 class Bind:
@@ -46,37 +37,27 @@ class Bind:
 
     Args:
         op: the operator.
-        earlier: those that are bound before it.
-        needed: the tensors that must be there.
+        source: the pattern.
+        needed: the outputs of operators that must be there.
+        is_linked: whether it may be reached otherwise than by its output.
         binds_attributes: whether the pattern has variables for attributes.
     """
 
     def __init__(
         self,
         op: OpPattern,
-        earlier: Sequence[OpPattern],
+        source: SourcePattern,
         needed: frozenset[int],
         *,
+        is_linked: bool,
         binds_attributes: bool,
     ) -> None:
-        known = bound_by(earlier)
         self.op = op
-        self._claim = _claim(op, earlier, known, needed)
-        self._operands = _operands(op, known | {tensor.index for tensor in op.outputs})
+        self._claim = _claim(op, source, needed, is_linked=is_linked)
+        self._operands = _operands(op, source)
         self._no_more = no_more_inputs(op, len(op.inputs))
         self._binds_attributes = binds_attributes
         self.node = self._by_position()
-
-    def then(self, binding: Binding, node: Node, then: Step) -> bool:
-        """Bind ``node`` in any way after which ``then`` holds."""
-        saved = dict(binding.attributes) if self._binds_attributes else None
-        if self.op.commutative:
-            holds = self._claim(binding, node) and self._in_any_order(binding, node, then)
-        else:
-            holds = self.node(binding, node) and then(binding)
-        if not holds and saved is not None:
-            binding.attributes = saved
-        return holds
 
     def _by_position(self) -> Callable[[Binding, Node], bool]:
         """The closure that binds a node with its operands as they stand."""
@@ -89,67 +70,88 @@ class Bind:
                 if len(inputs) > count and not no_more(node):
                     return False
                 inputs = (*inputs, *[None] * (count - len(inputs)))
-            for (index, bound, asked), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
+            for (index, maker, asked), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
                 if index < 0:
                     if index == _ABSENT and value is not None:
                         return False
-                elif (
-                    value is None
-                    or (bound and values[index] is not value)
-                    or (asked is not None and not tensor_holds(asked, value))
-                ):
+                    continue
+                if value is None:
                     return False
-                else:
+                known = values[index]
+                if known is None:
+                    if (maker >= 0 and binding.nodes[maker] is not None) or (
+                        asked is not None and not tensor_holds(asked, value)
+                    ):
+                        return False
                     values[index] = value
+                elif known is not value:
+                    return False
             return claim(binding, node)
 
         return bind
 
-    def _in_any_order(self, binding: Binding, node: Node, then: Step) -> bool:
-        """Each operand takes any input that is left, until everything fits."""
-        inputs, values, operands = node.inputs, binding.values, self._operands
+    def in_any_order(self, binding: Binding, node: Node, then: Step) -> bool:
+        """Bind ``node`` with its operands in any order after which ``then`` holds: each operand
+        takes any input that is left.
+        """
+        if not self._claim(binding, node):
+            return False
+        inputs, values, nodes, operands = node.inputs, binding.values, binding.nodes, self._operands
         count = len(operands)
         if len(inputs) < count or not self._no_more(node):
             return False
         free = [True] * count
+        chosen, taken = binding.chosen, len(binding.chosen)
+        attributes = dict(binding.attributes) if self._binds_attributes else None
 
         def place(position: int) -> bool:
             if position == count:
-                saved = dict(binding.attributes) if self._binds_attributes else None
-                holds = then(binding)
-                if not holds and saved is not None:
-                    binding.attributes = saved
-                return holds
+                values_here, nodes_here = values.copy(), nodes.copy()
+                if then(binding):
+                    return True
+                values[:], nodes[:] = values_here, nodes_here
+                while len(chosen) > taken:
+                    chosen.popitem()
+                if attributes is not None:
+                    binding.attributes.clear()
+                    binding.attributes.update(attributes)
+                return False
+            operand = operands[position]
+            index = operand[0]
+            known = values[index] if index >= 0 else None
             for slot, is_free in enumerate(free):
-                if is_free and _holds(operands[position], inputs[slot], values):
+                if is_free and holds(operand, inputs[slot], binding):
                     free[slot] = False
                     if place(position + 1):
                         return True
                     free[slot] = True
+                    if index >= 0:
+                        values[index] = known
             return False
 
         return place(0)
 
 
 def _claim(
-    op: OpPattern, earlier: Sequence[OpPattern], known: set[int], needed: frozenset[int]
+    op: OpPattern, source: SourcePattern, needed: frozenset[int], *, is_linked: bool
 ) -> Callable[[Binding, Node], bool]:
     """The closure that binds a node itself and its outputs, where no other operator has it and
     its parameters are right.
     """
     index, parameters_hold = op.index, _parameters(op)
-    rivals = tuple(other.index for other in earlier if not other.ops.keys().isdisjoint(op.ops))
-    outputs = [
-        (tensor.slot, tensor.index, tensor.index in known, tensor.index in needed)
-        for tensor in op.outputs
-    ]
+    rivals = tuple(
+        other.index
+        for other in source.ops
+        if other is not op and not other.ops.keys().isdisjoint(op.ops)
+    )
+    outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
     count = len(op.outputs)
     counted = frozenset(
         name
         for name, signature in op.ops.items()
         if signature is not None and signature.variadic_outputs
     )
-    if [bound for _, _, bound, _ in outputs] == [True] and not rivals and not counted:
+    if count == 1 and not is_linked and not rivals and not counted:
 
         def claim_its_maker(binding: Binding, node: Node) -> bool:
             """The only output is bound, and led here."""
@@ -168,10 +170,11 @@ def _claim(
             if nodes[rival] is node:
                 return False
         nodes[index] = node
-        for slot, tensor, bound, wanted in outputs:
+        for slot, tensor, wanted in outputs:
             value = given[slot] if slot < len(given) else None
-            if bound:
-                if values[tensor] is not value:
+            known = values[tensor]
+            if known is not None:
+                if known is not value:
                     return False
             elif value is None and wanted:
                 return False
@@ -232,38 +235,47 @@ def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
 _ABSENT: Final = -1
 _ANYTHING: Final = -2
 
-_Operand: TypeAlias = tuple[int, bool, TensorPattern | None]
-"""The place of an input among the values (or one of the two above), whether that is bound
-before, and who asks more of it.
+Operand: TypeAlias = tuple[int, int, TensorPattern | None]
+"""The place of an input among the values (or one of the two above), the operator that must not be
+bound without it (-1: none), and who asks more of it.
 """
 
 
-def _operands(op: OpPattern, known: set[int]) -> list[_Operand]:
-    operands: list[_Operand] = []
+def _operands(op: OpPattern, source: SourcePattern) -> list[Operand]:
+    operands: list[Operand] = []
     for tensor in op.inputs:
         if tensor is None or tensor is ANY:
-            operands.append((_ABSENT if tensor is None else _ANYTHING, False, None))
-            continue
-        asks = any(
-            part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape)
-        )
-        operands.append((tensor.index, tensor.index in known, tensor if asks else None))
-        known.add(tensor.index)
+            operands.append((_ABSENT if tensor is None else _ANYTHING, -1, None))
+        else:
+            operands.append(operand_of(tensor, source))
     return operands
 
 
-def _holds(operand: _Operand, value: Value | None, values: list[Value | None]) -> bool:
+def operand_of(tensor: TensorPattern, source: SourcePattern) -> Operand:
+    """What is asked of a tensor where an operator reads it."""
+    asks = any(
+        part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape)
+    )
+    # without choices, all outputs that are read must be there when their operator is bound
+    maker = tensor.producer if source.has_choices and tensor.producer is not None else -1
+    return tensor.index, maker, tensor if asks else None
+
+
+def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
     """Whether ``value`` can stand for an operand; binds it."""
-    index, bound, asked = operand
+    index, maker, asked = operand
     if index < 0:
         return index == _ANYTHING or value is None
-    if (
-        value is None
-        or (bound and values[index] is not value)
-        or (asked is not None and not tensor_holds(asked, value))
+    if value is None:
+        return False
+    known = binding.values[index]
+    if known is not None:
+        return known is value
+    if (maker >= 0 and binding.nodes[maker] is not None) or (
+        asked is not None and not tensor_holds(asked, value)
     ):
         return False
-    values[index] = value
+    binding.values[index] = value
     return True
 
 

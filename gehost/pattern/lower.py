@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
-
-from msgspec.structs import replace
 
 from gehost.errors import PatternError
 from gehost.es import schemas
 from gehost.es.functions import COMMUTATIVE, Bind
-from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
+from gehost.es.graph import EsChoice, EsConst, EsInput, EsNode, EsTensor
 from gehost.es.opset import NotApplicable, arguments_at, resolve_op, signature_at
 from gehost.ir.graph import Graph, split_op
 from gehost.ir.model import Model
@@ -26,13 +24,13 @@ from gehost.pattern.source import (
     SourcePattern,
     TensorPattern,
 )
-from gehost.pattern.variants import Chosen, resolve, variants_of
 
 
 class LoweredPattern:
     """A pattern at the model's opset; ``source`` is made when it is first asked for.
 
-    Most patterns meet no graph that has their operators, which is known without it.
+    Most patterns meet no graph that has their operators, which is known without it. Options that
+    the opset lacks are left out.
     """
 
     def __init__(
@@ -42,90 +40,85 @@ class LoweredPattern:
         model: Model,
         registry: OpRegistry,
     ) -> None:
-        """Choose the operators of each variant.
+        """Choose the operators.
 
         Raises:
             NotApplicable: the opset lacks an operator or parameter of every variant.
-            PatternError: an operator that nobody knows.
+            PatternError: an operator that is not known.
         """
-        self._variants: list[_Builder] = []
         self._pattern = pattern
+        self._config = config
+        self._model = model
+        self._registry = registry
+        self._tensors: list[TensorPattern] = []
+        self._by_key: dict[tuple[int, int], TensorPattern] = {}
+        self._fits_of: dict[EsNode, list[_Fit]] = {}
         reason: NotApplicable | None = None
-        for chosen in variants_of(pattern.graph):
+        graph = pattern.graph
+        for node in graph.reachable():
             try:
-                self._variants.append(_Builder(pattern.graph, config, model, registry, chosen))
+                self._fits_of[node] = self._fits(node)
             except NotApplicable as error:
                 reason = reason or error
-        if not self._variants:
-            assert reason is not None
-            raise reason
-
-    @cached_property
-    def source(self) -> SourcePattern:
-        first, *others = [variant.build(self._pattern) for variant in self._variants]
-        return replace(first, variants=tuple(others))
+        self._options: dict[EsChoice, list[EsTensor]] | None = None
+        """The options that the opset has, where it lacks some."""
+        if reason is not None:
+            usable = _Usable(self._fits_of.__contains__)
+            if not all(map(usable, graph.outputs)):
+                raise reason
+            self._options = {}
+            for choice in pattern.choices:
+                self._options[choice] = [option for option in choice.options if usable(option)]
+        self._nodes = graph.reachable(self._options)
 
     def has_its_operators(self, graph: Graph) -> bool:
         """Whether a graph has a node of each operator of a variant; mostly it has not, and
         nothing more need be done.
         """
-        return any(variant.has_its_operators(graph) for variant in self._variants)
+        fits_of, by_op = self._fits_of, graph.by_op
 
+        def has(node: EsNode) -> bool:
+            return any(by_op.get(fit.op) for fit in fits_of.get(node, ()))
 
-class _Builder:
-    """One variant of a pattern."""
+        if not self._pattern.choices:
+            return all(map(has, self._nodes))
+        return all(map(_Usable(has), self._pattern.graph.outputs))
 
-    def __init__(
-        self,
-        graph: EsGraph,
-        config: PatternMatcherConfig,
-        model: Model,
-        registry: OpRegistry,
-        chosen: Chosen,
-    ) -> None:
-        self._graph = graph
-        self._config = config
-        self._model = model
-        self._registry = registry
-        self._chosen = chosen
-        self._tensors: list[TensorPattern] = []
-        self._by_key: dict[tuple[int, int], TensorPattern] = {}
-        self._nodes = [(node, self._fits(node)) for node in graph.reachable(chosen)]
-
-    def has_its_operators(self, graph: Graph) -> bool:
-        return all(any(graph.by_op.get(fit.op) for fit in fits) for _, fits in self._nodes)
-
-    def build(self, pattern: Pattern) -> SourcePattern:
-        graph = self._graph
+    @cached_property
+    def source(self) -> SourcePattern:
+        pattern, graph = self._pattern, self._pattern.graph
         inputs = tuple(self._tensor(tensor).index for tensor in graph.inputs)
-        ops = tuple(self._op(node, fits, index) for index, (node, fits) in enumerate(self._nodes))
+        ops = tuple(
+            self._op(node, self._fits_of[node], index) for index, node in enumerate(self._nodes)
+        )
+        outputs = tuple(self._tensor(tensor).index for tensor in graph.outputs)
         return SourcePattern(
             name=graph.name,
             ops=ops,
             tensors=tuple(self._tensors),
             inputs=inputs,
-            outputs=tuple(self._tensor(tensor).index for tensor in graph.outputs),
+            outputs=outputs,
             captures=tuple(self._captured(tensor) for tensor in pattern.captures),
             names={name: self._captured(tensor) for name, tensor in pattern.names.items()},
             origin=graph.origin,
-            nodes=tuple(node for node, _ in self._nodes),
+            nodes=tuple(self._nodes),
         )
 
     def _captured(self, tensor: EsTensor) -> int | None:
-        while isinstance(tensor.producer, EsChoice):
-            if tensor.producer not in self._chosen:
-                return None
-            tensor = self._chosen[tensor.producer]
         found = self._by_key.get((id(tensor.producer), tensor.index))
         return None if found is None else found.index
 
     def _tensor(self, tensor: EsTensor, node_index: int | None = None) -> TensorPattern:
-        tensor = resolve(tensor, self._chosen)
         key = (id(tensor.producer), tensor.index)
         found = self._by_key.get(key)
         if found is None:
+            options: tuple[int, ...] = ()
+            choice = tensor.producer
+            if isinstance(choice, EsChoice):
+                usable = choice.options if self._options is None else self._options[choice]
+                options = tuple([self._tensor(option).index for option in usable])
             found = self._by_key[key] = _tensor(
-                tensor, len(self._tensors), node_index, self._config
+                tensor, len(self._tensors), node_index, self._config, options
             )
             self._tensors.append(found)
         return found
@@ -210,8 +203,8 @@ class _Builder:
             for fit in found
         ):
             raise PatternError(
-                f"{node.origin}: the operators {'|'.join(node.ops)} take different inputs "
-                "at this opset"
+                f"the operators {'|'.join(node.ops)} take different inputs at this opset",
+                where=node.origin,
             )
         return found
 
@@ -225,8 +218,8 @@ class _Builder:
         definition = self._registry.get(op)
         if node.commutative and (definition is None or "commutative" not in definition.traits):
             raise PatternError(
-                f"{node.origin}: {op} is not known to commute; register it with "
-                'traits=["commutative"]'
+                f'{op} is not known to commute; register it with traits=["commutative"]',
+                where=node.origin,
             )
         if definition is not None:
             plain = {
@@ -235,7 +228,7 @@ class _Builder:
             }
             problem = definition.problem(plain) or definition.output_problem(node.count)
             if problem:
-                raise PatternError(f"{node.origin}: {problem}")
+                raise PatternError(f"{problem}", where=node.origin)
 
     def _commutes(self, op: str) -> bool:
         definition = self._registry.get(op)
@@ -262,6 +255,28 @@ class _Builder:
             if schemas.operator(*split_op(fit.op)) is None:
                 exact = frozenset(wanted)
         return wanted, exact
+
+
+class _Usable:
+    """Whether a variant of a pattern can make a tensor of operators for which ``has`` holds."""
+
+    def __init__(self, has: Callable[[EsNode], bool]) -> None:
+        self._has = has
+        self._known: dict[EsNode | EsChoice, bool] = {}
+
+    def __call__(self, tensor: EsTensor) -> bool:
+        producer = tensor.producer
+        if not isinstance(producer, EsNode | EsChoice):
+            return True
+        known = self._known.get(producer)
+        if known is None:
+            if isinstance(producer, EsChoice):
+                known = any(map(self, producer.options))
+            else:
+                operands = [operand for operand in producer.inputs if operand is not None]
+                known = self._has(producer) and all(map(self, operands))
+            self._known[producer] = known
+        return known
 
 
 class _Fit(NamedTuple):
@@ -297,9 +312,15 @@ def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, An
 
 
 def _tensor(
-    tensor: EsTensor, index: int, node_index: int | None, config: PatternMatcherConfig
+    tensor: EsTensor,
+    index: int,
+    node_index: int | None,
+    config: PatternMatcherConfig,
+    options: tuple[int, ...],
 ) -> TensorPattern:
     producer = tensor.producer
+    if isinstance(producer, EsChoice):
+        return TensorPattern(index, options=options, origin=producer.origin, name=producer.kind)
     if isinstance(producer, EsInput):
         return TensorPattern(
             index,

@@ -73,8 +73,8 @@ class MatchResult:
             meant = hint(name, names) if isinstance(name, str) else ""
             meant = meant or f"; it has {', '.join(names)}"
             raise PatternError(
-                f"{author_origin()}: pattern {self._source.name!r} has no tensor named "
-                f"{name!r}{meant}"
+                f"pattern {self._source.name!r} has no tensor named {name!r}{meant}",
+                where=author_origin(),
             )
         index = names[name]
         return None if index is None else self._binding.values[index]
@@ -88,7 +88,8 @@ class MatchResult:
         value = self.get(name)
         if value is None:
             raise PatternError(
-                f'{author_origin()}: "{name}" is not in this match; match.get("{name}") is None then'
+                f'"{name}" is not in this match; match.get("{name}") is None then',
+                where=author_origin(),
             )
         return value
 
@@ -97,11 +98,6 @@ class MatchResult:
 
     __iter__ = None
     """The names are the pattern's: ``for name in match`` has no use."""
-
-    def _value(self, index: int) -> Value:
-        value = self._binding.values[index]
-        assert value is not None
-        return value
 
     @overload
     def GetCapturedTensor(self, index: SupportsIndex) -> NodeIo: ...
@@ -118,12 +114,13 @@ class MatchResult:
         if not 0 <= place < len(captures):
             raise IndexError(f"captured tensor {index}: the pattern captured {len(captures)}")
         captured = captures[place]
-        if captured is None:
+        value = None if captured is None else self._binding.values[captured]
+        if value is None:
             raise IndexError(
                 f"captured tensor {index}: it stands in an alternative that did not match; "
                 "ask has() before"
             )
-        found = NodeIo.of(self._value(captured))
+        found = NodeIo.of(value)
         if io is None:
             return found
         io.node, io.index, io.tensor = found.node, found.index, found.tensor
@@ -133,7 +130,9 @@ class MatchResult:
         """Whether an operator of the pattern is part of this match, which depends on the
         alternative that was found.
         """
-        return (node.producer if isinstance(node, EsTensor) else node) in self._source.nodes
+        producer = node.producer if isinstance(node, EsTensor) else node
+        nodes = self._source.nodes
+        return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
 
     def GetMatchedNodes(self) -> list[Node]:
         """The matched nodes in topological order; constants are not among them."""
@@ -151,15 +150,15 @@ class MatchResult:
             producer = node.producer if isinstance(node, EsTensor) else node
             if not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
                 raise PatternError(
-                    f"{author_origin()}: GetMatchedNode wants an operator of the pattern "
-                    "that matched"
+                    "GetMatchedNode wants an operator of the pattern that matched",
+                    where=author_origin(),
                 )
-            if producer not in self._source.nodes:
-                raise PatternError(
-                    f"{author_origin()}: {producer!r} stands in an alternative that did not match"
-                )
-            found = self._binding.nodes[self._source.nodes.index(producer)]
-        assert found is not None
+            nodes = self._source.nodes
+            found = self._binding.nodes[nodes.index(producer)] if producer in nodes else None
+        if found is None:
+            raise PatternError(
+                f"{node} stands in an alternative that did not match", where=author_origin()
+            )
         return found
 
     def check_names(self, replacement: EsGraph) -> None:
@@ -173,8 +172,9 @@ class MatchResult:
             name = getattr(tensor.producer, "name", "")
             if names.get(name, index) != index:
                 raise PatternError(
-                    f'{tensor.producer.origin}: the replacement\'s input "{name}" stands for another '
-                    f'tensor than "{name}" of the pattern: inputs correspond by index'
+                    f'the replacement\'s input "{name}" stands for another '
+                    f'tensor than "{name}" of the pattern: inputs correspond by index',
+                    where=tensor.producer.origin,
                 )
 
     def reject(self, reason: str) -> Rejection:
@@ -191,8 +191,7 @@ class MatchResult:
         for index, node in enumerate(self._binding.nodes):
             if node is not None:
                 nodes.append(node)
-            if node is None or len(node.outputs) > len(ops[index].outputs):
-                closed = False
+                closed = closed and len(node.outputs) <= len(ops[index].outputs)
         # anew, as rewrites may move nodes
         return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)
 

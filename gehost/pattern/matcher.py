@@ -1,33 +1,90 @@
-"""Patterns compiled to closures over the index.
+"""The compiled matcher: a pattern as closures over the index.
 
-A fixed order of steps from the operator that makes output 0, with backtracking only where operands
-may swap or another output is looked for among readers.
+A match begins at the node that makes output 0 and goes up: what leaves no choice is done at once
+(``_Op.straight``); operators whose operands may swap and choices between sub-patterns wait on an
+agenda and are tried one after another. Each try begins from the binding as it was.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind_op import Bind, Binding, Step, bound_by
+from gehost.pattern.bind_op import Bind, Binding, holds, operand_of
 from gehost.pattern.roots import Roots
-from gehost.pattern.source import Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import ANY, Chosen, Kind, OpPattern, SourcePattern, TensorPattern
+
+Agenda: TypeAlias = "tuple[TensorPattern, Agenda] | None"
+"""Tensors that are bound and whose operators are not: the first one, and the others."""
+
+Link: TypeAlias = TensorPattern | None
+"""The tensor through which a further output's operator is found; None: any node of the graph."""
 
 
 class CompiledPattern:
-    """A source pattern and its variants as closures over the index."""
+    """A source pattern as closures over the index."""
 
     def __init__(self, source: SourcePattern) -> None:
         self.source = source
-        self._variants = [_Variant(variant) for variant in (source, *source.variants)]
-
-    @property
-    def anchor_ops(self) -> tuple[str, ...]:
+        self._has_choices = source.has_choices
+        binds_attributes = any(
+            constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints
+        )
+        first = source.tensors[source.outputs[0]]
+        self._anchors = source.leaves(first)
+        anchors = {tensor.producer for tensor in self._anchors}
+        needed = _needed(source) if self._has_choices else source.needed
+        binds = [
+            Bind(
+                op,
+                source,
+                needed,
+                is_linked=op.index in anchors or len(source.outputs) > 1,
+                binds_attributes=binds_attributes,
+            )
+            for op in source.ops
+        ]
+        self._ops = [_Op(bind, source, binds) for bind in binds]
+        self.anchor_ops: tuple[str, ...] = tuple(
+            dict.fromkeys(
+                [
+                    op
+                    for tensor in self._anchors
+                    if tensor.producer is not None
+                    for op in source.ops[tensor.producer].ops
+                ]
+            )
+        )
         """The operators that make output 0."""
-        return tuple(dict.fromkeys([op for variant in self._variants for op in variant.anchor.ops]))
+        self._anchor = None if first.options else source.ops[first.producer or 0]
+        self._roots = None if self._anchor is None else Roots(source, self._anchor)
+        self._slots = list(dict.fromkeys([tensor.slot for tensor in self._anchors]))
+        self._first = first
+        self._may_swap = len(self._slots) > 1 or len(source.outputs) > 1
+        self._may_swap |= any(op.commutative for op in source.ops)
+        self._inner = () if self._has_choices else _inner(source)
+        self._choices = {
+            choice.index: [
+                _Option(number, source.tensors[option], source)
+                for number, option in enumerate(choice.options)
+            ]
+            for choice in source.tensors
+            if choice.options
+        }
+        outputs = {
+            leaf.index for index in source.outputs for leaf in source.leaves(source.tensors[index])
+        }
+        self._made = [
+            (tensor.index, op.index, tensor.index in outputs)
+            for op in source.ops
+            for tensor in op.outputs
+        ]
+        """What operators make, and whether it may be an output."""
+        self._further: dict[tuple[tuple[int, int], ...], list[tuple[_Op, Link]]] = {}
+        self._blocked: list[Value] = []
+        self._best: _State | None = None
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
         """The nodes that may make output 0 of a match in the graph as it is, in topological order.
@@ -35,84 +92,411 @@ class CompiledPattern:
         Also whether these are all nodes of the operator; else a rewrite may bring more, see
         ``reached_from``.
         """
-        if len(self._variants) > 1:
+        if self._has_choices or self._roots is None:
             return graph.nodes_of(*self.anchor_ops), True
-        return self._variants[0].candidates.of(graph)
+        return self._roots.of(graph)
 
     def reached_from(self, node: Node) -> list[Node]:
         """The nodes that may make output 0 of a match in which ``node`` is the newest."""
-        return [
-            found for variant in self._variants for found in variant.candidates.reached_from(node)
-        ]
+        return [] if self._roots is None else self._roots.reached_from(node)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         """Match with ``node`` making output 0.
 
         Returns:
             The first self-contained binding, or None; and, where complete bindings failed only
-            because a tensor inside has other readers, these tensors.
+            because a tensor inside has other readers, these tensors. Where several variants match,
+            the binding is of the one whose options come first.
         """
-        blocked: list[Value] = []
-        for variant in self._variants:
-            if node.op in variant.anchor.ops:
-                binding, blocking = variant.match_at(node)
-                if binding is not None:
-                    return binding, []
-                blocked += blocking
-        return None, blocked
-
-
-class _Variant:
-    def __init__(self, source: SourcePattern) -> None:
-        self._source = source
-        self._blocked: list[Value] = []
-        readers = Counter(
-            [index for op in source.ops for index in {t.index for t in op.inputs if t is not None}]
-        )
-        self._inner = [(index, readers[index]) for index in source.inner]
-        plan, needed = plan_of(source), source.needed
-        binds_attributes = any(
-            constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints
-        )
-        ops = [op for op, _ in plan]
-        self.anchor = ops[0]
-        then: Step = self._finish
-        straight: list[_Straight] = []
-        """What leaves no choice, the last step first."""
-        for position in range(len(plan) - 1, 0, -1):
-            op, link = plan[position]
-            bind = Bind(op, ops[:position], needed, binds_attributes=binds_attributes)
-            if link is not None and link.producer == op.index and not op.commutative:
-                straight.append((link.index, link.slot, frozenset(op.ops), bind.node))
-            else:
-                then, straight = _one_of(bind, link, _in_turn(straight, then)), []
-        self._bind_anchor = Bind(self.anchor, [], needed, binds_attributes=binds_attributes)
-        self._after_anchor = _in_turn(straight, then)
-        self.candidates = Roots(source, self.anchor)
-
-    def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
         self._blocked = []
-        binding = Binding(node.graph, self._source)
-        if self._bind_anchor.then(binding, node, self._after_anchor):
-            return binding, []
-        return None, self._blocked
+        if self._anchor is not None:
+            if node.op not in self._anchor.ops:
+                return None, []
+            if self._has_choices and self._roots is not None and not self._roots.is_fed(node):
+                return None, []
+            binding = Binding(node.graph, self.source)
+            found = self._bind(self._ops[self._anchor.index], binding, node, None)
+        else:
+            binding, found = self._match_option(node)
+        if self._best is not None:
+            best, self._best = self._best, None
+            best.restore(binding)
+            found = True
+        return (binding, []) if found else (None, self._blocked)
+
+    def _match_option(self, node: Node) -> tuple[Binding, bool]:
+        """Match where output 0 is a choice."""
+        binding = Binding(node.graph, self.source)
+        start = _State(binding)
+        for slot in self._slots:
+            value = node.outputs[slot] if slot < len(node.outputs) else None
+            if value is not None:
+                binding.values[self._first.index] = value
+                if self._go_on(binding, (self._first, None)):
+                    return binding, True
+                start.restore(binding)
+        return binding, False
+
+    # -- going up
+    # -----------------------------------------------------------------------------------------------------
+
+    def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
+        """Bind ``node`` in any way after which all that is on the agenda fits, too."""
+        if op.bind.op.commutative:
+            return op.bind.in_any_order(binding, node, lambda bound: self._after(op, bound, agenda))
+        return op.bind.node(binding, node) and self._after(op, binding, agenda)
+
+    def _after(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
+        """Go on after ``op`` is bound."""
+        if not op.straight_holds(binding):
+            return False
+        for tensor in op.open:
+            agenda = (tensor, agenda)
+        return self._go_on(binding, agenda)
+
+    def _go_on(self, binding: Binding, agenda: Agenda) -> bool:
+        nodes, values = binding.nodes, binding.values
+        while agenda is not None:
+            tensor, agenda = agenda
+            if tensor.options:
+                value = values[tensor.index]
+                assert value is not None
+                options = self._options(binding, tensor, value)
+                if len(options) != 1:
+                    return self._choose(binding, tensor, value, options, agenda)
+                option = options[0]
+                binding.chosen[tensor.index] = option.number
+                if not holds(option.operand, value, binding):
+                    return False
+                agenda = (option.tensor, agenda)
+                continue
+            index = tensor.producer
+            if index is None or nodes[index] is not None:
+                continue
+            op = self._ops[index]
+            value = values[tensor.index]
+            node = None if value is None else value.producer
+            if (
+                node is None
+                or value is None
+                or node.op not in op.bind.op.ops
+                or value.index != tensor.slot
+            ):
+                return False
+            if op.bind.op.commutative:
+                return self._bind(op, binding, node, agenda)
+            if not op.bind.node(binding, node) or not op.straight_holds(binding):
+                return False
+            for following in op.open:
+                agenda = (following, agenda)
+        return self._finish(binding) if len(self.source.outputs) == 1 else self._go_further(binding)
+
+    def _choose(
+        self,
+        binding: Binding,
+        choice: TensorPattern,
+        value: Value,
+        options: Sequence[_Option],
+        agenda: Agenda,
+    ) -> bool:
+        """Try options for the tensor of a choice, in order."""
+        state = _State(binding)
+        for option in options:
+            binding.chosen[choice.index] = option.number
+            if holds(option.operand, value, binding) and self._go_on(
+                binding, (option.tensor, agenda)
+            ):
+                return True
+            state.restore(binding)
+        return False
+
+    def _options(self, binding: Binding, choice: TensorPattern, value: Value) -> Sequence[_Option]:
+        """The options of a choice that ``value`` may stand for as far as its producer shows."""
+        options, node = self._choices[choice.index], value.producer
+        known = binding.chosen.get(choice.index)
+        if known is not None:
+            return options[known : known + 1]
+        if self._best is not None:
+            options = options[: self._most_options(binding, choice)]
+        return [
+            option
+            for option in options
+            if option.ops is None
+            or (node is not None and node.op in option.ops and value.index == option.tensor.slot)
+        ]
+
+    def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
+        """How many options are worth a try: a match that is known has earlier ones."""
+        if self._best is None:
+            return len(choice.options)
+        taken, best = list(binding.chosen.values()), self._best.taken
+        place = len(taken)
+        if taken < best[:place]:
+            return len(choice.options)
+        return best[place] + 1 if taken == best[:place] and place < len(best) else 0
+
+    # -- further outputs
+    # ----------------------------------------------------------------------------------------------
+
+    def _go_further(self, binding: Binding) -> bool:
+        """Find what the other outputs depend on: decide what is left open, then go to readers."""
+        if self._has_choices:
+            _, choice = self.source.reached(binding.chosen)
+            if choice is not None:
+                return self._decide(binding, choice)
+        key = tuple(binding.chosen.items())
+        plan = self._further.get(key)
+        if plan is None:
+            plan = self._further[key] = self._plan_of(binding.chosen)
+        for op, link in plan:
+            if binding.nodes[op.bind.op.index] is None:
+                return self._bind_one_of(op, link, binding)
+        return self._finish(binding)
+
+    def _decide(self, binding: Binding, choice: TensorPattern) -> bool:
+        state = _State(binding)
+        for number in range(self._most_options(binding, choice)):
+            binding.chosen[choice.index] = number
+            if self._go_further(binding):
+                return True
+            state.restore(binding)
+        return False
+
+    def _plan_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
+        """The operators that output 0 does not depend on, each with a tensor that leads to it."""
+        source = self.source
+        wanted, _ = source.reached(chosen)
+        placed: dict[int, None] = {}
+        known: set[int] = set()
+        plan: list[tuple[_Op, Link]] = []
+
+        def place(index: int) -> None:
+            placed[index] = None
+            op = source.ops[index]
+            known.update([tensor.index for tensor in op.outputs])
+            for tensor in op.inputs:
+                if tensor is not None and tensor is not ANY:
+                    tensor = source.resolved(tensor, chosen)
+                    known.add(tensor.index)
+                    if tensor.producer is not None and tensor.producer not in placed:
+                        place(tensor.producer)
+
+        first = source.resolved(source.tensors[source.outputs[0]], chosen).producer
+        assert first is not None
+        place(first)
+        while len(placed) < len(wanted):
+            waiting = [source.ops[index] for index in wanted if index not in placed]
+            reading = [
+                (op, tensor)
+                for op in waiting
+                for tensor in [
+                    source.resolved(each, chosen) for each in op.inputs if each is not None
+                ]
+                if tensor.constant is None and tensor.index in known
+            ]
+            op, link = reading[0] if reading else (waiting[0], None)
+            plan.append((self._ops[op.index], link))
+            place(op.index)
+        return plan
+
+    def _bind_one_of(self, op: _Op, link: Link, binding: Binding) -> bool:
+        """Bind one of several nodes, after which everything else fits, too."""
+        ops = op.bind.op.ops
+        nodes: Iterable[Node] = ()
+        if link is None:
+            nodes = binding.graph.nodes_of(*ops)
+        elif (value := binding.values[link.index]) is not None:
+            readers = [
+                reader
+                for reader in value.readers
+                if isinstance(reader, Node) and reader.op in ops and reader.graph is binding.graph
+            ]
+            nodes = sorted(readers, key=by_order)
+        state = _State(binding)
+        for node in nodes:
+            if self._bind(op, binding, node, None):
+                return True
+            state.restore(binding)
+        return False
+
+    # -- the end
+    # ------------------------------------------------------------------------------------------------------
 
     def _finish(self, binding: Binding) -> bool:
         """Every reader of every inner tensor is inside the match, and joining the match closes
-        no cycle.
+        no cycle. A match that may not be the first variant's is kept, and the search goes on.
         """
-        nodes = binding.nodes
-        # so many operators of the pattern read it, which are all bound
+        if not self._has_choices:
+            return self._is_closed(binding) and not _would_cycle(binding)
+        source, values = self.source, binding.values
+        for index in binding.chosen:
+            values[index] = values[source.resolved(source.tensors[index], binding.chosen).index]
+        if any(values[index] is None for index in source.outputs):
+            return False
+        if not self._is_closed(binding) or _would_cycle(binding):
+            return False
+        if not self._may_swap or not any(binding.chosen.values()):
+            self._best = None
+            return True
+        taken = list(binding.chosen.values())
+        if self._best is None or taken < self._best.taken:
+            self._best = _State(binding)
+        return False
+
+    def _is_closed(self, binding: Binding) -> bool:
+        """Every reader of every inner tensor is inside the match."""
+        nodes, values = binding.nodes, binding.values
+        if self._has_choices:
+            return self._is_closed_by_choice(binding)
         for index, readers in self._inner:
-            value = binding.values[index]
+            value = values[index]
             if value is None or (readers == 1 and isinstance(value.read_by, Node)):
                 continue
-            if len(value.readers) != readers:  # else they are those of the pattern
+            # so many operators of the pattern read it, which are all bound
+            if len(value.readers) != readers:
                 for reader in value.readers:
                     if reader not in nodes:
                         self._blocked.append(value)
                         return False
-        return not _would_cycle(binding)
+        return True
+
+    def _is_closed_by_choice(self, binding: Binding) -> bool:
+        """The same where it depends on options what is inside."""
+        nodes, values = binding.nodes, binding.values
+        inside: set[Node | Graph | None] = {*nodes}
+        outputs = [values[index] for index in self.source.outputs]
+        for index, op, may_be_output in self._made:
+            value = values[index]
+            if nodes[op] is None or value is None or (may_be_output and value in outputs):
+                continue
+            found = value.read_by
+            if isinstance(found, Node):
+                if found in inside:
+                    continue
+            elif inside.issuperset(value.readers):
+                continue
+            self._blocked.append(value)
+            return False
+        return True
+
+
+class _Op:
+    """An operator of a compiled pattern, and how to go up from it.
+
+    Attributes:
+        straight: the steps above it that leave no choice.
+        open: tensors above it that do, the last one first.
+    """
+
+    def __init__(self, bind: Bind, source: SourcePattern, binds: list[Bind]) -> None:
+        self.bind = bind
+        straight: list[tuple[int, int, int, frozenset[str], Callable[[Binding, Node], bool]]] = []
+        open_: list[TensorPattern] = []
+        seen = {bind.op.index}
+
+        def go_up(op: OpPattern) -> None:
+            for tensor in op.inputs:
+                if tensor is None:
+                    continue
+                if tensor.options:
+                    open_.append(tensor)
+                elif tensor.producer is not None and tensor.producer not in seen:
+                    above = source.ops[tensor.producer]
+                    if above.commutative:
+                        open_.append(tensor)
+                        continue
+                    seen.add(above.index)
+                    straight.append(
+                        (
+                            tensor.index,
+                            tensor.slot,
+                            above.index,
+                            frozenset(above.ops),
+                            binds[above.index].node,
+                        )
+                    )
+                    go_up(above)
+
+        go_up(bind.op)
+        self.straight = tuple(straight)
+        self.open = tuple(reversed(open_))
+
+    def straight_holds(self, binding: Binding) -> bool:
+        values, nodes = binding.values, binding.nodes
+        for index, slot, op, ops, bind_node in self.straight:
+            if nodes[op] is not None:
+                continue
+            value = values[index]
+            if value is None:
+                return False
+            node = value.producer
+            if (
+                node is None
+                or node.op not in ops
+                or value.index != slot
+                or not bind_node(binding, node)
+            ):
+                return False
+        return True
+
+
+class _Option:
+    """An option of a choice.
+
+    Attributes:
+        number: its position.
+        ops: the operators that make it; None where any tensor may stand for it.
+    """
+
+    __slots__ = ("number", "operand", "ops", "tensor")
+
+    def __init__(self, number: int, tensor: TensorPattern, source: SourcePattern) -> None:
+        self.number = number
+        self.tensor = tensor
+        self.operand = operand_of(tensor, source)
+        self.ops = None if tensor.producer is None else frozenset(source.ops[tensor.producer].ops)
+
+
+class _State:
+    """A binding as it is now, to go back to."""
+
+    __slots__ = ("attributes", "chosen", "nodes", "taken", "values")
+
+    def __init__(self, binding: Binding) -> None:
+        self.nodes = binding.nodes.copy()
+        self.values = binding.values.copy()
+        self.chosen = binding.chosen.copy()
+        self.attributes = binding.attributes.copy()
+        self.taken = list(self.chosen.values())
+
+    def restore(self, binding: Binding) -> None:
+        binding.nodes[:] = self.nodes
+        binding.values[:] = self.values
+        binding.chosen.clear()
+        binding.chosen.update(self.chosen)
+        binding.attributes.clear()
+        binding.attributes.update(self.attributes)
+
+
+def _needed(source: SourcePattern) -> frozenset[int]:
+    """Tensors that must be there in any variant that has their operators: captured ones."""
+    return frozenset([index for index in source.captures if index is not None])
+
+
+def _inner(source: SourcePattern) -> tuple[tuple[int, int], ...]:
+    """Tensors that only the match itself may read, and how many of its operators do."""
+    return tuple([(index, _readers(source, index, {})) for index in source.inner])
+
+
+def _readers(source: SourcePattern, index: int, chosen: Chosen) -> int:
+    ops = [source.ops[each] for each in source.reached(chosen)[0]]
+    return sum(
+        any(
+            each is not None and each is not ANY and source.resolved(each, chosen).index == index
+            for each in op.inputs
+        )
+        for op in ops
+    )
 
 
 def _would_cycle(binding: Binding) -> bool:
@@ -127,102 +511,3 @@ def _would_cycle(binding: Binding) -> bool:
     return Region(
         binding.graph, [values[index] for index in source.inputs], outputs, nodes
     ).closes_cycle()
-
-
-# -- the order of steps
-# ---------------------------------------------------------------------------------------------
-
-Link: TypeAlias = TensorPattern | None
-"""How a step reaches its operator: the tensor that it makes, or one that it reads; None: any
-node of the graph.
-"""
-
-
-def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
-    """All operators, the anchor first, each after a tensor that leads to it."""
-    producer = source.tensors[source.outputs[0]].producer
-    assert producer is not None
-    plan: list[tuple[OpPattern, Link]] = []
-    placed: set[int] = set()
-
-    def place(op: OpPattern, link: Link) -> None:
-        placed.add(op.index)
-        plan.append((op, link))
-        for tensor in op.inputs:
-            if tensor is not None and tensor.producer is not None and tensor.producer not in placed:
-                place(source.ops[tensor.producer], tensor)
-
-    place(source.ops[producer], None)
-    while len(plan) < len(source.ops):
-        known = bound_by([op for op, _ in plan])
-        waiting = [op for op in source.ops if op.index not in placed]
-        reading = [
-            (op, t)
-            for op in waiting
-            for t in op.inputs
-            if t is not None and t.constant is None and t.index in known
-        ]
-        place(*(reading[0] if reading else (waiting[0], None)))
-    return plan
-
-
-# -- steps
-# ----------------------------------------------------------------------------------------------------------
-
-
-_Straight: TypeAlias = tuple[int, int, frozenset[str], Callable[[Binding, Node], bool]]
-"""A step to the node that makes a tensor: the tensor, which output it is, of which operators,
-and what binds the node.
-"""
-
-
-def _in_turn(last_first: Sequence[_Straight], then: Step) -> Step:
-    """Some steps, none of which leaves a choice, and what comes after them."""
-    if not last_first:
-        return then
-    steps = tuple(reversed(last_first))
-
-    def in_turn(binding: Binding) -> bool:
-        values = binding.values
-        for index, slot, ops, bind_node in steps:
-            value = values[index]
-            assert value is not None
-            node = value.producer
-            if (
-                node is None
-                or node.op not in ops
-                or value.index != slot
-                or not bind_node(binding, node)
-            ):
-                return False
-        return then(binding)
-
-    return in_turn
-
-
-def _one_of(bind: Bind, link: Link, then: Step) -> Step:
-    """To a node of which there may be several, or whose operands may swap, until everything
-    after it fits too.
-    """
-    ops = bind.op.ops
-
-    def nodes(binding: Binding) -> Iterable[Node]:
-        if link is None:
-            return binding.graph.nodes_of(*ops)
-        value = binding.values[link.index]
-        if value is None:
-            return ()
-        if link.producer != bind.op.index:
-            readers = [
-                reader for reader in value.readers if isinstance(reader, Node) and reader.op in ops
-            ]
-            return sorted(
-                (reader for reader in readers if reader.graph is binding.graph), key=by_order
-            )
-        made = value.producer
-        return (made,) if made is not None and made.op in ops and value.index == link.slot else ()
-
-    def one_of(binding: Binding) -> bool:
-        return any(bind.then(binding, node, then) for node in nodes(binding))
-
-    return one_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -10,7 +11,6 @@ from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTenso
 from gehost.es.origin import author_origin
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import split_op
-from gehost.pattern.variants import Chosen, resolve, variants_of
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
@@ -57,12 +57,18 @@ class Pattern:
         """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
         if not isinstance(graph, EsGraph):
             raise PatternError(
-                f"{author_origin()}: Pattern wants what BuildAndReset returns, got "
-                f"{type(graph).__name__}"
+                f"Pattern wants what BuildAndReset returns, got {type(graph).__name__}",
+                where=author_origin(),
             )
         check_pattern(graph)
         self.graph = graph
         self._read = _operands(graph)
+        self.choices = [
+            producer
+            for producer in _operands(graph, graph.outputs)
+            if isinstance(producer, EsChoice)
+        ]
+        """Choices that an operator reads or that are outputs."""
         self.captures: list[EsTensor] = []
         """Captured tensors by index."""
         self.names: dict[str, EsTensor] = {}
@@ -73,14 +79,16 @@ class Pattern:
         for name, tensor in graph.captures.items():
             if isinstance(tensor.producer, EsConst) and tensor.producer not in self._read:
                 raise PatternError(
-                    f'{graph.origin}: no operator of pattern {graph.name!r} reads constant "{name}"'
+                    f'no operator of pattern {graph.name!r} reads constant "{name}"',
+                    where=graph.origin,
                 )
             self._name(name, tensor)
 
     def _name(self, name: str, tensor: EsTensor) -> None:
         if name in self.names:
             raise PatternError(
-                f'{author_origin()}: two tensors of pattern {self.graph.name!r} are named "{name}"'
+                f'two tensors of pattern {self.graph.name!r} are named "{name}"',
+                where=author_origin(),
             )
         self.names[name] = tensor
 
@@ -100,7 +108,8 @@ class Pattern:
             isinstance(captured.producer, EsConst) and captured.producer not in self._read
         ):
             raise PatternError(
-                f"{author_origin()}: the captured tensor is not one of pattern {self.graph.name!r}"
+                f"the captured tensor is not one of pattern {self.graph.name!r}",
+                where=author_origin(),
             )
         if name:
             self._name(name, captured)
@@ -118,7 +127,9 @@ def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
     producer: Any = tensor.node
     if isinstance(producer, EsNode):
         if not 0 <= tensor.index < producer.count:
-            raise PatternError(f"{author_origin()}: {producer.ops[0]} has no output {tensor.index}")
+            raise PatternError(
+                f"{producer.ops[0]} has no output {tensor.index}", where=author_origin()
+            )
         return EsTensor(producer, tensor.index)
     if isinstance(producer, EsInput | EsConst | EsChoice):
         return EsTensor(producer)
@@ -127,7 +138,8 @@ def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
 
 def _no_tensor() -> PatternError:
     return PatternError(
-        f"{author_origin()}: CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)"
+        "CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)",
+        where=author_origin(),
     )
 
 
@@ -136,21 +148,20 @@ def check_pattern(graph: EsGraph) -> None:
 
     Raises:
         PatternError: no operator, one that reaches no output or reads what is made later, an
-            input that no variant reads, an output that is no operator's in a variant; or too many
-            variants.
+            input that no variant reads, an output that is no operator's in a variant.
     """
     if not graph.nodes:
-        raise PatternError(f"{graph.origin}: pattern {graph.name!r} has no operator")
+        raise PatternError(f"pattern {graph.name!r} has no operator", where=graph.origin)
     wanted = set(graph.reachable())
     for node in graph.nodes:
         if node not in wanted:
             raise PatternError(
-                f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reaches no output"
+                f"{node.ops[0]} of pattern {graph.name!r} reaches no output", where=node.origin
             )
         for name in node.ops:
             if split_op(name)[1] in _CONTROL_FLOW:
                 raise PatternError(
-                    f"{node.origin}: {name} holds nested graphs and cannot stand in a pattern"
+                    f"{name} holds nested graphs and cannot stand in a pattern", where=node.origin
                 )
     _check_order(graph)
     read = _operands(graph)
@@ -158,20 +169,45 @@ def check_pattern(graph: EsGraph) -> None:
         if tensor.producer not in read:
             assert isinstance(tensor.producer, EsInput)
             raise PatternError(
-                f"{tensor.producer.origin}: no operator of pattern {graph.name!r} reads input "
-                f"{tensor.producer.name}"
+                f"no operator of pattern {graph.name!r} reads input {tensor.producer.name}",
+                where=tensor.producer.origin,
             )
-    for chosen in variants_of(graph):
-        _check_variant(graph, chosen)
+    _check_outputs(graph)
 
 
-def _operands(graph: EsGraph) -> set[EsNode | EsInput | EsConst | EsChoice]:
-    """Producers of all operands, with those of each alternative."""
+def _check_outputs(graph: EsGraph) -> None:
+    """Check that each output is made by an operator in all variants, and by no two outputs."""
+    seen: set[tuple[EsNode, int]] = set()
+    for position, output in enumerate(graph.outputs):
+        where = f"pattern {graph.name!r}"
+        if isinstance(output.producer, EsChoice):
+            where = f"one variant of {where}"
+        leaves: set[tuple[EsNode, int]] = set()
+        waiting = [output]
+        for tensor in waiting:  # grows while it is walked
+            if isinstance(tensor.producer, EsChoice):
+                waiting.extend(tensor.producer.options)
+                continue
+            if not isinstance(tensor.producer, EsNode):
+                raise PatternError(
+                    f"output {position} of {where} is not made by an operator", where=graph.origin
+                )
+            leaves.add((tensor.producer, tensor.index))
+        if leaves & seen:
+            raise PatternError(f"output {position} of {where} is given twice", where=graph.origin)
+        seen |= leaves
+
+
+def _operands(
+    graph: EsGraph, outputs: Sequence[EsTensor] = ()
+) -> dict[EsNode | EsInput | EsConst | EsChoice, None]:
+    """Producers of all operands, and of some outputs, with those of each alternative."""
     waiting = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None]
+    waiting.extend(outputs)
     for tensor in waiting:  # grows while it is walked
         if isinstance(tensor.producer, EsChoice):
             waiting.extend(tensor.producer.options)
-    return {tensor.producer for tensor in waiting}
+    return dict.fromkeys([tensor.producer for tensor in waiting])
 
 
 def _check_order(graph: EsGraph) -> None:
@@ -184,21 +220,7 @@ def _check_order(graph: EsGraph) -> None:
                 waiting.extend(tensor.producer.options)
             elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
                 raise PatternError(
-                    f"{node.origin}: {node.ops[0]} of pattern {graph.name!r} reads what is "
-                    "made after it"
+                    f"{node.ops[0]} of pattern {graph.name!r} reads what is made after it",
+                    where=node.origin,
                 )
         built.add(node)
-
-
-def _check_variant(graph: EsGraph, chosen: Chosen) -> None:
-    where = f"pattern {graph.name!r}" if not chosen else f"one variant of pattern {graph.name!r}"
-    seen: set[tuple[int, int]] = set()
-    for position, tensor in enumerate(resolve(output, chosen) for output in graph.outputs):
-        if not isinstance(tensor.producer, EsNode):
-            raise PatternError(
-                f"{graph.origin}: output {position} of {where} is not made by an operator"
-            )
-        key = (id(tensor.producer), tensor.index)
-        if key in seen:
-            raise PatternError(f"{graph.origin}: output {position} of {where} is given twice")
-        seen.add(key)

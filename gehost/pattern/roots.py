@@ -64,9 +64,9 @@ class Roots:
         if rarest is self._anchor and not self._feeders:
             return graph.nodes_of(*rarest.ops), True
         nodes = [node for name in rarest.ops for node in graph.by_op.get(name, ())]
-        return sorted(filter(self._is_fed, self._walk(nodes, rarest)), key=by_order), False
+        return sorted(filter(self.is_fed, self._walk(nodes, rarest)), key=by_order), False
 
-    def _is_fed(self, node: Node) -> bool:
+    def is_fed(self, node: Node) -> bool:
         """Whether the anchor's operands come from the right operators, which is seldom and
         quickly told.
         """

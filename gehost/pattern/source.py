@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gehost.es.graph import EsNode
 from gehost.es.literals import in_dtype
@@ -14,8 +16,8 @@ from gehost.es.schemas import Signature
 from gehost.ir.types import DataType, Dim
 from gehost.location import SourceLocation
 
-MAX_VARIANTS = 64
-"""How many combinations of alternatives one pattern may have."""
+Chosen: TypeAlias = Mapping[int, int]
+"""Which option is taken of a choice, by the index of its tensor."""
 
 
 class Kind(Enum):
@@ -65,8 +67,8 @@ class ConstantPattern(Struct, frozen=True, eq=False):
 
 
 class TensorPattern(Struct, frozen=True, eq=False):
-    """A tensor of a source pattern: a placeholder, a constant, or output ``slot`` of op pattern
-    ``producer``.
+    """A tensor of a source pattern: a placeholder, a constant, output ``slot`` of op pattern
+    ``producer``, or a choice: one of the tensors ``options``.
     """
 
     index: int
@@ -77,10 +79,13 @@ class TensorPattern(Struct, frozen=True, eq=False):
     rank: int | None = None
     shape: tuple[Dim, ...] | None = None
     name: str = ""
+    options: tuple[int, ...] = ()
+    origin: SourceLocation | None = None
+    """The author's line, of a choice."""
 
     @property
     def is_input(self) -> bool:
-        return self.producer is None and self.constant is None
+        return self.producer is None and self.constant is None and not self.options
 
 
 ANY: Final = TensorPattern(-1, name="any")
@@ -113,6 +118,8 @@ class OpPattern(Struct, frozen=True, eq=False):
 class SourcePattern(Struct, frozen=True, eq=False):
     """A pattern at one opset: its operators, its tensors, which of them are inputs and outputs,
     which are captured.
+
+    It holds the operators of all options of its choices; ``variant`` makes some of them.
     """
 
     name: str
@@ -121,14 +128,107 @@ class SourcePattern(Struct, frozen=True, eq=False):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     captures: tuple[int | None, ...]
-    """None for a tensor of an alternative that this variant has not."""
+    """None for a tensor of an option that this variant does not have."""
     names: dict[str, int | None]
     """Named tensors; None as above."""
     origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their patterns."""
-    variants: tuple[SourcePattern, ...] = ()
-    """The same with other alternatives, to be tried in this order after this one."""
+
+    @property
+    def has_choices(self) -> bool:
+        return any(tensor.options for tensor in self.tensors)
+
+    def leaves(self, tensor: TensorPattern) -> list[TensorPattern]:
+        """The tensors that may stand for ``tensor``: itself, or those of its options, in order."""
+        if not tensor.options:
+            return [tensor]
+        return [leaf for option in tensor.options for leaf in self.leaves(self.tensors[option])]
+
+    def resolved(self, tensor: TensorPattern, chosen: Chosen) -> TensorPattern:
+        """The tensor that stands for ``tensor``; a choice where that is open."""
+        while tensor.index in chosen:
+            tensor = self.tensors[tensor.options[chosen[tensor.index]]]
+        return tensor
+
+    def reached(self, chosen: Chosen) -> tuple[list[int], TensorPattern | None]:
+        """The operators that outputs depend on, and the first choice that is open, from the
+        outputs up.
+        """
+        found: dict[int, None] = {}
+        open_choice: TensorPattern | None = None
+        stack = [self.tensors[index] for index in reversed(self.outputs)]
+        while stack:
+            tensor = self.resolved(stack.pop(), chosen)
+            if tensor.options:
+                open_choice = open_choice or tensor
+            elif tensor.producer is not None and tensor.producer not in found:
+                found[tensor.producer] = None
+                inputs = self.ops[tensor.producer].inputs
+                stack.extend(each for each in reversed(inputs) if each is not None)
+        return sorted(found), open_choice
+
+    def variant(self, chosen: Chosen) -> SourcePattern:
+        """The pattern in which these options are taken; what is open stands for any tensor.
+
+        Inputs keep their positions, also those that no operator reads.
+        """
+        reached, _ = self.reached(chosen)
+        ops = {old: new for new, old in enumerate(reached)}
+        tensors: list[TensorPattern] = []
+        places: dict[int, TensorPattern] = {}
+
+        def place(tensor: TensorPattern) -> TensorPattern:
+            tensor = self.resolved(tensor, chosen)
+            found = places.get(tensor.index)
+            if found is None:
+                producer = None if tensor.producer is None else ops[tensor.producer]
+                found = replace(tensor, index=len(tensors), producer=producer, options=())
+                places[tensor.index] = found
+                tensors.append(found)
+            return found
+
+        def known(index: int | None) -> int | None:
+            found = None if index is None else self.resolved(self.tensors[index], chosen)
+            return None if found is None or found.index not in places else places[found.index].index
+
+        inputs = tuple([place(self.tensors[index]).index for index in self.inputs])
+        lowered = tuple(
+            [
+                replace(
+                    op,
+                    index=ops[op.index],
+                    outputs=tuple([place(each) for each in op.outputs]),
+                    inputs=tuple(
+                        [each if each is None or each is ANY else place(each) for each in op.inputs]
+                    ),
+                )
+                for op in (self.ops[index] for index in reached)
+            ]
+        )
+        return SourcePattern(
+            name=self.name,
+            ops=lowered,
+            tensors=tuple(tensors),
+            inputs=inputs,
+            outputs=tuple([place(self.tensors[index]).index for index in self.outputs]),
+            captures=tuple([known(index) for index in self.captures]),
+            names={name: known(index) for name, index in self.names.items()},
+            origin=self.origin,
+            nodes=tuple([self.nodes[index] for index in reached]),
+        )
+
+    def variants(self) -> Iterator[SourcePattern]:
+        """The pattern for each combination of options, those of earlier options first."""
+        waiting: list[Chosen] = [{}]
+        while waiting:
+            chosen = waiting.pop()
+            _, choice = self.reached(chosen)
+            if choice is None:
+                yield self.variant(chosen)
+            else:
+                taken = reversed(range(len(choice.options)))
+                waiting.extend({**chosen, choice.index: option} for option in taken)
 
     @property
     def inner(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import onnx
 import pytest
+from msgspec import structs
 
 from gehost.ir import graph as ir_graph
 from gehost.ir.names import Names
@@ -129,23 +130,31 @@ def rewrite(seed: int) -> None:
     cases.Reference(made).check(after, tally, "numbers", exact=True)
 
 
-def forget_readers(variant, binding):
-    return not matcher._would_cycle(binding)
+def forget_readers(pattern, binding):
+    return True
 
 
-def forget_the_binding(op, known, operands=bind_op._operands):
-    return [(index, False, asked) for index, _, asked in operands(op, known)]
+def forget_the_binding(bind, by_position=bind_op.Bind._by_position):
+    holds = by_position(bind)
+
+    def hold(binding, node):
+        for tensor in bind.op.inputs:
+            if tensor is not None and tensor.index >= 0:
+                binding.values[tensor.index] = None
+        return holds(binding, node)
+
+    return hold
 
 
-def forget_other_nodes(op, earlier, known, needed, claim=bind_op._claim):
-    return claim(op, [], known, needed)
+def forget_other_nodes(op, source, needed, *, is_linked, claim=bind_op._claim):
+    return claim(op, structs.replace(source, ops=(op,)), needed, is_linked=is_linked)
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
-        (matcher._Variant, "_finish", forget_readers),
-        (bind_op, "_operands", forget_the_binding),
+        (matcher.CompiledPattern, "_is_closed", forget_readers),
+        (bind_op.Bind, "_by_position", forget_the_binding),
         (bind_op, "_claim", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],

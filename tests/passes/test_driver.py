@@ -23,7 +23,7 @@ from gehost import (
     es,
 )
 from gehost.passes.driver import as_graph
-from gehost.pattern.lower import _Builder
+from gehost.pattern.lower import LoweredPattern
 from gehost.rewrite.lower import Refused
 from gehost.testing import assert_equal_numbers, assert_refuses, assert_rewrites, parse, run_pass
 
@@ -190,9 +190,9 @@ def test_a_pattern_is_worked_out_where_the_graph_has_its_operators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worked_out: list[str] = []
-    build = _Builder.build
+    build = LoweredPattern._op
     monkeypatch.setattr(
-        _Builder, "build", lambda self, captures: worked_out.append("Relu") or build(self, captures)
+        LoweredPattern, "_op", lambda *args: worked_out.append("Relu") or build(*args)
     )
     assert run_pass(CHAIN.replace("Relu", "Sin"), ReluToSigmoid)[1].replaced == 0
     assert worked_out == []

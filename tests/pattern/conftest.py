@@ -9,10 +9,16 @@ import onnx
 import pytest
 
 from gehost.es.graph import EsGraphBuilder, EsTensor
+from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
+from gehost.pattern import match
+from gehost.pattern.bind_op import Binding
+from gehost.pattern.explain.reference_matcher import ReferenceMatcher
 from gehost.pattern.match import MatchResult, PatternMatcher
+from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
+from gehost.pattern.source import SourcePattern
 
 Make = Callable[..., EsTensor | Sequence[EsTensor]]
 
@@ -75,3 +81,23 @@ class Finder:
 @pytest.fixture
 def find() -> Finder:
     return Finder()
+
+
+class ByReference:
+    """The reference matcher in place of the compiled one."""
+
+    def __init__(self, source: SourcePattern) -> None:
+        self.source = source
+        self.anchor_ops = CompiledPattern(source).anchor_ops
+        self._matcher = ReferenceMatcher(source)
+
+    def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
+        return self._matcher.match_at(node), []
+
+
+@pytest.fixture(params=["compiled", "reference"], autouse=True)
+def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test runs with both matchers."""
+    if request.param == "reference":
+        monkeypatch.setattr(match, "CompiledPattern", ByReference)
+    return request.param

@@ -181,7 +181,7 @@ class _Drawing:
     def instance(self) -> Instance:
         for op, node in zip(self._source.ops, self._source.nodes, strict=True):
             self._build(op, node)
-        operands = tuple(self._operands[index] for index in self._source.inputs)
+        operands = tuple([self._operands.get(index) for index in self._source.inputs])
         return Instance(
             self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops)
         )

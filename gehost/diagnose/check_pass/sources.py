@@ -5,10 +5,10 @@ form of it that ONNX allows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import onnx
-from msgspec.structs import replace
 
 from gehost.diagnose.check_pass.instances import empty_model
 from gehost.errors import PassError, described
@@ -24,6 +24,8 @@ from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import SourcePattern
 
+_MOST_VARIANTS = 64
+"""Variants of a pattern of which instances are drawn."""
 _MOST_OPERANDS = 3
 """Inputs of a variadic operator."""
 
@@ -87,7 +89,7 @@ def _variants(
         source = LoweredPattern(pattern, config, empty_model(opset), registry).source
     except NotApplicable:
         return []
-    return [replace(source, variants=()), *source.variants]
+    return list(islice(source.variants(), _MOST_VARIANTS)) if source.has_choices else [source]
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:

@@ -10,9 +10,8 @@ from gehost.diagnose.nodes import replacement
 from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite
 from gehost.pattern.explain.messages import named
-from gehost.pattern.explain.near_miss import FirstMisses
-from gehost.pattern.explain.reference_matcher import Look, MatchFailure, Tracer
-from gehost.pattern.matcher import plan_of
+from gehost.pattern.explain.plan import plan_of
+from gehost.pattern.explain.reference_matcher import Look, MatchFailure, ReferenceMatcher
 from gehost.pattern.source import SourcePattern
 
 _MISSED = Outcome.MISSED
@@ -27,17 +26,15 @@ class _Pattern:
     def __init__(self, place: int, source: SourcePattern) -> None:
         self.place = place
         self.source = source
-        self.tracer = Tracer(source)
+        self.tracer = ReferenceMatcher(source)
         self.size = len(source.ops)
-        self.anchor, _ = plan_of(source)[0]
-        self.anchor_ops = tuple(
-            dict.fromkeys(
-                op for each in (source, *source.variants) for op in plan_of(each)[0][0].ops
-            )
-        )
-        self.told_of = {
-            op: (op.label, str(op.origin)) for each in (source, *source.variants) for op in each.ops
-        }
+        anchors = [
+            source.ops[leaf.producer]
+            for leaf in source.leaves(source.tensors[source.outputs[0]])
+            if leaf.producer is not None
+        ]
+        self.anchor = anchors[0]
+        self.anchor_ops = tuple(dict.fromkeys([op for each in anchors for op in each.ops]))
         self.seen = False
 
 
@@ -55,7 +52,6 @@ class Account:
         self._origin = origin
         self._patterns: dict[SourcePattern, _Pattern] = {}
         self._at: _Pattern | None = None
-        self._first_misses = FirstMisses()
         self._looks: list[Look] = []
         self._rewritten: dict[Node, str] = {}
         self._refused: dict[Node, list[str]] = {}
@@ -88,16 +84,15 @@ class Account:
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        self._looks = at.tracer.at_each(anchors, self._first_misses) or self._look_inside(graph, at)
+        self._looks = at.tracer.at_each(anchors) or self._look_inside(graph, at)
 
     def _look_inside(self, graph: Graph, at: _Pattern) -> list[Look]:
         """Where nothing can make output 0: how far the pattern comes from the operator nearest
         to it.
         """
-        for op, _ in plan_of(at.source):
-            by_op = [
-                at.tracer.around_each(graph.nodes_of(name), self._first_misses) for name in op.ops
-            ]
+        nearest = at.source if not at.source.has_choices else next(at.source.variants())
+        for op, _ in plan_of(nearest):
+            by_op = [at.tracer.around_each(graph.nodes_of(name)) for name in op.ops]
             if any(by_op):
                 return sorted(chain(*by_op), key=lambda look: look[0].order)
         return []
@@ -158,10 +153,10 @@ class Account:
 
     def _add_miss(self, node: Node, miss: MatchFailure) -> None:
         assert self._at is not None
-        label, origin = self._at.told_of[miss.pattern_node]
+        label, origin = miss.pattern_node.label, str(miss.pattern_node.origin)
         found = Finding(
             _MISSED,
-            miss.reason,
+            f"{miss.reason}, in {miss.part}" if miss.part else miss.reason,
             miss.label,
             node.op,
             _body(node),

@@ -4,20 +4,16 @@ node again and again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from gehost.pattern.bind_op import no_more_inputs
 from gehost.pattern.matcher import Link
-from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 """Operators, each with what leads to it."""
-
-Beginning: TypeAlias = tuple[str, int, bool, str, int]
-"""The operator that is placed first, how many inputs it has and whether they may swap; what
-makes one, and as which output.
-"""
 
 
 class Step:
@@ -53,56 +49,81 @@ class Step:
         ):
             self.maker, self.made = following
 
-    def slots_of_made(self) -> Sequence[int]:
-        """The inputs that are tried for ``made`` before anything else that is asked of a node
-        can go wrong; else none.
-        """
-        op, made = self.op, self.made
-        if made is None or self.asks or len(op.outputs) != 1:
-            return ()
-        if op.commutative:
-            comes_first = op.inputs[0] is made or (
-                op.inputs[1] is made and self.count == 2 and _takes_any(op.inputs[0])
-            )
-            return range(self.count - 1, -1, -1) if comes_first else ()
-        is_alone = (
-            op.inputs[0] is made
-            and all(map(_takes_any, op.inputs))
-            and len(set(op.inputs)) == self.count
-        )
-        return (0,) if is_alone else ()
-
-
-def _takes_any(tensor: TensorPattern | None) -> bool:
-    """Whether any tensor may be there, as far as that is told without its producer."""
-    return (
-        tensor is not None
-        and (tensor.constant, tensor.dtype, tensor.rank, tensor.shape) == (None,) * 4
-    )
-
 
 class Plan:
-    """The order in which a variant's operators are placed."""
+    """The order in which the operators of a pattern without open choices are placed.
 
-    def __init__(self, source: SourcePattern, steps: Steps) -> None:
+    Attributes:
+        source: a variant of the pattern; where a choice is open, it takes any tensor there.
+        choice: that choice.
+        part: the optional part that each operator belongs to, by its index; "" for none.
+    """
+
+    def __init__(
+        self,
+        source: SourcePattern,
+        steps: Steps,
+        choice: TensorPattern | None = None,
+        parts: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self.source = source
+        self.choice = choice
+        self.parts = parts
         after = [*steps[1:], None]
         self.steps = [
             Step(op, link, next_one, source.needed)
             for (op, link), next_one in zip(steps, after, strict=True)
         ]
-        self.first_slots = self.steps[0].slots_of_made()
-        first = self.steps[0]
-        self.beginning: Beginning | None = None
-        """Where it has ``first_slots``; the same for plans of which those are told alike."""
-        if self.first_slots and first.made is not None:
-            self.beginning = (
-                first.op.label,
-                first.count,
-                first.op.commutative,
-                first.maker.label,
-                first.made.slot,
-            )
+
+
+def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
+    """The optional part that each operator of a variant belongs to, by its index in that."""
+    parts: dict[int, str] = {}
+    before: dict[int, int] = {}
+    for index, taken in chosen.items():
+        choice = source.tensors[index]
+        reached = [
+            set(source.reached({**before, index: option})[0])
+            for option in range(len(choice.options))
+        ]
+        before[index] = taken
+        kind = "optional part" if choice.name == "Optional" else f"alternative {taken + 1}"
+        own = reached[taken] - set[int].intersection(*reached)
+        parts.update(dict.fromkeys(own, f"{kind} of {choice.origin}"))
+    return {new: parts[old] for new, old in enumerate(source.reached(chosen)[0]) if old in parts}
+
+
+def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
+    """All operators, that of output 0 first, each after a tensor that leads to it."""
+    producer = source.tensors[source.outputs[0]].producer
+    assert producer is not None
+    plan: list[tuple[OpPattern, Link]] = []
+    placed: set[int] = set()
+
+    def place(op: OpPattern, link: Link) -> None:
+        placed.add(op.index)
+        plan.append((op, link))
+        for tensor in op.inputs:
+            if tensor is not None and tensor.producer is not None and tensor.producer not in placed:
+                place(source.ops[tensor.producer], tensor)
+
+    place(source.ops[producer], None)
+    while len(plan) < len(source.ops):
+        known = {
+            tensor.index
+            for op, _ in plan
+            for tensor in (*op.inputs, *op.outputs)
+            if tensor is not None and tensor is not ANY
+        }
+        waiting = [op for op in source.ops if op.index not in placed]
+        reading = [
+            (op, t)
+            for op in waiting
+            for t in op.inputs
+            if t is not None and t.constant is None and t.index in known
+        ]
+        place(*(reading[0] if reading else (waiting[0], None)))
+    return plan
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:

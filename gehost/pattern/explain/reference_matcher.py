@@ -1,14 +1,16 @@
-"""Why a pattern does not match at a node: a second matcher that notes what it wanted. The plain
-one pays nothing for it.
+"""The reference matcher: one variant after the other, step by step. It notes what it wanted where
+it failed; the compiled matcher pays nothing for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
+from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.messages import (
     Mismatch,
     count_problem,
@@ -28,132 +30,166 @@ from gehost.pattern.explain.near_miss import (
     CONDITION,
     NOTHING,
     OTHER,
-    FirstMisses,
     MatchFailure,
-    first_miss,
     wrong_producer,
 )
-from gehost.pattern.explain.plan import Plan, Step, steps_from
-from gehost.pattern.matcher import CompiledPattern, plan_of
-from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.explain.plan import Plan, Step, parts_of, plan_of, steps_from
+from gehost.pattern.matcher import CompiledPattern
+from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
 """What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
 
 
+_MOST_VARIANTS = 64
+"""Variants that are tried where a node may stand for any operator."""
+
+
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
     """Why ``node`` does not make output 0, by the deepest of all tries; None where it does."""
-    found = Tracer(source).at(node)
+    found = ReferenceMatcher(source).at(node)
     return found if isinstance(found, MatchFailure) else None
 
 
-class Tracer:
-    """The traced matcher of a pattern and its variants, made once for many nodes."""
+class ReferenceMatcher:
+    """Matches one variant after the other and keeps what came nearest.
+
+    Options are taken in their order. As long as choices are open, any tensor stands for them: where
+    that does not match, no variant with the options taken so far does.
+    """
 
     def __init__(self, source: SourcePattern) -> None:
-        self.plans = [Plan(variant, plan_of(variant)) for variant in (source, *source.variants)]
+        self._source = source
+        self._plans: dict[tuple[tuple[int, int], ...], Plan | TensorPattern] = {}
         self._around: dict[str, list[Plan]] = {}
         """For a node's operator, the plans that begin with each operator of the pattern that the
         node may stand for.
         """
-        self._source = source
         self._compiled: CompiledPattern | None = None
 
-    def at_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
+    def at_each(self, nodes: Sequence[Node]) -> list[Look]:
         """``at`` for all nodes of a graph that may make output 0."""
-        return (
-            self._try_each(nodes, self.plans, known, self.matches(nodes[0].graph)) if nodes else []
-        )
+        if not nodes:
+            return []
+        matches = self.matches(nodes[0].graph)
+        return [(node, matches.get(node) or self.at(node)) for node in nodes]
 
-    def around_each(self, nodes: Sequence[Node], known: FirstMisses) -> list[Look]:
+    def around_each(self, nodes: Sequence[Node]) -> list[Look]:
         """``around`` for nodes of a graph, all of which are of one operator of the pattern."""
-        return self._try_each(nodes, self._plans_around(nodes[0].op), known, {}) if nodes else []
+        return [(node, found) for node in nodes if (found := self.around(node)) is not None]
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
         """The nodes of each match in a graph as it is, first and as the key the one that makes
         output 0.
 
-        A match has nothing to be told of, so that it is left to the plain matcher, which is faster.
+        Matches need no explanation, so the fast matcher finds them.
         """
         found: dict[Node, list[Node]] = {}
         if self._compiled is None:
             self._compiled = CompiledPattern(self._source)
         compiled = self._compiled
-        orders = {plan.source: [step.op.index for step in plan.steps] for plan in self.plans}
         for node in compiled.candidates(graph)[0]:
             binding, _ = compiled.match_at(node)
             if binding is not None:
-                bound = [binding.nodes[index] for index in orders[binding.source]]
-                found[node] = [each for each in bound if each is not None]
+                found[node] = _root_first(binding, node)
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
         """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest
         miss.
         """
-        return self._try(node, self.plans)
+        search = _Search(node.graph)
+        bound = self._match(search, node, {})
+        if bound is None:
+            return search.failure(node.label)
+        return _root_first(bound, node)
+
+    def match_at(self, node: Node) -> Binding | None:
+        """Match with ``node`` making output 0."""
+        return self._match(_Search(node.graph), node, {})
+
+    def _match(self, search: _Search, node: Node, chosen: Chosen) -> Binding | None:
+        plan = self._plan(chosen)
+        if isinstance(plan, Plan):
+            before = search.so_far
+            binding = search.at(plan, node)
+            if binding is None or plan.choice is None:
+                return binding
+            search.so_far = before
+            choice = plan.choice
+        else:
+            choice = plan
+        for option in range(len(choice.options)):
+            binding = self._match(search, node, {**chosen, choice.index: option})
+            if binding is not None:
+                return binding
+        return None
+
+    def _plan(self, chosen: Chosen) -> Plan | TensorPattern:
+        """The plan of the variants with these options; the choice of output 0 where that is open."""
+        key = tuple(chosen.items())
+        found = self._plans.get(key)
+        if found is None:
+            source = self._source
+            first = source.resolved(source.tensors[source.outputs[0]], chosen)
+            if first.options:
+                found = first
+            else:
+                variant = source.variant(chosen) if source.has_choices else source
+                _, choice = source.reached(chosen)
+                found = Plan(variant, plan_of(variant), choice, parts_of(source, chosen))
+            self._plans[key] = found
+        return found
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """The same where ``node`` may stand for any operator of the pattern; None where it can
-        stand for none.
+        """The same where ``node`` may stand for any operator of the pattern, in one of its first
+        variants; None where it can stand for none.
 
         Of a match the node that makes output 0 comes first.
         """
         plans = self._plans_around(node.op)
-        return self._try(node, plans) if plans else None
+        if not plans:
+            return None
+        search = _Search(node.graph)
+        for plan in plans:
+            binding = search.at(plan, node)
+            if binding is not None:
+                first = binding.values[plan.source.outputs[0]]
+                assert first is not None
+                return _root_first(binding, first.producer)
+        return search.failure(node.label)
 
     def _plans_around(self, node_op: str) -> list[Plan]:
         plans = self._around.get(node_op)
         if plans is None:
+            variants = (
+                list(islice(self._source.variants(), _MOST_VARIANTS))
+                if self._source.has_choices
+                else [self._source]
+            )
             plans = self._around[node_op] = [
-                plan if op is plan.steps[0].op else Plan(plan.source, steps_from(plan.source, op))
-                for plan in self.plans
-                for op in plan.source.ops
+                Plan(
+                    variant,
+                    first if op is first[0][0] else steps_from(variant, op),
+                )
+                for variant in variants
+                for first in [plan_of(variant)]
+                for op in variant.ops
                 if node_op in op.ops
             ]
         return plans
 
-    @classmethod
-    def _try_each(
-        cls,
-        nodes: Sequence[Node],
-        plans: Sequence[Plan],
-        known: FirstMisses,
-        matches: Mapping[Node, list[Node]],
-    ) -> list[Look]:
-        firsts: Mapping[Node, MatchFailure | None] = (
-            known.of(plans[0], nodes) if len(plans) == 1 else {}
-        )
-        looks: list[Look] = []
-        for node in nodes:
-            miss = firsts.get(node)
-            looks.append(
-                (
-                    node,
-                    matches.get(node) or cls._try(node, plans)
-                    if miss is None
-                    else miss.of(plans[0]),
-                )
-            )
-        return looks
 
-    @staticmethod
-    def _try(node: Node, plans: Sequence[Plan]) -> list[Node] | MatchFailure:
-        if len(plans) == 1 and (miss := first_miss(plans[0], node)) is not None:
-            return miss
-        search = _Search(node.graph)
-        for plan in plans:
-            found = search.at(plan, node)
-            if found is not None:
-                return found
-        return search.failure(node.label)
+def _root_first(binding: Binding, root: Node | None) -> list[Node]:
+    nodes = [node for node in binding.nodes if node is not None]
+    return sorted(nodes, key=lambda node: node is not root)
 
 
 _Miss: TypeAlias = tuple[
-    Callable[..., "str | Mismatch"], tuple[Any, ...], OpPattern, Node | None, int
+    Callable[..., "str | Mismatch"], tuple[Any, ...], OpPattern, Node | None, int, str
 ]
 """What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of
-it, and the pattern's size.
+it, the pattern's size, and the optional part.
 """
 
 
@@ -190,22 +226,42 @@ class _Search:
         self._misses: dict[tuple[Node | Value | None, int | None, OpPattern], _Miss] = {}
         """By whom the miss is about, at which input of it, and what was wanted."""
 
-    def at(self, plan: Plan, node: Node) -> list[Node] | None:
+    @property
+    def so_far(self) -> tuple[tuple[int, int], dict[Any, _Miss]]:
+        """The misses so far, to go back to."""
+        return self._score, dict(self._misses)
+
+    @so_far.setter
+    def so_far(self, known: tuple[tuple[int, int], dict[Any, _Miss]]) -> None:
+        self._score, self._misses = known
+
+    def at(self, plan: Plan, node: Node) -> Binding | None:
+        """A match of the plan in which ``node`` stands for its first operator."""
         self._plan = plan
-        return self._place(0, node, _START)
+        found = self._place(0, node, _START)
+        if found is None:
+            return None
+        binding = Binding(self._graph, plan.source)
+        for index, bound in found.nodes.items():
+            binding.nodes[index] = bound
+        for index, value in found.values.items():
+            binding.values[index] = value
+        binding.attributes.update(found.attributes)
+        return binding
 
     def failure(self, label: str) -> MatchFailure:
         """The nearest miss, after all tries at the node of this label have failed."""
         misses = iter(self._misses.items())
-        (about, slot, _), (word, of, op, node, size) = next(misses)
+        (about, slot, _), (word, of, op, node, size, part) = next(misses)
         reason = word(*of)
         if not isinstance(reason, str):
             tried = [(slot, reason)]
-            for (other, slot, _), (word, of, *_) in misses:
-                if other is about and not isinstance(told := word(*of), str):
-                    tried.append((slot, told))
+            for (other, slot, _), (word, of, _, _, _, other_part) in misses:
+                if other is about and not isinstance(mismatch := word(*of), str):
+                    tried.append((slot, mismatch))
+                    part = part if part == other_part else ""
             reason = join_mismatches(about, tried)
-        return MatchFailure(reason, label, op, node, self._score[0], size, self._score[1])
+        return MatchFailure(reason, label, op, node, self._score[0], size, self._score[1], part)
 
     def _fail(
         self,
@@ -230,12 +286,12 @@ class _Search:
             return
         if score > self._score:
             self._score, self._misses = score, {}
-        self._misses.setdefault((about, slot, op), (word, of, op, node, len(self._plan.steps)))
+        plan = self._plan
+        miss = word, of, op, node, len(plan.steps), plan.parts.get(op.index, "")
+        self._misses.setdefault((about, slot, op), miss)
 
-    def _place(self, depth: int, node: Node, found: _Found) -> list[Node] | None:
-        """Let a node stand for the operator that comes next, and go on; the nodes of a whole
-        match, or None.
-        """
+    def _place(self, depth: int, node: Node, found: _Found) -> _Found | None:
+        """Let a node stand for the operator that comes next, and go on to a whole match."""
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
@@ -366,15 +422,13 @@ class _Search:
                 here = bound if tensor is None or tensor is ANY else {**bound, tensor.index: value}
                 waiting.append((here, (*taken, slot)))
 
-    def _go_on(self, depth: int, found: _Found) -> list[Node] | None:
+    def _go_on(self, depth: int, found: _Found) -> _Found | None:
         if depth == len(self._plan.steps):
+            if self._plan.choice is not None:
+                return found
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
-                anchor = self._plan.source.tensors[self._plan.source.outputs[0]].producer
-                return [
-                    node
-                    for _, node in sorted(found.nodes.items(), key=lambda bound: bound[0] != anchor)
-                ]
+                return found
             op, node, told = problem
             self._fail(depth, CONDITION, op, node, node, None, str, told)
             return None

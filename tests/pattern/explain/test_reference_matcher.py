@@ -11,8 +11,7 @@ from gehost import DataType, es
 from gehost.es.graph import EsGraphBuilder
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
-from gehost.pattern.explain.near_miss import FirstMisses
-from gehost.pattern.explain.reference_matcher import MatchFailure, Tracer
+from gehost.pattern.explain.reference_matcher import MatchFailure, ReferenceMatcher
 from gehost.pattern.lower import LoweredPattern
 from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
@@ -135,33 +134,33 @@ TWO_READERS = (
 )
 def test_a_node_may_stand_for_any_operator_of_the_pattern(find, at, reason):
     model = find.load(TWO_READERS)
-    tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Relu(x) + w, 2), model))
+    tracer = ReferenceMatcher(source_of(find.pattern(lambda x, w: -es.Relu(x) + w, 2), model))
     node = next(node for node in model.graph.nodes if node.label == at)
     assert str(tracer.around(node)).endswith(f": {reason}")
 
 
 def test_around_the_node_that_makes_output_0_the_operators_are_placed_in_the_same_order(find):
     model = find.load("g (float[2] x) => (float[2] y) { b = Sin(x) n = Neg(b) y = Add(n, b) }")
-    tracer = Tracer(source_of(find.pattern(lambda x, w: -es.Exp(x) + es.Relu(w), 2), model))
+    tracer = ReferenceMatcher(
+        source_of(find.pattern(lambda x, w: -es.Exp(x) + es.Relu(w), 2), model)
+    )
     (add,) = model.graph.nodes_of("Add")
     assert facts(tracer.around(add)) == facts(tracer.at(add))
 
 
 def test_a_node_of_no_operator_of_the_pattern_stands_for_none(find):
     model = find.load(TWO_READERS)
-    tracer = Tracer(source_of(find.pattern(lambda x: -es.Relu(x)), model))
+    tracer = ReferenceMatcher(source_of(find.pattern(lambda x: -es.Relu(x)), model))
     (exp,) = model.graph.nodes_of("Exp")
     assert tracer.around(exp) is None
 
 
 def test_around_a_node_of_a_match_the_one_that_makes_output_0_comes_first(find):
     model = find.load("g (float[2] x) => (float[2] y) { a = Relu(x) b = Exp(a) y = Neg(b) }")
-    tracer = Tracer(source_of(find.pattern(lambda x: -es.Exp(es.Relu(x))), model))
+    tracer = ReferenceMatcher(source_of(find.pattern(lambda x: -es.Exp(es.Relu(x))), model))
     for node in model.graph.nodes:
-        assert [found.op for found in tracer.around(node)] == [
-            "Neg",
-            *(["Exp", "Relu"] if node.op != "Relu" else ["Relu", "Exp"]),
-        ]
+        first, *others = [found.op for found in tracer.around(node)]
+        assert (first, sorted(others)) == ("Neg", ["Exp", "Relu"])
 
 
 @pytest.mark.parametrize(
@@ -285,41 +284,12 @@ FIRST_OPERANDS = """g (float[2, 2] x, float[2, 2] z) => (float[2, 2] y) {
         lambda x, w: es.Split(es.MatMul(x, w), num_outputs=1),
     ],
 )
-def test_what_is_told_without_a_search_is_what_a_search_tells(find, make):
+def test_all_nodes_at_once_are_explained_as_each_alone(find, make):
     model = find.load(FIRST_OPERANDS, opset=18)
-    tracer = Tracer(source_of(find.pattern(make, 2), model))
-    nodes = list(model.graph.nodes)
-    told = [facts(tracer.at(node)) for node in nodes]
-    for plan in tracer.plans:
-        plan.first_slots = ()
-    assert told == [facts(tracer.at(node)) for node in nodes]
-
-
-BEGINNINGS = [
-    lambda x, w: es.MatMul(x, w) + w,
-    lambda x, w: es.Exp(es.MatMul(x, w)) + w,
-    lambda x, w: es.MatMul(es.Exp(x), w) + w,
-    lambda x, w: es.MatMul(x, w) + 2.0,
-    lambda x, w: w + es.MatMul(x, w),
-    lambda x, w: es.Commutative(es.MatMul(x, w) + w),
-    lambda x, w: es.Split(x, num_outputs=2)[0] + w,
-    lambda x, w: es.Split(x, num_outputs=2)[1] + w,
-    lambda x, w: es.Sum(es.MatMul(x, w), w),
-    lambda x, w: es.Sum(es.MatMul(x, w), w, x),
-    lambda x, w: es.AnyOf("Add", "Sum")(es.MatMul(x, w), w),
-    lambda x, w: es.Alternatives(es.MatMul(x, w), es.Relu(x)) + w,
-]
-
-
-@pytest.mark.parametrize("makes", [BEGINNINGS, BEGINNINGS[::-1]], ids=["in order", "in reverse"])
-def test_beside_patterns_that_begin_alike_each_tells_what_it_tells_alone(find, makes):
-    model = find.load(FIRST_OPERANDS, opset=18)
-    nodes = model.graph.nodes_of("Add", "Sum")
-    known = FirstMisses()
-    for make in makes:
-        tracer = Tracer(source_of(find.pattern(make, 2), model))
-        told = [(node, facts(found)) for node, found in tracer.at_each(nodes, known)]
-        assert told == [(node, facts(tracer.at(node))) for node in nodes]
+    nodes = model.graph.nodes_of("Add", "Sum", "Mul", "Softmax", "Split", "Clip", "Dropout")
+    tracer = ReferenceMatcher(source_of(find.pattern(make, 2), model))
+    together = [(node, facts(found)) for node, found in tracer.at_each(nodes)]
+    assert together == [(node, facts(tracer.at(node))) for node in nodes]
 
 
 def test_an_absent_output_is_told_before_the_inputs(find):
@@ -344,7 +314,7 @@ def test_the_matches_are_those_that_a_search_finds(find):
         ),
         2,
     )
-    tracer = Tracer(source_of(pattern, model))
+    tracer = ReferenceMatcher(source_of(pattern, model))
     searched = {
         node: found for node in model.graph.nodes if isinstance(found := tracer.at(node), list)
     }
