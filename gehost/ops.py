@@ -428,6 +428,9 @@ def _may_mean(domain: str, op_type: str, known_domain: str, known_type: str) -> 
     return op_type == known_type and is_similar(domain, known_domain)
 
 
+_NOTHING: frozenset[tuple[Any, Any]] = frozenset()
+
+
 def _same_operator(one: OpDef, other: OpDef) -> bool:
     """Whether two declarations are identical: same signature, and functions of the same code."""
     signature = replace(one, body=None, shape=None, origin="") == replace(
@@ -440,22 +443,64 @@ def _same_operator(one: OpDef, other: OpDef) -> bool:
     )
 
 
-def _same_function(one: Any, other: Any) -> bool:
-    if one is other:
+def _same_function(one: Any, other: Any, compared: frozenset[tuple[Any, Any]] = _NOTHING) -> bool:
+    """Whether two functions compute the same by code, defaults, and the globals that they name.
+
+    ``compared`` has the pairs that are being compared: functions may call each other.
+    """
+    if one is other or (one, other) in compared:
         return True
     if not isinstance(one, FunctionType) or not isinstance(other, FunctionType):
         return False
+    compared |= {(one, other)}
     return (
         _same_code(one.__code__, other.__code__)
-        and one.__defaults__ == other.__defaults__
-        and one.__kwdefaults__ == other.__kwdefaults__
+        and _same_value(one.__defaults__, other.__defaults__, compared)
+        and _same_value(one.__kwdefaults__, other.__kwdefaults__, compared)
+        and _same_value(_cells(one), _cells(other), compared)
         and all(
-            _same_global(one.__globals__.get(name), other.__globals__.get(name))
-            for name in one.__code__.co_names
+            _same_value(one.__globals__.get(name), other.__globals__.get(name), compared)
+            for name in _names(one.__code__)
         )
-        and [_cell(cell) for cell in one.__closure__ or ()]
-        == [_cell(cell) for cell in other.__closure__ or ()]
     )
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names of globals and attributes in a function and those within it."""
+    nested = [value for value in code.co_consts if isinstance(value, CodeType)]
+    return set(code.co_names).union(*map(_names, nested))
+
+
+def _cells(function: FunctionType) -> list[Any]:
+    """What a function sees of those around it; one that is not set yet is itself."""
+    found: list[Any] = []
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            found.append(cell)
+    return found
+
+
+def _same_value(one: Any, other: Any, compared: frozenset[tuple[Any, Any]]) -> bool:
+    """Whether two values are equal for sure; arrays are compared by element."""
+    if one is other:
+        return True
+    if isinstance(one, FunctionType):
+        return _same_function(one, other, compared)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(
+            _same_value(left, right, compared) for left, right in zip(one, other, strict=True)
+        )
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            _same_value(value, other[key], compared) for key, value in one.items()
+        )
+    return isinstance(one, int | float | str | bytes | np.generic) and bool(one == other)
 
 
 def _same_code(one: CodeType, other: CodeType) -> bool:
@@ -475,14 +520,3 @@ def _same_code(one: CodeType, other: CodeType) -> bool:
         and len(nested(one)) == len(nested(other))
         and all(map(_same_code, nested(one), nested(other)))
     )
-
-
-def _same_global(one: Any, other: Any) -> bool:
-    """Whether a name means the same in two modules; helper functions are compared by code."""
-    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
-        return one is other or _same_code(one.__code__, other.__code__)
-    return bool(one is other or (isinstance(one, int | float | str) and one == other))
-
-
-def _cell(cell: Any) -> Any:
-    return cell.cell_contents

@@ -65,7 +65,7 @@ def run_pass(
     pass_: PassClass | str,
     *,
     vendors: str | os.PathLike[str] | None = None,
-    plugins: PluginList = (),
+    plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
@@ -74,7 +74,7 @@ def run_pass(
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
-        plugins: what collects passes of other styles from it.
+        plugins: what collects passes of other styles from it; the installed plugins unless given.
         settings: options of the pass, by ``PASS.option``.
         cleanup: run the built-in clean-up as well.
     """
@@ -92,7 +92,7 @@ def assert_rewrites(
     count: int = 1,
     *,
     vendors: str | os.PathLike[str] | None = None,
-    plugins: PluginList = (),
+    plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
     """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors)
@@ -114,7 +114,7 @@ def assert_refuses(
     reason: str | None = None,
     *,
     vendors: str | os.PathLike[str] | None = None,
-    plugins: PluginList = (),
+    plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> PassRecord:
     """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None)
@@ -152,7 +152,7 @@ def assert_fuses(
     count: int = 1,
     *,
     vendors: str | os.PathLike[str] | None = None,
-    plugins: PluginList = (),
+    plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
     """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes
@@ -171,7 +171,7 @@ def check_pass(
     pass_: PassClass | str,
     *,
     vendors: str | os.PathLike[str] | None = None,
-    plugins: PluginList = (),
+    plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
     seed: int = 0,
     instances: int = 4,
@@ -185,7 +185,7 @@ def check_pass(
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
         vendors: a directory of vendors; its operators are there for the pass too.
-        plugins: what collects passes of other styles from it.
+        plugins: what collects passes of other styles from it; the installed plugins unless given.
         settings: options of the pass, by ``PASS.option``.
         seed: of all that is drawn.
         instances: how many are wanted; at least one for each pattern.
@@ -198,7 +198,8 @@ def check_pass(
     from gehost.diagnose.check_pass.trial import Refusals, Trial
 
     refusals = Refusals()
-    host = _host(pass_, vendors, [*plugins, ("check-pass", refusals)], settings, cleanup=False)
+    watching = [("check-pass", refusals)]
+    host = _host(pass_, vendors, plugins, settings, cleanup=False, watching=watching)
     host.drop_vendor_hooks()
     spec = host.passes.get(pass_ if isinstance(pass_, str) else _spec(pass_).name)
     assert spec is not None
@@ -241,21 +242,23 @@ def report_of(
 def _host(
     pass_: PassClass | str,
     vendors: str | os.PathLike[str] | None,
-    plugins: PluginList,
+    plugins: PluginList | None,
     settings: Mapping[str, Any],
     *,
     cleanup: bool,
+    watching: PluginList = (),
 ) -> Host:
     options = HostOptions(
-        vendors=[] if vendors is None else [vendors], plugins=False, cleanup=cleanup
+        vendors=[] if vendors is None else [vendors], plugins=plugins is None, cleanup=cleanup
     )
-    names = Host(options, plugins).passes.names()
+    given = [*(plugins or ()), *watching]
+    names = Host(options, given).passes.names()
     if isinstance(pass_, str):
         assert pass_ in names, f"no pass {pass_} below {vendors}; there are {', '.join(names)}"
         others = [name for name in names if name != pass_]
         chosen = replace(options, enable=[pass_], disable=others, settings=settings)
-        return Host(chosen, plugins)
-    host = Host(replace(options, disable=names), plugins)
+        return Host(chosen, given)
+    host = Host(replace(options, disable=names), given)
     spec = _spec(pass_)
     check_settings(settings, {spec.name: spec.options})
     host.options = replace(host.options, settings=settings)

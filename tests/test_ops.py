@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 
 import onnx
@@ -110,6 +111,33 @@ def test_one_operator_of_one_name():
         VendorError, match='vendor.py:3: operator "a::F" is declared differently at vendor.py:1'
     ):
         registry.add_marked(module("\n\nops.register('a::F', version=2)"))
+
+
+BODY = """
+import numpy as np
+WEIGHT = np.asarray([1.0, {weight}], np.float32)
+FACTOR = {factor}
+
+def scaled(x):
+    return [each for each in (lambda: x * FACTOR,)][0]()
+
+def made(weight):
+    @ops.register("a::F")
+    def f(x, y=None):
+        return scaled(x) * weight
+    return f
+
+f = made(WEIGHT)
+"""
+
+
+@pytest.mark.parametrize(("weight", "factor", "same"), [(2, 3, True), (2, 4, False), (1, 3, False)])
+def test_declarations_are_compared_by_what_their_bodies_use(weight, factor, same):
+    registry = OpRegistry()
+    registry.add_marked(module(BODY.format(weight=2, factor=3)))
+    second = module(BODY.format(weight=weight, factor=factor))
+    with contextlib.nullcontext() if same else pytest.raises(VendorError, match="differently"):
+        registry.add_marked(second)
 
 
 def test_a_bare_name_is_found_when_it_is_the_only_one():

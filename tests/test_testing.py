@@ -273,6 +273,22 @@ def test_report_of_runs_all_passes(vendors: Any) -> None:
     assert [record.replaced for record in report.passes] == [2, 2]
 
 
+def test_run_pass_loads_the_installed_plugins_unless_given_others(vendors: Any) -> None:
+    rule = """
+        from gehost_drr import drr
+
+        @drr.rule()
+        def once(pat, res):
+            pat.y = pat.Neg(pat.Neg(pat.x))
+            res.y = res.Identity(res.x)
+    """
+    vendors.write("acme/rule.py", rule)
+    _, record = run_pass(TWICE, "once", vendors=vendors.root)
+    assert (record.kind, record.replaced) == ("drr", 1)
+    with pytest.raises(AssertionError, match="no pass once below"):
+        run_pass(TWICE, "once", vendors=vendors.root, plugins=[])
+
+
 def test_run_pass_asks_plugins_for_passes_of_other_styles(vendors: Any) -> None:
     class Style:
         @hookimpl

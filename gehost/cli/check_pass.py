@@ -66,8 +66,8 @@ def check_pass(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Check each pass of a vendor FILE on random instances of its own pattern, and on changed ones;
-    no model is needed.
+    """Check each pass of a vendor FILE, or of all files below a directory, on random instances of
+    its own pattern, and on changed ones; no model is needed.
 
     The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
     found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.

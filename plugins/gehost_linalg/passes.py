@@ -5,13 +5,16 @@ each group.
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import onnx
+import onnx.parser
 
 from gehost import (
     NOT_CHANGED,
@@ -174,6 +177,17 @@ class FuseElementwisePass(FusionBasePass):
         _merge_equal(graph, made)
         _remove_unread(inlined)
         return SUCCESS if made else NOT_CHANGED
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """A chain with a broadcast, and a reduction with what reads it."""
+        for lines in (
+            "d = Sub (x, b) e = Exp (d) y = Tanh (e)",
+            "d = Mul (x, b) m = ReduceMean <axes = [1]> (d) s = Sub (d, m) y = Sigmoid (s)",
+        ):
+            yield onnx.parser.parse_model(
+                '<ir_version: 8, opset_import: ["": 17]> g (float[3,4] x, float[4] b) '
+                f"=> (float[3,4] y) {{ {lines} }}"
+            )
 
     def _replace(
         self,

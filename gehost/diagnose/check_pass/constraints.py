@@ -1,4 +1,4 @@
-"""Shapes and attributes that operators want of each other, which inference does not all check.
+"""Shapes, lists and attributes that operators want of each other, which inference does not all check.
 
 Source: the operators' descriptions in ONNX. An instance mostly keeps to them, as a draw of
 independent shapes hardly ever meets them; the rest of the draws show what they leave out.
@@ -92,6 +92,55 @@ def wanted_shape(
     if rule is None or first is None or len(first) < min(RANKS.get(op, (1,))):
         return None
     return rule(rng, first)
+
+
+def wanted_list(
+    rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
+) -> tuple[int, ...] | None:
+    """The numbers of a list that ``op`` takes at ``slot`` beside its first input: a target shape, axes
+    or repeats; None: the input is no such list, or the first shape is not known.
+    """
+    first = shapes[0] if shapes else None
+    if first is None or slot != 1:
+        return None
+    rank = len(first)
+    if op == "Reshape":
+        return _target(rng, first)
+    if op == "Expand":
+        sizes = [size if isinstance(size, int) else 1 for size in first]
+        wide = [size if size != 1 else int(rng.integers(1, 4)) for size in sizes]
+        return (*rng.integers(1, 4, int(rng.integers(2))).tolist(), *wide)
+    if op == "Tile":
+        return tuple(rng.integers(1, 3, rank).tolist())
+    if op == "Squeeze":
+        return tuple(axis for axis in range(rank) if first[axis] == 1)
+    if op == "Unsqueeze":
+        return (int(rng.integers(-rank - 1, rank + 1)),)
+    if op.startswith("Reduce") and rank:
+        several = rng.permutation(rank)[: one_of(rng, (1, 1, 2))]
+        return tuple(int(axis) - one_of(rng, (0, rank)) for axis in several)
+    return None
+
+
+def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
+    """A shape for as many elements as ``shape`` has; -1 stands for a size that is not known."""
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    if sizes.count(-1) > 1 or 0 in sizes:
+        return None
+    place = int(rng.integers(len(sizes) + 1))
+    way = int(rng.integers(5))
+    if way == 0:  # another axis
+        sizes.insert(place, 1)
+    elif way == 1 and 0 < place < len(sizes):  # two axes as one
+        pair = sizes[place - 1 : place + 1]
+        sizes[place - 1 : place + 1] = [-1 if -1 in pair else pair[0] * pair[1]]
+    elif way == 2 and place < len(sizes) and sizes[place] > 2 and not sizes[place] % 2:
+        sizes[place : place + 1] = [2, sizes[place] // 2]
+    elif way == 3:
+        sizes = [sizes[int(axis)] for axis in rng.permutation(len(sizes))]
+    if sizes and -1 not in sizes and rng.random() < 0.3:
+        sizes[int(rng.integers(len(sizes)))] = -1
+    return tuple(sizes)
 
 
 def settle(

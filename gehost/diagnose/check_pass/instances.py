@@ -26,7 +26,13 @@ from gehost.diagnose.check_pass.candidates import (
     pick,
     shape_beside,
 )
-from gehost.diagnose.check_pass.constraints import RANKS, is_positive, settle, wanted_shape
+from gehost.diagnose.check_pass.constraints import (
+    RANKS,
+    is_positive,
+    settle,
+    wanted_list,
+    wanted_shape,
+)
 from gehost.diagnose.check_pass.parameters import NoInstance, Parameters
 from gehost.errors import VendorError
 from gehost.es import schemas
@@ -41,6 +47,7 @@ from gehost.ir.types import DataType, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.pattern.source import ANY, OpPattern, SourcePattern, TensorPattern
 from gehost.rewrite.functions import op_with_body
+from gehost.rewrite.lower import Operand as LoweredOperand
 from gehost.rewrite.lower import Refused, lower_node
 
 _TRIES = 24
@@ -54,6 +61,8 @@ _OTHER_DTYPE = 0.15
 """How often an operand that may have another dtype than the first one has it."""
 _FITTING = 0.9
 """How often an operand has a shape that the operator wants beside the others."""
+_ONES = 0.5
+"""How often what is expanded is one number."""
 _VARIED = 0.3
 """How often a constant that may be any is another than the author's."""
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
@@ -67,9 +76,12 @@ class Operand:
     constant: bool
     positive: bool = False
     """The numbers are above zero."""
+    values: tuple[int, ...] | None = None
+    """The numbers of a list that an operator wants (a target shape, axes); None for any."""
 
     def __str__(self) -> str:
-        return f"{'constant ' if self.constant else ''}{self.type}"
+        listed = "" if self.values is None else f" {list(self.values)}"
+        return f"{'constant ' if self.constant else ''}{self.type}{listed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +188,8 @@ class _Drawing:
         self._tensors: dict[int, EsTensor] = {}
         """What stands for each tensor of the pattern."""
         self._types: dict[tuple[int, int], ValueType | None] = {}
+        self._arrays: dict[int, np.ndarray[Any, Any]] = {}
+        """The lists at placeholders, by their producers; inference reads them."""
         self._written: list[Application] = []
 
     def instance(self) -> Instance:
@@ -197,13 +211,14 @@ class _Drawing:
                 dict(self._operands),
                 dict(self._tensors),
                 dict(self._types),
+                dict(self._arrays),
                 self._parameters.copy(),
             )
             try:
                 self._try(op, node)
             except (Refused, InferenceFailed, NoInstance, VendorError) as error:
                 refusal = error
-                self._operands, self._tensors, self._types, self._parameters = before
+                self._operands, self._tensors, self._types, self._arrays, self._parameters = before
                 if self._rng.random() < 0.5:  # they do not fit this pattern
                     self._like = {}
                     self._parameters.like = None
@@ -263,7 +278,7 @@ class _Drawing:
             self._type_of(each) if isinstance(each, EsTensor) else _array_type(each)
             for each in lowered.inputs
         ]
-        arrays = [array_of(operand) for operand in lowered.inputs]
+        arrays = [self._array_of(operand) for operand in lowered.inputs]
         op = lowered.op
         if schemas.operator(*split_op(op)) is None:
             present = [operand is not None for operand in lowered.inputs]
@@ -325,7 +340,14 @@ class _Drawing:
         )
         self._operands[wanted.index] = operand
         self._types[id(producer), 0] = operand.type
+        if operand.values is not None:
+            self._arrays[id(producer)] = np.asarray(operand.values, operand.type.dtype.numpy)
         return EsTensor(producer)
+
+    def _array_of(self, operand: LoweredOperand) -> np.ndarray[Any, Any] | None:
+        """The numbers of an operand, where they are decided."""
+        listed = self._arrays.get(id(operand.producer)) if isinstance(operand, EsTensor) else None
+        return array_of(operand) if listed is None else listed
 
     def _dtype_beside(
         self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
@@ -399,6 +421,8 @@ class _Drawing:
                 shape = fitting
             elif not known and slot == 0 and self._op in RANKS:
                 shape = fresh_shape(rng, self._sizes, one_of(rng, RANKS[self._op]))
+            elif not known and slot == 0 and self._op == "Expand" and rng.random() < _ONES:
+                shape = (1,) * len(shape)
         if wanted.rank not in (None, len(shape)):
             shape = fresh_shape(rng, self._sizes, wanted.rank)
         if wanted.shape is not None:
@@ -407,6 +431,14 @@ class _Drawing:
                 for given, drawn in zip(wanted.shape, shape, strict=True)
             )
         index = parameter is not None and parameter.dtypes <= _INDEX_TYPES
+        listed = wanted_list(rng, self._op, slot, shapes) if index else None
+        if (
+            listed is not None
+            and rng.random() < _FITTING
+            and wanted.rank in (None, 1)
+            and wanted.shape in (None, (None,), (len(listed),))
+        ):
+            return Operand(TensorType(dtype, (len(listed),)), constant=True, values=listed)
         share = self._constant_share if self._operands or self._constant_share < 1 else 0.0
         constant = rng.random() < (max(0.8, share) if index else share) and all(
             isinstance(size, int) for size in shape
@@ -437,6 +469,8 @@ class _Drawing:
         """The type of an input, or the numbers of a constant."""
         if not operand.constant or operand.type.shape is None:
             return operand.type
+        if operand.values is not None:
+            return np.asarray(operand.values, operand.type.dtype.numpy)
         shape = [size for size in operand.type.shape if isinstance(size, int)]
         array = numbers(self._rng, operand.type.dtype, shape)
         return np.abs(array) + array.dtype.type(0.1) if operand.positive else array

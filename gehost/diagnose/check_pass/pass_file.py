@@ -1,4 +1,4 @@
-"""The passes of one vendor file, each alone in a host that loads it as a compile would."""
+"""The passes of a vendor file or a directory of such files, each alone in a host that loads it as a compile would."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def trials_of(
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[Trial]:
-    """Each pass that a vendor file registers.
+    """Each pass that a vendor file registers, or the files below a directory.
 
     Args:
-        file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, or a package there.
+        file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, a package there, that
+            directory, that of the vendor, or a directory of vendors.
         vendors: directories of vendors to load; the one that ``file`` is in unless given.
         name: of the only pass that is wanted.
         settings: options of the passes, by ``PASS.option``.
@@ -60,6 +61,10 @@ def _directory_of_vendors(path: Path) -> Path:
     for parent in (path, *path.parents):
         if parent.name == PASSES_DIR:
             return parent.parent.parent
+    if (path / PASSES_DIR).is_dir():
+        return path.parent
+    if any(path.glob(f"*/{PASSES_DIR}")):
+        return path
     raise UsageError(
         f"the host loads files below VENDOR/{PASSES_DIR} only",
         where=path,

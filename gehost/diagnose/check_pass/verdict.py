@@ -105,9 +105,11 @@ class PassCheck:
             if len(self.opsets) > 1
             else f"opset {min(self.opsets)}"
         )
+        patterns = (
+            f"{self.patterns[0]} of {self.patterns[1]} patterns, " if self.patterns[1] else ""
+        )
         return (
-            f"{counted(self.instances, 'instance')} ({self.patterns[0]} of {self.patterns[1]} "
-            f"patterns, {opsets}), {counted(self.tried, 'mutation')}: "
+            f"{counted(self.instances, 'instance')} ({patterns}{opsets}), {counted(self.tried, 'mutation')}: "
             f"{self.refused} not rewritten, {self.equal} rewritten and "
             f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
         )

@@ -72,6 +72,14 @@ def test_unknown_sizes_are_left(alone: Path) -> None:
     assert_refuses(model(text), "KeepReducedAxesPass", "shape", vendors=alone)
 
 
+def test_a_reduction_of_no_axis_is_left(alone: Path) -> None:
+    reduced = "r = ReduceSum <keepdims = 0, noop_with_empty_axes = 1> (x)"
+    kept = f"g (float[2,6] x) => (float[2,6] y) <int64[2] shape = {{2, 6}}> {{ {reduced} y = Reshape(r, shape) }}"
+    assert_refuses(model(kept), "KeepReducedAxesPass", "axes", vendors=alone)
+    divided = f"g (float[2,6] x) => (float[2,6] y) <float n = {{1}}> {{ {reduced} y = Div(r, n) }}"
+    assert_refuses(model(divided), "MeanOfSumPass", "axes", vendors=alone)
+
+
 def test_a_reduction_that_is_read_elsewhere_is_left(alone: Path) -> None:
     text = """g (float[2,3] x) => (float[2,1] y, float[2] r) <int64[1] axes = {1}, int64[2] shape = {2, 1}> {
       r = ReduceSum <keepdims = 0> (x, axes)
@@ -278,4 +286,4 @@ def test_a_sum_without_axes_goes_over_all_of_them(alone: Path) -> None:
     none = text.replace("ReduceSum(", "ReduceSum <noop_with_empty_axes = 1> (").replace(
         "[1,1]", "[2,3]"
     )
-    assert_refuses(model(none), "MeanOfSumPass", "count", vendors=alone)
+    assert_refuses(model(none), "MeanOfSumPass", "axes", vendors=alone)

@@ -3,7 +3,10 @@ Relu) → Concat.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import onnx
+import onnx.parser
 
 from gehost import (
     NOT_CHANGED,
@@ -72,6 +75,17 @@ class MoveReluBeforeConcatPass(FusionBasePass):
             SubgraphRewriter.Replace(boundary, replacement)
             changed = True
         return SUCCESS if changed else NOT_CHANGED
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """One Concat, and one of a Concat, with an operand that stands twice and a rectified one."""
+        for lines in (
+            "c = Concat <axis = 1> (a, b) y = Relu (c)",
+            "r = Relu (b) c = Concat <axis = 1> (a, r) d = Concat <axis = 1> (c, a) y = Relu (d)",
+        ):
+            yield onnx.parser.parse_model(
+                '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] a, float[2,N] b) '
+                f"=> (float[2,M] y) {{ {lines} }}"
+            )
 
 
 def _result(node: Node) -> Value:

@@ -25,7 +25,7 @@ class KeepReducedAxesPass(PatternFusionPass):
     ``shape_proven``: both shapes are computed from that of x and compared.
     Keeps: dtype, operator, axes.
     Refuses: ``shape``: a shape is not known, or the Reshape makes another one; ``axes``: they are
-    no constant. A reduction that keeps its axes, or has other readers, does not match.
+    no constant, or there are none. A reduction that keeps its axes, or has other readers, does not match.
     Source: HLO's reduce drops the axes; jax adds them back by a reshape.
     """
 
@@ -43,8 +43,8 @@ class KeepReducedAxesPass(PatternFusionPass):
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
         x, _ = match.inputs
         axes = reduced_axes(node_of(match, *REDUCTIONS), x)
-        if axes is None:
-            return match.reject("axes: they are not constant")
+        if not axes:
+            return match.reject("axes: they are not constant, or there are none")
         wanted = kept_shape(x, axes)
         found = static_shape(match.outputs[0])
         if wanted is None or found != wanted:

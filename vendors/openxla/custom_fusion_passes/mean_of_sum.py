@@ -24,7 +24,7 @@ class MeanOfSumPass(PatternFusionPass):
     Forms: Div by n; Mul by 1/n, in any order. With and without ``keepdims``.
     Shapes: x static; the result that of the sum.
     Keeps: dtype, axes, ``keepdims``.
-    Refuses: ``dtype``: not floating point, where division is another one; ``axes``: not constant;
+    Refuses: ``dtype``: not floating point, where division is another one; ``axes``: not constant, or none;
     ``count``: x is not static, or the number is another one; ``scalar``: the number has more axes
     than the sum, which it would widen. A sum with other readers does not match.
     Source: ONNX ReduceMean-13.
@@ -47,8 +47,8 @@ class MeanOfSumPass(PatternFusionPass):
         if x.dtype is None or not x.dtype.is_float:
             return match.reject(f'dtype: "{x.name}" is not known to be floating point')
         axes = reduced_axes(node_of(match, "ReduceSum"), x)
-        if axes is None:
-            return match.reject("axes: they are not constant")
+        if not axes:
+            return match.reject("axes: they are not constant, or there are none")
         shape = static_shape(x)
         factor, total = (match.GetCapturedTensor(index).value for index in (0, 1))
         found = number(factor)

@@ -6,14 +6,20 @@
 from __future__ import annotations
 
 from itertools import product
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING
+
+import onnx
+import onnx.parser
+import onnx.shape_inference
 
 from gehost import REG_FUSION_PASS, CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, es
 
 from ._conditions import kept_shape, number, reduced_axes, static_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gehost import EsGraph, EsTensor, MatchResult, Node, Rejection, Value
 
 
@@ -61,14 +67,19 @@ class SoftmaxFusionPass(PatternFusionPass):
         x, *_ = builder.CreateInputs(len(match.inputs))
         return builder.BuildAndReset([es.Softmax(x, axis=_axis(match))])
 
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """A model of each form: random draws hardly ever meet its axes and its nan and -inf."""
+        for form in product((True, False), repeat=3):
+            yield _instance(*form)
+
 
 def _pattern(guarded: bool, bounded: bool, reshaped: bool) -> Pattern:
     builder = EsGraphBuilder("softmax")
     x = builder.CreateInput(0)
     peak = _maximum(x, reshaped)
     if guarded:
-        nan = builder.CreateScalar(0.0)
-        peak = es.Where(_maximum(es.IsNaN(x), reshaped), nan, peak)
+        no_number = builder.CreateScalar(0.0)
+        peak = es.Where(_maximum(es.IsNaN(x), reshaped), no_number, peak)
     if bounded:
         peak = es.Commutative(es.Max(peak, builder.CreateScalar(0.0)))
     if reshaped:
@@ -105,3 +116,29 @@ def _is_guard(node: Node) -> bool:
     if len(numbers) != 1 or numbers[0] is None or (constants[0].rank or 0) > 0:
         return False
     return isnan(numbers[0]) if node.op == "Where" else numbers[0] == -inf
+
+
+def _instance(guarded: bool, bounded: bool, reshaped: bool) -> onnx.ModelProto:
+    """A model of one form at opset 20, the first with a ReduceMax of truth values: x [2, 3, 4]."""
+    keepdims = f"<keepdims = {int(not reshaped)}>"
+    lines = [f"m0 = ReduceMax {keepdims} (x, last)"]
+    if guarded:
+        lines += ["odd = IsNaN (x)", f"any = ReduceMax {keepdims} (odd, last)"]
+        lines.append("m1 = Where (any, nan, m0)")
+    if bounded:
+        lines.append(f"m2 = Max ({'m1' if guarded else 'm0'}, low)")
+    peak = "m2" if bounded else "m1" if guarded else "m0"
+    if reshaped:
+        lines.append(f"m3 = Reshape ({peak}, kept)")
+        peak = "m3"
+    lines += [f"d = Sub (x, {peak})", "e = Exp (d)", "s = ReduceSum <keepdims = 1> (e, last)"]
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> softmax (float[2,3,4] x) => (float[2,3,4] y) '
+        f"<int64[1] last = {{2}}, int64[3] kept = {{2, 3, 1}}> {{ {' '.join(lines)} y = Div (e, s) }}"
+    )
+    for name, value in (("nan", nan), ("low", -inf)):
+        if any(name in node.input for node in model.graph.node):
+            model.graph.initializer.append(
+                onnx.helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value])
+            )
+    return onnx.shape_inference.infer_shapes(model)  # the pass runs before the host infers types
