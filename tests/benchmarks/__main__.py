@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import tables
+from tests.benchmarks.check_passes import check_pass_table, measure_check_pass
 from tests.benchmarks.commands import (
     PEERS,
     CorpusModel,
@@ -40,7 +41,7 @@ from tests.benchmarks.figures import (
 from tests.benchmarks.processes import ROOT, Outcome, medians, run, run_task
 from tests.benchmarks.style_models import compare_styles
 
-SECTIONS = ("graph", "memory", "styles", "wide", "optimizers", "corpus", "external")
+SECTIONS = ("graph", "memory", "styles", "wide", "optimizers", "corpus", "check-pass", "external")
 PACKAGES = (
     "onnx",
     "onnxruntime",
@@ -64,8 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     with tempfile.TemporaryDirectory(prefix="gehost-bench-", dir=given.scratch) as scratch:
         bench = _Bench(Path(scratch), repeat, given.limit, given.tasks or (), peers=given.peers)
-        found = (_graphs(bench, sections, sizes), _styles(sections, given))
-        for section in (*found, _corpus(bench, sections, given), _external(bench, sections, given)):
+        for section in (
+            _graphs(bench, sections, sizes),
+            _styles(sections, given),
+            _corpus(bench, sections, given),
+            _check_pass(sections),
+            _external(bench, sections, given),
+        ):
             for table, measured in section:
                 results |= measured
                 console.print(table)
@@ -119,6 +125,13 @@ def _styles(sections: Sequence[str], given: argparse.Namespace) -> _Tables:
             for name, rules in compared_models.items()
         }
         yield tables.agreement_table(compared_models), {"styles": found}
+
+
+def _check_pass(sections: Sequence[str]) -> _Tables:
+    if "check-pass" in sections:
+        found = measure_check_pass()
+        measured = {"check-pass": {name: asdict(checked) for name, checked in found.items()}}
+        yield check_pass_table(found), measured
 
 
 def _external(bench: _Bench, sections: Sequence[str], given: argparse.Namespace) -> _Tables:

@@ -313,6 +313,13 @@ def test_a_number_takes_the_dtype_of_the_tensor_beside_it(make, dtype, wanted):
     assert first.dtype == np.dtype(wanted)
 
 
+@pytest.mark.parametrize(("number", "dtype"), [(0.5, np.int64), (300, np.uint8), (1e9, np.float16)])
+def test_a_number_that_the_dtype_cannot_hold_is_refused(number, dtype):
+    kind = TensorType(DataType(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))), (2,))
+    with pytest.raises(Refused, match=r"literal: .* of Add at .* is no "):
+        lower(lambda x: x + number, 17, kind)
+
+
 def test_axes_from_the_front_need_no_rank():
     assert lower(lambda x: es.ReduceMean(x, axes=[0]), 9).attributes == {"axes": [0]}
     assert lower(lambda x: es.Concat(x, x, axis=0), 9).attributes == {"axis": 0}
