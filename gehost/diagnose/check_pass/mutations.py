@@ -382,6 +382,17 @@ def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
                 )
 
 
+def in_single_precision() -> Mutation:
+    """Every operand of another floating point type in float32."""
+
+    def apply(model: onnx.ModelProto) -> None:
+        for dtype in DTYPES:
+            if dtype.is_float and dtype is not DataType.FLOAT:
+                _casting(dtype, DataType.FLOAT)(model)
+
+    return Mutation("dtype", "in float32", apply)
+
+
 def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], None]:
     def apply(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:

@@ -125,7 +125,7 @@ class Reference:
         when its numbers are random.
         """
         runner = Runner(model)
-        self._engine = runner.engine
+        self.engine = runner.engine
         self._rtol, self._atol = _coarsest(model)
         self._runs = list(_first_runs(runner, seed))
         random = _random_operators(model)
@@ -161,7 +161,7 @@ class Reference:
         try:
             runner = Runner(other)
         except ModelError as error:
-            if self._engine == "reference":
+            if self.engine == "reference":
                 raise UnsteadyError(f"after the rewrite {error}") from error
             return Numbers(f"after the rewrite {error}", self._runs[0][0])
         worst: tuple[OutputDifference, Feeds] | None = None
@@ -169,7 +169,7 @@ class Reference:
             try:
                 outputs = runner.run(feeds)
             except (ModelError, UsageError) as error:
-                if self._engine != runner.engine:
+                if self.engine != runner.engine:
                     raise UnsteadyError(f"after the rewrite {error}") from error
                 return Numbers(f"after the rewrite {error}", feeds)
             for found in compare_outputs(

@@ -84,7 +84,7 @@ class FoldBatchNorm(planted.Rewrites):
     """Conv and BatchNormalization become a Conv of other weights, all of which are constants."""
 
     inputs = 6
-    shift = "b - m * factor"
+    dtype: Any = np.float32
 
     def Patterns(self):
         builder = EsGraphBuilder("conv_bn")
@@ -115,7 +115,7 @@ class FoldBatchNorm(planted.Rewrites):
         shift = self.shifted(b, m, factor)
         weight = w * factor.reshape(-1, *[1] * (w.ndim - 1))
         attributes = dict(match.GetMatchedNode(self.conv).attrs)
-        weights = [builder.CreateConst(each.astype(np.float32)) for each in (weight, shift)]
+        weights = [builder.CreateConst(each.astype(self.dtype)) for each in (weight, shift)]
         return builder.BuildAndReset([es.Conv(x, *weights, **attributes)])
 
     def shifted(self, b, m, factor):
@@ -170,6 +170,44 @@ class WalkingSevens(FusionBasePass):
 
     def Run(self, graph, context):
         return None
+
+
+class FoldAnyFloat(FoldBatchNorm):
+    """The fold in double precision, for which ONNX Runtime has no kernel of Conv."""
+
+    def MeetRequirements(self, match):
+        return all(match.GetCapturedTensor(place).value.array is not None for place in range(5))
+
+    def Replacement(self, match):
+        self.dtype = match.GetCapturedTensor(0).value.numpy().dtype
+        return super().Replacement(match)
+
+    def Instances(self):
+        yield parse(
+            """<ir_version: 8, opset_import: ["" : 17]> g (double[1, 4, 3, 3] x) => (double[1, 4, 3, 3] y)
+            <double[4, 2, 1, 1] w = {1, 2, 3, 4, 5, 6, 7, 8}, double[4] s = {1, 2, 3, 4},
+             double[4] b = {4, 3, 2, 1}, double[4] m = {1, 0, 1, 0}, double[4] v = {1, 2, 3, 4}>
+            { c = Conv<group = 2>(x, w) y = BatchNormalization(c, s, b, m, v) }"""
+        )
+
+
+class FoldAnyFloatWrongly(FoldAnyFloat):
+    def shifted(self, b, m, factor):
+        return b + m * factor
+
+
+def test_what_the_reference_alone_sees_is_no_finding(monkeypatch):
+    from onnx.reference.ops import op_conv
+
+    right = op_conv.Conv._run
+
+    def wrong_without_bias(self, x, w, b=None, **attributes):
+        (found,) = right(self, x, w, b, **attributes)
+        return (found if b is not None else found * 2,)
+
+    monkeypatch.setattr(op_conv.Conv, "_run", wrong_without_bias)
+    assert check_pass(FoldAnyFloat, instances=1, mutations=0).ok
+    assert "numbers differ: instance 0" in findings(FoldAnyFloatWrongly, instances=1, mutations=0)
 
 
 def test_a_pass_may_offer_instances():
