@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 from gehost.infer.doubtful_sizes import DOUBTS, VERSIONS
 from tests.sizes import chains
+from tests.sizes.cases import Case
 from tests.sizes.record import read_witnesses, versions
 from tests.sizes.witnesses import DISAGREE, actual_shapes, gehost_shapes, judge
 
@@ -52,6 +56,20 @@ def test_the_sizes_are_those_that_were_measured() -> None:
         if (found, without) != (actual, inferred):
             changed[entry["about"]] = (found, without)
     assert changed == {}
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_the_reference_is_not_asked_about_scan_inputs_that_differ_in_length(length: int) -> None:
+    body = onnx.parser.parse_graph(
+        "body (float[2] p, float x, float y) => (float[2] q, float z) { q = Identity(p) z = Add(x, y) }"
+    )
+    node = onnx.helper.make_node(
+        "Scan", ["i0", "i1", "i2"], ["o0", "o1"], body=body, num_scan_inputs=2
+    )
+    arrays = [np.zeros(size, np.float32) for size in (2, length, 3)]
+    case = Case(node, 15, arrays, frozenset(), {1: (None,)}, [])
+    actual, refused = actual_shapes(case, case.model())
+    assert ("reference" in actual) == ("onnxruntime" in actual) == (length == 3), refused
 
 
 def test_clean_up_changes_no_number() -> None:
