@@ -1,19 +1,20 @@
-"""The single steps of an edit, each writing protobuf and index together; ``Graph`` journals and
-composes them.
+"""The edits of a graph, each beside its inverse, and the journal that holds the inverses.
 
-What takes an edit back does so from any point that the edit came to; see ``Journal``.
+An edit first records its inverse, then writes protobuf and index together. Inverses are idempotent
+and accept a partial edit, so that an error or interrupt at any line can be undone. ``Graph``'s
+methods check their arguments and call these functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import onnx
 
-from gehost.ir.links import link, unlink
-from gehost.ir.node import Node, Value
-from gehost.ir.node_table import NodeTable
+from gehost.errors import GehostError
+from gehost.ir.flush import arrange
+from gehost.ir.node import Node, NodeTemplate, Value
 from gehost.ir.types import ValueType
 from gehost.ir.wide import with_entry
 
@@ -21,25 +22,234 @@ if TYPE_CHECKING:
     from gehost.ir.graph import Graph
     from gehost.ir.model import Model
 
+ORDER_GAP: Final = 1 << 24
+"""Distance of the order numbers of neighbouring nodes."""
 
-def connect(
-    node: Node,
-    proto: onnx.NodeProto,
+
+class Journal:
+    """The inverse of each edit, oldest first. Marks stay valid until a commit passes them.
+
+    An entry is recorded before its edit, so that an error or interrupt at any point of the edit can
+    be undone: undo functions are idempotent and accept a partial edit.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._committed = 0
+
+    def record(self, undo: Callable[..., None], *arguments: Any) -> None:
+        """Record that ``undo(*arguments)`` undoes the edit that comes next."""
+        self._entries.append((undo, arguments))
+
+    def mark(self) -> int:
+        """The present point; it grows with every edit."""
+        return self._committed + len(self._entries)
+
+    @property
+    def last(self) -> tuple[int, object]:
+        """The present point and the last entry; both are the same only if nothing was edited."""
+        return self.mark(), self._entries[-1] if self._entries else None
+
+    @property
+    def is_pending(self) -> bool:
+        """True while there are edits that can be undone."""
+        return bool(self._entries)
+
+    def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
+        """The uncommitted entries since ``mark``, oldest first."""
+        return self._entries[max(mark - self._committed, 0) :]
+
+    def undo(self, mark: int) -> None:
+        """Undo every edit since ``mark``, the last one first.
+
+        Raises:
+            GehostError: some of them were committed; nothing is undone.
+        """
+        if mark < self._committed:
+            raise GehostError(
+                f"{self._committed - mark} edits cannot be undone any more: the graph was "
+                "written in between"
+            )
+        while self.mark() > mark:
+            undo, arguments = self._entries[-1]
+            undo(*arguments)
+            del self._entries[-1]
+
+    def commit(self) -> None:
+        """Keep every edit so far: it can no longer be undone."""
+        self._committed += len(self._entries)
+        self._entries.clear()
+
+
+# -- values
+
+
+def new_value(graph: Graph, name: str) -> Value:
+    """Add a value without a producer; its name is free."""
+    value = Value(graph, name)
+    graph.model.journal.record(_undo_new_value, value, name in graph.remade)
+    graph.values[name] = value
+    graph.remade.add(name)
+    return value
+
+
+def _undo_new_value(value: Value, remade: bool) -> None:
+    graph = value.graph
+    graph.values.pop(value.name, None)
+    if not remade:
+        graph.remade.discard(value.name)
+
+
+def release(value: Value, spare: Value) -> None:
+    """Make the producer of ``value`` define ``spare`` in its place."""
+    node, slot = value.producer, value.index
+    assert node is not None
+    value.graph.model.journal.record(_put_output, node, slot, value)
+    _put_output(node, slot, spare)
+
+
+def _put_output(node: Node, slot: int, value: Value) -> None:
+    old = node.outputs[slot]
+    if old is not None and old.producer is node:
+        old.producer, old.index = None, 0
+    node.outputs = with_entry(node.outputs, slot, value)
+    node.proto.output[slot] = value.name
+    value.producer, value.index = node, slot
+
+
+def set_type(value: Value, known: ValueType | None) -> None:
+    """Set what is known of a value, in the index only."""
+    value.graph.model.journal.record(_put_type, value, value.stated)
+    value.stated = known
+
+
+def _put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
+    value.stated = known
+
+
+# -- nodes
+
+
+def add_node(
+    graph: Graph,
+    template: NodeTemplate,
     inputs: Sequence[Value | None],
     outputs: Sequence[Value | None],
-) -> None:
-    """Make a new node read ``inputs`` and define ``outputs``; it is not among the readers yet."""
+    name: str,
+    after: Node | None,
+    open_text: str,
+) -> Node:
+    """Add a node behind ``after`` (None: first); it takes its outputs from their producers.
+
+    ``open_text`` is the metadata text that the template leaves open.
+    """
+    journal = graph.model.journal
+    graph.dirty = True  # the new protobuf is dropped unless the node gets into the list
+    place, proto = len(graph.protos), graph.protos.add()
+    proto.MergeFromString(template.content)
+    if template.blank is not None:
+        proto.metadata_props[template.blank].value = open_text
+    if name:
+        graph.model.names.use(name)
+        proto.name = name
+    node = Node(graph, place, template.op)
+    node.is_traced = True
+    journal.record(undo_add_node, node)
     proto.input.extend([value.name if value is not None else "" for value in inputs])
     proto.output.extend([value.name if value is not None else "" for value in outputs])
     node.inputs, node.outputs = tuple(inputs), tuple(outputs)
     for slot, value in enumerate(outputs):
         if value is not None:
             value.producer, value.index = node, slot
+    link(graph, node, after)
+    if template.has_bodies:
+        graph.model.index_bodies(node)
+    _use_inputs(node)
+    return node
 
 
-def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
+def undo_add_node(node: Node) -> None:
+    _disuse_inputs([node])
+    unlink(node.graph, [node])
+
+
+def record_producer(value: Value) -> None:
+    """Record the producer of a value that a new node is going to take over."""
+    value.graph.model.journal.record(_put_producer, value, value.producer, value.index)
+
+
+def _put_producer(value: Value, producer: Node | None, index: int) -> None:
+    value.producer, value.index = producer, index
+
+
+def remove_nodes(graph: Graph, nodes: Sequence[Node]) -> None:
+    """Remove nodes, given in order, that only they themselves read.
+
+    Raises:
+        GehostError: an output is still read; none is removed.
+    """
+    journal = graph.model.journal
+    mark = journal.mark()
+    journal.record(_undo_remove_nodes, nodes, [node.prev for node in nodes])
+    _disuse_inputs(nodes)
+    for node in nodes:
+        for value in node.outputs:
+            if value is not None and value.producer is node:
+                if value.read_by is not None:
+                    journal.undo(mark)
+                    raise GehostError(
+                        f'{node!r} cannot be removed: tensor "{value.name}" is still read'
+                    )
+                del graph.values[value.name]
+                # a reference cycle would keep both alive until the collector runs
+                value.producer = None
+    unlink(graph, nodes)
+
+
+def _undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> None:
+    """Insert nodes behind those that preceded them."""
+    for node, earlier in zip(nodes, before, strict=True):
+        unlink(node.graph, [node])
+        for value in node.outputs:
+            if value is not None:
+                value.graph.values[value.name] = value
+                if value.producer is None:
+                    value.producer = node
+        link(node.graph, node, earlier)
+        _use_inputs(node)
+        node.graph.model.names.put_back(_names_of(node))
+
+
+def _names_of(node: Node) -> list[str]:
+    found = [node.name, *[value.name for value in node.outputs if value is not None]]
+    for body in node.bodies:
+        for graph in (body, *body.subgraphs()):
+            found += [*graph.values, *[inner.name for inner in graph.nodes]]
+    return found
+
+
+def move_after(graph: Graph, node: Node, anchor: Node | None) -> None:
+    """Move a node behind ``anchor`` (None: to the front)."""
+    graph.model.journal.record(_undo_move, node, node.prev)
+    unlink(graph, [node])
+    link(graph, node, anchor)
+
+
+def _undo_move(node: Node, before: Node | None) -> None:
+    unlink(node.graph, [node])
+    link(node.graph, node, before)
+
+
+def set_input(node: Node, slot: int, value: Value | None) -> None:
+    """Make a node read ``value`` at ``slot``."""
+    old = node.inputs[slot]
+    node.graph.model.journal.record(_put_input, node, slot, old, value)
+    _put_input(node, slot, value, old)
+
+
+def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
-    # by an undo it may be whatever a caller gave
+    # an undo passes whatever the caller of the edit gave
     before = old if isinstance(old, Value) else None
     node.inputs = with_entry(node.inputs, slot, value)
     if node.slots is not None:
@@ -51,23 +261,51 @@ def put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> 
         value.add_reader(node)
 
 
-def put_output(node: Node, slot: int, value: Value) -> None:
-    old = node.outputs[slot]
-    if old is not None and old.producer is node:
-        old.producer, old.index = None, 0
-    node.outputs = with_entry(node.outputs, slot, value)
-    node.proto.output[slot] = value.name
-    value.producer, value.index = node, slot
+def _use_inputs(node: Node) -> None:
+    """Register a node, and the readers in its bodies, as readers of its inputs."""
+    for value in node.inputs:
+        if value is not None:
+            if value.read_by is None:
+                value.read_by = node
+            else:
+                value.add_reader(node)
+    for body in node.bodies:
+        for reader, _, value in body.captured():
+            value.add_reader(reader)
 
 
-def put_producer(value: Value, producer: Node | None, index: int) -> None:
-    value.producer, value.index = producer, index
+def _disuse_inputs(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None:
+                if value.read_by is node:
+                    value.read_by = None
+                else:
+                    value.drop_reader(node)
+        for body in node.bodies:
+            for reader, _, value in body.captured():
+                value.drop_reader(reader)
 
 
-def put_attribute(
+# -- attributes and metadata
+
+
+def set_attribute(
+    node: Node,
+    name: str,
+    new: onnx.AttributeProto | None,
+    old: onnx.AttributeProto | None,
+    position: int | None,
+) -> None:
+    """Set, add or remove (None) an attribute, which is ``old`` at ``position`` before."""
+    node.graph.model.journal.record(_put_attribute, node, name, old, position)
+    _put_attribute(node, name, new)
+
+
+def _put_attribute(
     node: Node, name: str, attribute: onnx.AttributeProto | None, position: int | None = None
 ) -> None:
-    """Set, add (at ``position``, else last) or remove an attribute."""
+    """Set, add (at ``position``, else last) or remove (None) an attribute."""
     entries = node.proto.attribute
     present = find_entry([entry.name for entry in entries], name)
     if attribute is None:
@@ -85,7 +323,16 @@ def put_attribute(
     node.forget_attrs()
 
 
-def put_metadata(owner: Node | Model, key: str, text: str | None) -> None:
+def set_metadata(model: Model, owner: Node | Model, key: str, text: str | None) -> None:
+    """Set or remove (None) one ``metadata_props`` entry of a node or of the model."""
+    old = next((entry.value for entry in owner.proto.metadata_props if entry.key == key), None)
+    model.journal.record(_put_metadata, owner, key, old)
+    if isinstance(owner, Node):
+        owner.is_traced = True
+    _put_metadata(owner, key, text)
+
+
+def _put_metadata(owner: Node | Model, key: str, text: str | None) -> None:
     entries = owner.proto.metadata_props
     present = find_entry([entry.key for entry in entries], key)
     if text is None:
@@ -97,7 +344,17 @@ def put_metadata(owner: Node | Model, key: str, text: str | None) -> None:
         entries[present].value = text
 
 
-def put_device_configurations(
+def set_device_configurations(
+    node: Node, configurations: Sequence[onnx.NodeDeviceConfigurationProto]
+) -> None:
+    """Replace the device configurations of a node."""
+    model = node.graph.model
+    model.journal.record(_put_device_configurations, node, node.device_configurations)
+    model.note_device_configurations()
+    _put_device_configurations(node, configurations)
+
+
+def _put_device_configurations(
     node: Node, configurations: Sequence[onnx.NodeDeviceConfigurationProto]
 ) -> None:
     entries = node.proto.device_configurations
@@ -105,130 +362,103 @@ def put_device_configurations(
     entries.extend(configurations)
 
 
-def put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
-    value.stated = known
+def find_entry(names: Sequence[str], name: str) -> int | None:
+    return names.index(name) if name in names else None
 
 
-def use_inputs(node: Node) -> None:
-    """Enter a node, and what its bodies read outside, among the readers of its inputs."""
-    for value in node.inputs:
-        if value is not None:
-            if value.read_by is None:
-                value.read_by = node
-            else:
-                value.add_reader(node)
-    for body in node.bodies:
-        for reader, _, value in body.captured():
-            value.add_reader(reader)
+# -- initializers
 
 
-def disuse_inputs(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        for value in node.inputs:
-            if value is not None:
-                if value.read_by is node:
-                    value.read_by = None
-                else:
-                    value.drop_reader(node)
-        for body in node.bodies:
-            for reader, _, value in body.captured():
-                value.drop_reader(reader)
-
-
-def forget_value(value: Value, remade: bool) -> None:
+def add_initializer(value: Value, tensor: onnx.TensorProto) -> None:
+    """Give a new value a constant; the tensor is copied."""
     graph = value.graph
-    graph.values.pop(value.name, None)
-    if not remade:
-        graph.remade.discard(value.name)
+    graph.model.journal.record(_undo_add_initializer, value)
+    value.initializer = graph.proto.initializer.add()
+    value.initializer.CopyFrom(tensor)
 
 
-def undo_add_node(node: Node) -> None:
-    disuse_inputs([node])
-    unlink(node.graph, [node])
-
-
-def undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> None:
-    """Put nodes back behind those that stood before them."""
-    for node, earlier in zip(nodes, before, strict=True):
-        unlink(node.graph, [node])
-        for value in node.outputs:
-            if value is not None:
-                value.graph.values[value.name] = value
-                if value.producer is None:
-                    value.producer = node
-        link(node.graph, node, earlier)
-        use_inputs(node)
-        node.graph.model.names.put_back(_names_of(node))
-
-
-def _names_of(node: Node) -> list[str]:
-    found = [node.name, *[value.name for value in node.outputs if value is not None]]
-    for body in node.bodies:
-        for graph in (body, *body.subgraphs()):
-            found += [*graph.values, *[inner.name for inner in graph.nodes]]
-    return found
-
-
-def undo_move(node: Node, before: Node | None) -> None:
-    unlink(node.graph, [node])
-    link(node.graph, node, before)
-
-
-def undo_add_initializer(value: Value) -> None:
+def _undo_add_initializer(value: Value) -> None:
     if value.initializer is not None:
         value.graph.dropped.append(value.initializer)
         value.graph.dirty = True
 
 
-def undo_remove_initializer(value: Value) -> None:
+def remove_initializer(value: Value) -> None:
+    """Remove an initializer without readers."""
+    graph = value.graph
+    assert value.initializer is not None
+    graph.model.journal.record(_undo_remove_initializer, value)
+    del graph.values[value.name]
+    graph.dropped.append(value.initializer)
+    graph.dirty = True
+
+
+def _undo_remove_initializer(value: Value) -> None:
     assert value.initializer is not None
     value.graph.values[value.name] = value
     value.graph.model.names.put_back([value.name])
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
 
 
-def find_entry(names: Sequence[str], name: str) -> int | None:
-    return names.index(name) if name in names else None
+# -- the list of nodes: doubly linked, with growing order numbers; the edits above journal it
 
 
-def arrange(entries: Any, wanted: Sequence[Any]) -> None:
-    """Bring a repeated field, in place, to the messages ``wanted``, which are among its entries,
-    in that order.
+def link(graph: Graph, node: Node, after: Node | None) -> None:
+    """Insert a node behind ``after`` (None: first)."""
+    following = graph.head if after is None else after.next
+    if after is None:
+        node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
+    elif following is None:
+        node.order = after.order + ORDER_GAP
+    else:
+        if following.order - after.order < 2:
+            _renumber(graph)
+        node.order = (after.order + following.order) // 2
+    node.prev, node.next = after, following
+    if after is None:
+        graph.head = node
+    else:
+        after.next = node
+    if following is None:
+        graph.tail = node
+    else:
+        following.prev = node
+    group = graph.by_op.get(node.op)
+    if group is None:
+        group = graph.by_op[node.op] = {}
+    group[node] = None
+    graph.dirty = True
+
+
+def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
+    """Remove nodes from the list; accepts nodes that are partly in it, or not at all."""
+    graph.dirty = True
+    for node in nodes:
+        before, following = node.prev, node.next
+        if before is None:
+            if graph.head is node:
+                graph.head = following
+        elif before.next is node:
+            before.next = following
+        if following is None:
+            if graph.tail is node:
+                graph.tail = before
+        elif following.prev is node:
+            following.prev = before
+        group = graph.by_op.get(node.op)
+        if group is not None:
+            group.pop(node, None)
+
+
+def _renumber(graph: Graph) -> None:
+    """Give the nodes higher numbers, the last node first, so that they grow along the list at any
+    time.
     """
-    find = {id(message): place for place, message in enumerate(wanted)}.get
-    held = list(entries)  # keeps the Python objects, and so their identities, alive
-    end = len(wanted)
-
-    def place(message: Any) -> int:
-        return find(id(message), end)
-
-    entries.sort(key=place)
-    del entries[end:], held
-
-
-def write_lists(graph: Graph) -> None:
-    """Order a graph's protobufs of nodes, and drop what was removed from its lists."""
-    wanted = [node.proto for node in graph.nodes]
-    listing, stood = NodeTable(graph.protos), list(graph.protos)
-    # for nodes that were removed, or that an interrupt leaves out below
-    graph.listing.protos, graph.listing = stood, listing
-    arrange(graph.protos, wanted)
-    for place, node in enumerate(graph.nodes):
-        before, stood_at = node.listing, node.place
-        node.place, node.listing = place, listing
-        before.protos[stood_at] = None
-    write_tables(graph)
-
-
-def write_tables(graph: Graph) -> None:
-    """Drop the constants that were removed, and the types of tensors that are gone."""
-    proto = graph.proto
-    if graph.dropped:
-        gone = {id(tensor) for tensor in graph.dropped}
-        for entries in (proto.initializer, proto.sparse_initializer):
-            arrange(entries, [entry for entry in list(entries) if id(entry) not in gone])
-        graph.dropped.clear()
-    infos = list(proto.value_info)
-    alive = [info for info in infos if info.name in graph.values and info.name not in graph.remade]
-    if len(alive) < len(infos):
-        arrange(proto.value_info, alive)
+    node = graph.tail
+    assert node is not None
+    order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP
+    while node is not None:
+        node.order = order
+        order -= ORDER_GAP
+        node = node.prev
+    graph.model.renumbered += 1

@@ -22,29 +22,9 @@ import numpy as np
 import onnx
 
 from gehost.errors import GehostError
-from gehost.ir import tensors
+from gehost.ir import edits, tensors
 from gehost.ir.attributes import encode_attribute
-from gehost.ir.edits import (
-    connect,
-    disuse_inputs,
-    find_entry,
-    forget_value,
-    put_attribute,
-    put_device_configurations,
-    put_input,
-    put_metadata,
-    put_output,
-    put_producer,
-    put_type,
-    undo_add_initializer,
-    undo_add_node,
-    undo_move,
-    undo_remove_initializer,
-    undo_remove_nodes,
-    use_inputs,
-    write_lists,
-)
-from gehost.ir.links import ORDER_GAP, link, unlink
+from gehost.ir.flush import flush_nodes
 from gehost.ir.node import (
     GRAPH_KINDS,
     Node,
@@ -66,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CONSTANTS_OF_ALL_TYPES",
     "GRAPH_KINDS",
-    "ORDER_GAP",
     "Graph",
     "Node",
     "NodeTemplate",
@@ -330,29 +309,13 @@ class Graph:
                 if isinstance(output, str):
                     values.append(self.new_value(output))
                     continue
-                if output is not None:  # a new one is forgotten as a whole
-                    journal.record(put_producer, output, output.producer, output.index)
+                if output is not None:  # undoing a new value forgets it altogether
+                    edits.record_producer(output)
                 values.append(output)
         except GehostError:
             journal.undo(mark)
             raise
-        self.dirty = True  # what is added here goes, unless the node comes into the list
-        place, proto = len(self.protos), self.protos.add()
-        proto.MergeFromString(template.content)
-        if template.blank is not None:
-            proto.metadata_props[template.blank].value = text
-        if name:
-            self.model.names.use(name)
-            proto.name = name
-        node = Node(self, place, template.op)
-        node.is_traced = True
-        journal.record(undo_add_node, node)
-        connect(node, proto, inputs, values)
-        link(self, node, after)
-        if template.has_bodies:
-            self.model.index_bodies(node)
-        use_inputs(node)
-        return node
+        return edits.add_node(self, template, inputs, values, name, after, text)
 
     def remove_node(self, node: Node) -> None:
         """Remove a node whose outputs nobody reads; its bodies go with it.
@@ -370,22 +333,7 @@ class Graph:
         """
         nodes = in_order(nodes)
         self._own(nodes)
-        journal, values = self.model.journal, self.values
-        mark = journal.mark()
-        journal.record(undo_remove_nodes, nodes, [node.prev for node in nodes])
-        disuse_inputs(nodes)
-        for node in nodes:
-            for value in node.outputs:
-                if value is not None and value.producer is node:
-                    if value.read_by is not None:
-                        journal.undo(mark)
-                        raise GehostError(
-                            f'{node!r} cannot be removed: tensor "{value.name}" is still read'
-                        )
-                    del values[value.name]
-                    # each would keep the other alive until Python's collector comes
-                    value.producer = None
-        unlink(self, nodes)
+        edits.remove_nodes(self, nodes)
 
     def new_value(self, name: str) -> Value:
         """A value of this graph that nothing makes yet.
@@ -398,20 +346,13 @@ class Graph:
                 f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name'
             )
         self.model.names.use(name)
-        value = Value(self, name)
-        self._journal(forget_value, value, name in self.remade)
-        self.values[name] = value
-        self.remade.add(name)
-        return value
+        return edits.new_value(self, name)
 
     def set_input(self, node: Node, slot: SupportsIndex, value: Value | None) -> None:
         """Make ``node`` read ``value`` at ``slot``; the caller keeps the order topological."""
         place = operator.index(slot)
-        old = node.inputs[place]
-        if old is value:
-            return
-        self._journal(put_input, node, place, old, value)
-        put_input(node, place, value, old)
+        if node.inputs[place] is not value:
+            edits.set_input(node, place, value)
 
     def redirect(self, old: Value, new: Value) -> None:
         """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""
@@ -423,12 +364,9 @@ class Graph:
         """Take ``value`` from its producer, so that another node can define it; returns the
         unread value in its place.
         """
-        node, slot = value.producer, value.index
-        assert node is not None
         spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
         spare.stated = value.stated
-        self._journal(put_output, node, slot, value)
-        put_output(node, slot, spare)
+        edits.release(value, spare)
         return spare
 
     def set_attribute(self, node: Node, name: str, value: Any) -> None:
@@ -439,7 +377,7 @@ class Graph:
             TypeError: the value is of no kind that ONNX has.
         """
         entries = node.proto.attribute
-        position = find_entry([entry.name for entry in entries], name)
+        position = edits.find_entry([entry.name for entry in entries], name)
         old = new = None
         if position is not None:
             old = onnx.AttributeProto()
@@ -451,14 +389,11 @@ class Graph:
                 f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add '
                 "a new node"
             )
-        self._journal(put_attribute, node, name, old, position)
-        put_attribute(node, name, new)
+        edits.set_attribute(node, name, new, old, position)
 
     def set_metadata(self, node: Node, key: str, text: str) -> None:
         """Set one ``metadata_props`` entry of a node."""
-        self._journal(put_metadata, node, key, node.metadata.get(key))
-        node.is_traced = True
-        put_metadata(node, key, text)
+        edits.set_metadata(self.model, node, key, text)
 
     def set_device_configurations(
         self, node: Node, configurations: Sequence[onnx.NodeDeviceConfigurationProto]
@@ -470,9 +405,7 @@ class Graph:
         """
         # a node of its own, as a list of another kind must not leave the old one half replaced
         new = onnx.NodeProto(device_configurations=configurations)
-        self._journal(put_device_configurations, node, node.device_configurations)
-        self.model.note_device_configurations()
-        put_device_configurations(node, new.device_configurations)
+        edits.set_device_configurations(node, new.device_configurations)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
         """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old
@@ -494,9 +427,7 @@ class Graph:
             assert value is not None
         else:
             value = self.new_value(name)
-            self._journal(undo_add_initializer, value)
-            value.initializer = self.proto.initializer.add()
-            value.initializer.CopyFrom(tensor)
+            edits.add_initializer(value, tensor)
         value.stated = TensorType(dtype_from_number(tensor.data_type), tuple(tensor.dims[:]))
         return value
 
@@ -510,16 +441,12 @@ class Graph:
             raise GehostError(
                 f'initializer "{value.name}" cannot be removed: it is read, or a graph input'
             )
-        self._journal(undo_remove_initializer, value)
-        del self.values[value.name]
-        self.dropped.append(value.initializer)
-        self.dirty = True
+        edits.remove_initializer(value)
 
     def set_type(self, value: Value, known: ValueType | None) -> None:
         """State what is known of a value, in the index only."""
         if value.stated is not known:
-            self._journal(put_type, value, value.stated)
-            put_type(value, known)
+            edits.set_type(value, known)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
         """Move a node behind ``anchor`` (None: to the front); the caller keeps the order
@@ -529,9 +456,7 @@ class Graph:
             GehostError: one of them is not in this graph.
         """
         self._own([node] if anchor is None else [node, anchor])
-        self._journal(undo_move, node, node.prev)
-        unlink(self, [node])
-        link(self, node, anchor)
+        edits.move_after(self, node, anchor)
 
     def _own(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -539,13 +464,10 @@ class Graph:
             if node.graph is not self or group is None or node not in group:
                 raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
-    def _journal(self, *entry: Any) -> None:
-        self.model.journal.record(*entry)
-
     def flush(self) -> None:
         """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
         if self.dirty:
-            write_lists(self)
+            flush_nodes(self)
             self.dirty = False
 
 

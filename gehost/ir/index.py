@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import onnx
 
 from gehost.errors import ModelError
+from gehost.ir.edits import ORDER_GAP
 from gehost.ir.files.external import PLAIN_KINDS
-from gehost.ir.graph import GRAPH_KINDS, ORDER_GAP, Graph, Node, Value, op_name
+from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name
 from gehost.ir.node import INPUT
 from gehost.ir.wide import with_entry
 

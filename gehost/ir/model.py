@@ -12,14 +12,14 @@ from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError
 from gehost.ir.check import check_graph
-from gehost.ir.edits import arrange, put_metadata, write_tables
+from gehost.ir.edits import Journal, set_metadata
 from gehost.ir.elements import ElementsOfModel
 from gehost.ir.files.save import save_model, write_pieces_atomic
 from gehost.ir.files.utf8 import check_utf8
+from gehost.ir.flush import arrange, flush_tables
 from gehost.ir.gc_policy import LARGE, gc_disabled
 from gehost.ir.graph import Graph, Node, iter_graphs, op_name
 from gehost.ir.index import index_bodies, index_model
-from gehost.ir.journal import Journal
 from gehost.ir.names import Names
 from gehost.ir.types import ValueType
 
@@ -215,8 +215,7 @@ class Model:
 
     def set_metadata(self, key: str, text: str | None) -> None:
         """Set one ``metadata_props`` entry of the model; None removes it."""
-        self.journal.record(put_metadata, self, key, self.metadata(key))
-        put_metadata(self, key, text)
+        set_metadata(self, self, key, text)
 
     # -- functions
     # --------------------------------------------------------------------------------------------------
@@ -326,7 +325,7 @@ class Model:
     def _flush_all_but_nodes(self) -> None:
         """The same but for the nodes of the root graph."""
         if self.graph.dirty:
-            write_tables(self.graph)
+            flush_tables(self.graph)
         used: dict[str, onnx.FunctionProto] = {}
         for graph in self.graphs:
             if graph is not self.graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gehost.ir.journal import Journal
+from gehost.ir.edits import Journal
 from gehost.ir.node_table import NodeTable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from msgspec import structs
 
-from gehost.ir import graph as ir_graph
+from gehost.ir import edits
 from gehost.ir.names import Names
 from gehost.ir.region import Region
 from gehost.pattern import bind_op, matcher
@@ -180,7 +180,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
         (rewrites, "_rebuilt", swap_operands, "numbers"),
         (replacing, "_still_needed", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
-        (ir_graph, "undo_add_initializer", lambda value: None, "index"),
+        (edits, "_undo_add_initializer", lambda value: None, "index"),
     ],
 )
 @pytest.mark.usefixtures("interpreted")

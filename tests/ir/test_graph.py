@@ -11,7 +11,8 @@ import onnx
 import pytest
 
 from gehost.errors import GehostError
-from gehost.ir.graph import ORDER_GAP, Node, Value
+from gehost.ir.edits import ORDER_GAP
+from gehost.ir.graph import Node, Value
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, TensorType
 

@@ -10,9 +10,9 @@ import onnx
 import pytest
 
 from gehost.errors import GehostError, ModelError
+from gehost.ir.edits import unlink
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Node, Value
-from gehost.ir.links import unlink
 from gehost.ir.model import Model
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "local": 1]>'

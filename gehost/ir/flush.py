@@ -1,0 +1,52 @@
+"""Bring a graph's protobuf lists in line with its index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gehost.ir.node_table import NodeTable
+
+if TYPE_CHECKING:
+    from gehost.ir.graph import Graph
+
+
+def flush_nodes(graph: Graph) -> None:
+    """Write the nodes in the index's order, and drop removed nodes, constants and types."""
+    wanted = [node.proto for node in graph.nodes]
+    listing, stood = NodeTable(graph.protos), list(graph.protos)
+    # removed nodes, and those that an interrupt below skips, keep the old table
+    graph.listing.protos, graph.listing = stood, listing
+    arrange(graph.protos, wanted)
+    for place, node in enumerate(graph.nodes):
+        before, stood_at = node.listing, node.place
+        node.place, node.listing = place, listing
+        before.protos[stood_at] = None
+    flush_tables(graph)
+
+
+def flush_tables(graph: Graph) -> None:
+    """Drop removed constants, and the types of removed tensors."""
+    proto = graph.proto
+    if graph.dropped:
+        gone = {id(tensor) for tensor in graph.dropped}
+        for entries in (proto.initializer, proto.sparse_initializer):
+            arrange(entries, [entry for entry in list(entries) if id(entry) not in gone])
+        graph.dropped.clear()
+    infos = list(proto.value_info)
+    alive = [info for info in infos if info.name in graph.values and info.name not in graph.remade]
+    if len(alive) < len(infos):
+        arrange(proto.value_info, alive)
+
+
+def arrange(entries: Any, wanted: Sequence[Any]) -> None:
+    """Reorder a repeated field in place to the messages ``wanted``, all of them its entries."""
+    find = {id(message): place for place, message in enumerate(wanted)}.get
+    held = list(entries)  # keeps the Python objects, and so their identities, alive
+    end = len(wanted)
+
+    def place(message: Any) -> int:
+        return find(id(message), end)
+
+    entries.sort(key=place)
+    del entries[end:], held
