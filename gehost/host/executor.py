@@ -158,7 +158,7 @@ class Executor:
         with running(context):
             with author_errors(context, "__init__"):
                 instance = spec.factory()
-                context.rewriter.shape_proven = bool(getattr(instance, "shape_proven", False))
+                context.shape_proven = bool(getattr(instance, "shape_proven", False))
                 if spec.options and isinstance(instance, FusionBasePass):
                     instance.options = context.options
             for graph in list(self._model.graphs):

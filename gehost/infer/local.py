@@ -89,8 +89,6 @@ class Inferrer:
         self._known: dict[tuple[Any, ...], tuple[ValueType | None, ...]] = {}
         self._bodies: dict[int, onnx.FunctionProto] = {}
         """Bodies that results depend on, held so that no other one gets their identity."""
-        self.written: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
-        """Bodies of registered operators as the model has them, by what they were written from."""
         self._inside: set[str] = set()
         """Operators whose bodies are being walked."""
         self.failures: dict[Node, str] = {}

@@ -20,7 +20,8 @@ from gehost.pattern.match import MatchResult
 from gehost.pattern.source import SourcePattern
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.session import Rewriter
+from gehost.rewrite.replace import Replaced, replace_region
+from gehost.rewrite.session import RewriteSession
 from gehost.settings import NO_OPTIONS
 from gehost.stages import CustomPassStage
 
@@ -133,7 +134,9 @@ class CustomPassContext:
         self.stage = stage
         self.record = record
         self.limit = limit or RewriteLimit()
-        self.rewriter = Rewriter(model, registry, Author(record.name, record.vendor), inferrer)
+        self.session = RewriteSession(model, registry, Author(record.name, record.vendor), inferrer)
+        self.shape_proven = False
+        """The pass's author vouches for output sizes that cannot be compared."""
         self.node_support = node_support or _nobody_objects
         self.observer = observer
         self.options = options
@@ -195,23 +198,23 @@ class CustomPassContext:
         try:
             if region.closes_cycle():
                 raise Refused("cycle: the replacement would make one")
-            return self.rewrite(region, graph)
+            return self.rewrite(region, graph).nodes
         except Refused as refused:
             self.refuse(anchor, str(refused))
             return Rejection(str(refused))
 
-    def rewrite(self, region: Region, replacement: EsGraph) -> list[Node]:
-        """Replace a region and note it; raises as ``Rewriter.replace`` does."""
+    def rewrite(self, region: Region, replacement: EsGraph) -> Replaced:
+        """Replace a region and record it; raises as ``replace_region`` does."""
         observer, number = self.observer, self.limit.done + 1
         if observer is not None:
             observer.before_rewrite(Rewrite(number, self.record, region))
-        made = self.rewriter.replace(region, replacement)
+        replaced = replace_region(self.session, region, replacement, shape_proven=self.shape_proven)
         self.record.replaced += 1
         self.limit.count()
-        self._made.extend(made)
+        self._made.extend(replaced.nodes)
         if observer is not None:
-            observer.after_rewrite(Rewrite(number, self.record, region, made))
-        return made
+            observer.after_rewrite(Rewrite(number, self.record, region, replaced.nodes))
+        return replaced
 
     def refuse(self, node: Node, reason: str) -> None:
         """Count and report that nothing replaces ``node``, for a reason like ``key: text``."""
@@ -270,10 +273,19 @@ class SubgraphRewriter:
         if context is None:
             raise PassError(
                 "SubgraphRewriter.Replace works inside a pass; elsewhere use "
-                "gehost.rewrite.Rewriter(model, …)"
+                "gehost.rewrite.replace.replace_region"
             )
         if context.limit.reached:
             raise LimitReached
-        made = context.rewriter.replace_boundary(boundary, replacement, context.rewrite)
+        try:
+            region = boundary.region()
+            if region.closes_cycle():
+                raise Refused("cycle: the replacement would make one")
+            replaced = context.rewrite(region, replacement)
+        except Refused as refusal:
+            failure = PassError(f"SubgraphRewriter.Replace: {refusal}")
+            # authors may ask for it, and machine code leaves out what follows "from"
+            failure.__cause__ = refusal
+            raise failure from refusal
         context.record.matched += 1
-        return made
+        return replaced.nodes

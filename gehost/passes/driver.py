@@ -24,6 +24,7 @@ from gehost.pattern.match import MatchResult, Rejection
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
+from gehost.rewrite.replace import Replaced
 
 if TYPE_CHECKING:
     from gehost.passes.base import DecomposePass, PatternFusionPass
@@ -75,7 +76,10 @@ class PatternRules:
                 done.
         """
         bound = _Bound(10 * len(graph) + 1000)
-        return sum(runner.apply(graph, bound) for runner in self._runners)
+        count = 0
+        for runner in self._runners:
+            count += runner.apply(graph, bound)
+        return count
 
 
 def _as_patterns(returned: Any) -> list[Pattern]:
@@ -140,9 +144,9 @@ class _RuleRunner:
             return 0
         if self._compiled is None:
             self._compiled = CompiledPattern(self._lowered.source)
-        compiled, context = self._compiled, self._context
-        context.rewriter.shape_proven = self._owner.shape_proven
-        worklist = (BottomUp if self._owner.bottom_up else Worklist)(graph, compiled)
+        compiled, context, owner = self._compiled, self._context, self._owner
+        context.shape_proven = owner.shape_proven
+        worklist = (BottomUp if owner.bottom_up else Worklist)(graph, compiled)
         blocked: dict[Value, list[Node]] = {}
         count = 0
         for node in worklist:
@@ -162,23 +166,18 @@ class _RuleRunner:
                     for value in matched.inputs
                     if value is not None
                 )
-            made = self._replace(match, node)
-            if made is None:
+            replaced = _offer(
+                context, owner.MeetRequirements, owner.Replacement, match, node, _at_match
+            )
+            if replaced is None:
                 continue
             count += 1
-            bound.count(node, made)
-            worklist.extend(made, node, rewired=context.rewriter.rewired)
+            bound.count(node, replaced.nodes)
+            worklist.extend(replaced.nodes, node, rewired=replaced.rewired)
             for value in read & blocked.keys():
                 for waiting in blocked.pop(value):
                     worklist.add(waiting)
         return count
-
-    def _replace(self, match: MatchResult, node: Node) -> list[Node] | None:
-        """Ask the author and replace; None when the match was refused."""
-        owner = self._owner
-        return _rewrite(
-            self._context, owner.MeetRequirements, owner.Replacement, match, node, _at_match
-        )
 
 
 def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph]:
@@ -196,12 +195,12 @@ def decompose(
         PassError: an author's hook failed, or the operators are none or not known.
     """
     count = 0
-    context.rewriter.shape_proven = owner.shape_proven
+    context.shape_proven = owner.shape_proven
     for node in graph.nodes_of(*_full_names(op_types, context)):
         if context.limit.reached:
             break
         if (
-            _rewrite(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node)
+            _offer(context, owner.MeetRequirements, owner.Replacement, node, node, _at_node)
             is not None
         ):
             count += 1
@@ -251,15 +250,15 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
 # -------------------------------------------------------------------------------------------------
 
 
-def _rewrite(
+def _offer(
     context: CustomPassContext,
     condition: Callable[[_Matched], Any],
     replacement: Callable[[_Matched], Any],
     matched: _Matched,
     node: Node,
     place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
-) -> list[Node] | None:
-    """Offer a match to its author and replace it; the new nodes, or None when it was refused.
+) -> Replaced | None:
+    """Offer a match to its author and replace it; None when it was refused.
 
     Raises:
         PassError: a hook of the author's failed, or edited the graph by itself.

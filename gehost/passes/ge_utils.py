@@ -209,7 +209,7 @@ class _Inference:
             else read
             for read in lowered.inputs
         ]
-        inferrer = context.rewriter.inferrer
+        inferrer = context.session.inferrer
         named = op_with_body(
             lowered.op,
             types,
@@ -218,6 +218,7 @@ class _Inference:
             context.registry,
             inferrer,
             [operand is not None for operand in lowered.inputs],
+            context.session.functions,
         )
         made = inferrer.proto(
             named or lowered.op, _as_proto(lowered, len(node.outputs)), types, arrays

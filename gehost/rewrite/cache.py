@@ -1,46 +1,51 @@
-"""What a replacement became once, kept by all that it depends on, so that its like need not be made
-out again.
+"""Cache of lowered replacements, keyed by everything lowering depends on.
 
-A rule that fires a thousand times builds the same operators over and over. What lowering, function
-bodies, inference and the comparison of types make of a replacement depends on its operators and
-constants, on the types of the tensors at its ends, on the matched nodes where a body is made from
-them, on the elements of constants where inference looks at them, and on nothing else in one compile.
+A rule that fires a thousand times lowers the same operators over and over. Lowering, function
+bodies, inference and the type proof depend on the replacement's operators and constants, on the
+types at the region's boundary, on the matched nodes where a body is written from them, on the
+elements of constants where inference reads them, and on nothing else in one compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import onnx
 
 from gehost.es.graph import EsConst, EsGraph, EsInput, EsNode
 from gehost.es.literals import exact
-from gehost.infer.local import small_array
-from gehost.ir.graph import NodeTemplate
+from gehost.infer.local import ELEMENTS_DO_NOT_MATTER, small_array
+from gehost.ir.graph import NodeTemplate, op_name
+from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ir.types import ValueType
+from gehost.ops import OpRegistry
+from gehost.rewrite.functions import region_key
 from gehost.rewrite.provenance import ORIGIN_NODES, Author, Provenance
+from gehost.rewrite.shape_proof import NodeState
+
+if TYPE_CHECKING:
+    from gehost.rewrite.insert import Lowering
 
 _MOST_BYTES = 1024
-"""Constants of at most this many bytes are part of a key; a replacement with a larger one is
-made out anew each time.
+"""Constants of at most this many bytes are part of a key; a replacement with a larger one is not
+cached.
 """
 _UNKNOWN: Final = "unknown"
-"""The type of a tensor that is there, of which nothing is known; None is an absent one."""
+"""The type of a tensor that is present, of which nothing is known; None is an absent one."""
 
-Key: TypeAlias = Hashable
-Read: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | None
-"""What a planned node reads: an input of the region by its index, output ``[1]`` of the earlier
-planned node ``[0]``, a constant, nothing.
+OpInput: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | None
+"""An input of the region by its index, output ``[1]`` of the lowered operator ``[0]``, a constant,
+or absent.
 """
 
 
 @dataclass(slots=True)
-class PlannedNode:
-    """One operator as it is written.
+class LoweredOp:
+    """One operator as it is written, independent of the graph.
 
     Attributes:
         op: the operator's name in the model.
@@ -49,9 +54,9 @@ class PlannedNode:
             its own.
         provided_by: the runtime that has a kernel for it, "" if none is needed.
         body: the function that ``op`` calls.
-        reads: its inputs.
-        replaces: for each output the position of the region's output that it becomes; None for
-            a new tensor.
+        inputs: what it reads.
+        replaced_slots: for each output the position of the region's output that it takes over;
+            None for a new tensor.
         types: of the outputs.
     """
 
@@ -60,20 +65,25 @@ class PlannedNode:
     original: str
     provided_by: str
     body: onnx.FunctionProto | None
-    reads: list[Read]
-    replaces: list[int | None]
+    inputs: list[OpInput]
+    replaced_slots: list[int | None]
     types: Sequence[ValueType | None] = ()
     _stem: str = ""
     _templates: dict[str, NodeTemplate] = field(default_factory=dict[str, NodeTemplate])
 
+    @classmethod
+    def identity(cls, place: int) -> LoweredOp:
+        """An ``Identity`` that takes over the region's output ``place``."""
+        return cls("Identity", [], "", "", None, [], [place])
+
     def stem(self, author: Author) -> str:
-        """What the names of such nodes begin with."""
+        """The beginning of the names of such nodes."""
         if not self._stem:
             self._stem = f"{author.name}_{(self.original or self.op).rpartition('::')[2]}"
         return self._stem
 
     def template(self, author: Author, origin_types: str) -> NodeTemplate:
-        """Such a node, but for the names of the nodes that it replaces."""
+        """Such a node without the names of the nodes that it replaces."""
         found = self._templates.get(origin_types)
         if found is None:
             metadata = author.metadata(Provenance("", origin_types))
@@ -87,72 +97,120 @@ class PlannedNode:
         return found
 
 
-Plan: TypeAlias = Sequence[PlannedNode]
-"""The nodes of a replacement of which all outputs are made by them, with the types that were
-there.
-"""
+LoweredReplacement: TypeAlias = Sequence[LoweredOp]
+"""The operators of a replacement that compute all its outputs, with the types of the old ones."""
 
 
-class Plans:
-    """The plans for one replacement in place of matches with equal types at their ends.
+class ReplacementCache:
+    """The lowered replacements of one pass."""
+
+    def __init__(self, model: Model, registry: OpRegistry) -> None:
+        self._model = model
+        self._registry = registry
+        self._entries: dict[Hashable, _Entry] = {}
+
+    def get(
+        self,
+        key: Hashable | None,
+        region: Region,
+        replacement: EsGraph,
+        before: Sequence[NodeState],
+    ) -> LoweredReplacement | None:
+        """The lowered replacement for a region; None if there is none, or a body has changed."""
+        entry = None if key is None else self._entries.get(key)
+        if entry is None:
+            return None
+        match = _match_key(region, replacement, before) if entry.from_match else ()
+        found = entry.by_match.get(match)
+        lowered = found.get(_elements(region)) if isinstance(found, dict) else found
+        if lowered is None:
+            return None
+        for op in lowered:
+            if op.body is not None and self._model.function(op.op) is not op.body:
+                return None
+        return lowered
+
+    def put(
+        self,
+        key: Hashable | None,
+        region: Region,
+        replacement: EsGraph,
+        before: Sequence[NodeState],
+        lowering: Lowering,
+    ) -> None:
+        """Keep a lowered replacement for matches with the same key (None: not to be kept)."""
+        match = _match_key(region, replacement, before) if lowering.from_match else ()
+        if key is None or match is None:
+            return
+        entry = self._entries.get(key)
+        if entry is None or entry.from_match is not lowering.from_match:
+            entry = self._entries[key] = _Entry(lowering.from_match)
+        lowered = _with_own_constants(lowering.ops)
+        if all(self._ignores_elements(op.original or op.op, op.body) for op in lowered):
+            entry.by_match[match] = lowered
+            return
+        found = entry.by_match.get(match)
+        if isinstance(found, dict):
+            found[_elements(region)] = lowered
+        else:
+            entry.by_match[match] = {_elements(region): lowered}
+
+    def _ignores_elements(self, op: str, body: onnx.FunctionProto | None) -> bool:
+        """True if inference of an operator, and of its body, reads no elements."""
+        definition = self._registry.get(op)
+        if definition is not None and definition.shape is not None:
+            return True  # the author's function gets types alone
+        if body is None:
+            return op in ELEMENTS_DO_NOT_MATTER
+        for node in body.node:
+            inner = op_name(node.domain, node.op_type, node.overload)
+            if inner != "Constant" and not self._ignores_elements(
+                inner, self._model.function(inner)
+            ):
+                return False
+        return True
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Lowered replacements with one key.
 
     Attributes:
-        from_match: a body is made from the matched nodes, so that the plan depends on them.
+        from_match: a body was written from the matched nodes, so the match is part of the key.
+        by_match: one replacement where inference reads no elements, else one per set of elements.
     """
 
-    __slots__ = ("_by_match", "from_match")
-
-    def __init__(self, *, from_match: bool) -> None:
-        self.from_match = from_match
-        self._by_match: dict[Hashable, Plan | dict[Hashable, Plan]] = {}
-        """One plan where inference looks at no elements, else one for each set of elements."""
-
-    def get(self, match: Hashable, region: Region) -> Plan | None:
-        """The plan for a region, of which ``match`` holds all that a body depends on."""
-        found = self._by_match.get(match)
-        return found.get(_elements(region)) if isinstance(found, dict) else found
-
-    def put(self, match: Hashable, region: Region, plan: Plan, *, blind: bool) -> None:
-        """Keep a plan; ``blind``: it holds whatever the elements of constants are."""
-        found = self._by_match.get(match)
-        if blind:
-            self._by_match[match] = plan
-        elif isinstance(found, dict):
-            found[_elements(region)] = plan
-        else:
-            self._by_match[match] = {_elements(region): plan}
+    from_match: bool
+    by_match: dict[Hashable, LoweredReplacement | dict[Hashable, LoweredReplacement]] = field(
+        default_factory=dict[Hashable, "LoweredReplacement | dict[Hashable, LoweredReplacement]"]
+    )
 
 
-def as_plan(planned: Iterable[PlannedNode]) -> Plan:
-    """A plan of nodes that were planned for one rewrite; its constants are its own, as an author
-    may change his arrays.
-    """
+def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
+    """Copy the constants, as an author may change an array later; equal arrays stay one."""
     own: dict[int, np.ndarray[Any, Any]] = {}
-    plan = list(planned)
-    for node in plan:
-        for place, read in enumerate(node.reads):
+    for op in ops:
+        for place, read in enumerate(op.inputs):
             if isinstance(read, np.ndarray):
-                node.reads[place] = own.setdefault(id(read), read.copy())
-    return plan
+                op.inputs[place] = own.setdefault(id(read), read.copy())
+    return ops
 
 
-def key_of(region: Region, replacement: EsGraph) -> Key | None:
-    """The key of ``Plans`` for ``replacement`` in place of ``region``; None where it would be
-    too large.
-    """
+def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
+    """The key of ``replacement`` in place of ``region``; None where it cannot be cached."""
     places: dict[object, int] = {}
-    """Where each operator stands among them."""
+    """The position of each operator."""
     key: list[Hashable] = []
-    """One after the other, each part behind the number of its entries."""
+    """Flat; each part follows the number of its entries."""
     nodes = replacement.reachable()
     key.append(len(nodes))
     for node in nodes:
         key += (node.ops, node.count, len(node.params), len(node.inputs))
         for name, given in node.params.items():
-            told = exact(given)
-            if told is None:
+            token = exact(given)
+            if token is None:
                 return None
-            key += (name, told)
+            key += (name, token)
         for tensor in node.inputs:
             if tensor is None:
                 key.append(None)
@@ -185,7 +243,17 @@ def key_of(region: Region, replacement: EsGraph) -> Key | None:
     return tuple(key)
 
 
-def inputs_read(replacement: EsGraph) -> set[int]:
+def _match_key(
+    region: Region, replacement: EsGraph, before: Sequence[NodeState]
+) -> Hashable | None:
+    """Everything that a body written from the match depends on; None: not to be kept."""
+    read = _inputs_read(replacement)
+    # of a constant that the new node does not read, the body gets the elements
+    inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
+    return region_key(region, before, inputs, region.outputs, ())
+
+
+def _inputs_read(replacement: EsGraph) -> set[int]:
     """The positions of the inputs that a replacement reads."""
     return {
         tensor.producer.index
@@ -196,7 +264,7 @@ def inputs_read(replacement: EsGraph) -> set[int]:
 
 
 def _elements(region: Region) -> Hashable:
-    """The elements of the constants that enter, as far as inference is shown them."""
+    """The elements of constant inputs, as far as inference reads them."""
     found: list[Hashable] = []
     for value in region.inputs:
         array = small_array(value)

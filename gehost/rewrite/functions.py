@@ -39,9 +39,9 @@ def op_with_body(
     registry: OpRegistry,
     inferrer: Inferrer,
     present: Sequence[bool] | None = None,
+    cache: FunctionCache | None = None,
 ) -> str | None:
-    """Write the body of a registered operator into the model; returns the operator name under which
-    it stands.
+    """Add the body of a registered operator to the model; returns the operator name of the body.
 
     Bodies that differ (other attributes, another opset) get names that differ, but for an operator
     that a runtime provides: where its calls need several, the model carries none. None when the
@@ -54,13 +54,14 @@ def op_with_body(
         model: where the body is offered.
         registry: the custom operators.
         inferrer: tells the types inside the body, which its literals take.
-        present: which inputs are there; None for all.
+        present: which inputs are present; None for all.
+        cache: names of bodies that were added before.
 
     Raises:
         Refused: the opset cannot express the body.
         VendorError: the body function is wrong.
     """
-    return _BodyMaker(model, registry, inferrer).op(
+    return _BodyMaker(model, registry, inferrer, cache or FunctionCache(model)).op(
         op, types, [True] * len(types) if present is None else present, attributes
     )
 
@@ -100,12 +101,13 @@ def add_function(
 def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
     """An inferrer that also knows the types of calls whose body the model does not carry."""
     inferrer = Inferrer(model, registry)
+    cache = FunctionCache(model)
 
     def body_of_call(
         definition: OpDef, call: onnx.NodeProto, types: Sequence[ValueType | None]
     ) -> onnx.FunctionProto | None:
         attributes = {entry.name: attribute_value(entry) for entry in call.attribute}
-        maker = _BodyMaker(model, registry, inferrer)
+        maker = _BodyMaker(model, registry, inferrer, cache)
         try:
             return maker.function(definition, types, list(map(bool, call.input)), attributes)
         except (Refused, VendorError):  # a call that came with the model need not fit
@@ -119,13 +121,32 @@ class WrongOutputsError(VendorError):
     """A body returns something else than the declared outputs."""
 
 
-class _BodyMaker:
-    """Makes bodies of registered operators, and of those that they call."""
+class FunctionCache:
+    """Names of bodies that were added to the model, by everything that they depend on."""
 
-    def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._entries: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
+
+    def get(self, key: Hashable) -> str | None:
+        """The name of a body; None if there is none, or an undo has removed it."""
+        name, function = self._entries.get(key, ("", None))
+        return name if function is not None and self._model.function(name) is function else None
+
+    def put(self, key: Hashable, name: str) -> None:
+        self._entries[key] = name, self._model.function(name)
+
+
+class _BodyMaker:
+    """Writes bodies of registered operators, and of those that they call."""
+
+    def __init__(
+        self, model: Model, registry: OpRegistry, inferrer: Inferrer, cache: FunctionCache
+    ) -> None:
         self._model = model
         self._registry = registry
         self._inferrer = inferrer
+        self._cache = cache
         self._inside: list[str] = []
 
     def op(
@@ -139,9 +160,8 @@ class _BodyMaker:
         if definition is None or definition.body is None:
             return None
         key = _call_key(op, types, present, attributes)
-        known, written = ("", None) if key is None else self._inferrer.written.get(key, ("", None))
-        # else it, or what it calls, was taken back meanwhile
-        if written is not None and self._model.function(known) is written:
+        known = None if key is None else self._cache.get(key)
+        if known is not None:
             self._model.import_domain(split_op(known)[0], definition.version)
             return known
         function = self.function(definition, types, present, attributes)
@@ -149,7 +169,7 @@ class _BodyMaker:
             op, function, self._model, definition.version, renamed=not definition.provided_by
         )
         if key is not None:
-            self._inferrer.written[key] = named, self._model.function(named)
+            self._cache.put(key, named)
         return named
 
     def function(

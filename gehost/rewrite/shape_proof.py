@@ -8,7 +8,7 @@ for being unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,7 +40,8 @@ class TypeProof:
 
     Args:
         inputs: the region's inputs.
-        old: gives the matched nodes as they were before anything was changed.
+        before: the matched nodes before the rewrite.
+        after: the new nodes.
         inferrer: infers both sides.
         shape_proven: the rule's author vouches for sizes that cannot be compared.
     """
@@ -48,13 +49,15 @@ class TypeProof:
     def __init__(
         self,
         inputs: Sequence[Value | None],
-        old: Callable[[], Sequence[NodeState]],
+        before: Sequence[NodeState],
+        after: Sequence[NodeState],
         inferrer: Inferrer,
         *,
         shape_proven: bool,
     ) -> None:
         self._shape_proven = shape_proven
-        self._old = old
+        self._before = before
+        self._after = after
         self._inputs = inputs
         self._inferrer = inferrer
         self._old_types: dict[Value, ValueType | None] | None = None
@@ -66,7 +69,6 @@ class TypeProof:
         old_type: ValueType | None,
         new: Value,
         new_type: ValueType | None,
-        made: Sequence[NodeState],
     ) -> ValueType | None:
         """The type of ``old`` after it has been replaced by ``new``.
 
@@ -75,13 +77,12 @@ class TypeProof:
             old_type: what was known of it.
             new: the tensor that stands in its place; the same object where it takes over the name.
             new_type: what is known of it.
-            made: the new nodes, the same in every call.
 
         Raises:
             Refused: the types disagree, or cannot be proven to agree.
         """
         where = f'"{old.name}"'
-        before, after = self._named(old, new, made)
+        before, after = self._named(old, new)
         if old_type is None:
             old_type = _anonymous(before)
         if old_type is None:
@@ -151,13 +152,14 @@ class TypeProof:
             raise Refused(f"unproven: {where} was {old or 'unknown'}, would be {new or 'unknown'}")
         return old if old is not None else new
 
-    def _named(
-        self, old: Value, new: Value, made: Sequence[NodeState]
-    ) -> tuple[ValueType | None, ValueType | None]:
+    def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
         """Both sides' types, inferred from inputs in which every unknown size has a name."""
         if self._old_types is None or self._new_types is None:
             trace = Trace(self._inputs, self._inferrer)
-            self._old_types, self._new_types = _infer(self._old(), trace), _infer(made, trace)
+            self._old_types, self._new_types = (
+                _infer(self._before, trace),
+                _infer(self._after, trace),
+            )
         return self._old_types.get(old), self._new_types.get(new)
 
 

@@ -15,7 +15,7 @@ from gehost.ir import edits
 from gehost.ir.names import Names
 from gehost.ir.region import Region
 from gehost.pattern import bind_op, matcher
-from gehost.rewrite import replace as replacing
+from gehost.rewrite import outputs
 from tests.fuzz import cases, checks, matching, rewrites
 from tests.fuzz.workers import outcomes
 
@@ -178,7 +178,7 @@ def never_twice(counter: Iterable[int]) -> Callable[[Names, str], str]:
     ("place", "name", "planted", "check"),
     [
         (rewrites, "_rebuilt", swap_operands, "numbers"),
-        (replacing, "_still_needed", lambda region: set(region.nodes), "orphan"),
+        (outputs, "retained_nodes", lambda region: set(region.nodes), "orphan"),
         (Names, "fresh", never_twice(itertools.count()), "determinism"),
         (edits, "_undo_add_initializer", lambda value: None, "index"),
     ],

@@ -23,7 +23,8 @@ from gehost.infer import infer_model
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.session import Rewriter
+from gehost.rewrite.replace import replace_region
+from gehost.rewrite.session import RewriteSession
 from gehost.testing import parse
 
 PACKAGE = str(Path(gehost.__file__).parent)
@@ -170,12 +171,10 @@ class Rewriting:
         """Rewrite, interrupted where ``steps`` says; nothing is known from the last time."""
         match = PatternMatcher(self._find, self.model.graph).MatchNext()
         assert match is not None
-        region, rewriter = (
-            match.region(),
-            Rewriter(self.model, self._registry, Author("Fuse", "acme")),
-        )
+        region = match.region()
+        session = RewriteSession(self.model, self._registry, Author("Fuse", "acme"))
         with steps:
-            rewriter.replace(region, self._put)
+            replace_region(session, region, self._put)
 
 
 @pytest.mark.parametrize("name", REWRITES)

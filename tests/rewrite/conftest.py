@@ -17,7 +17,8 @@ from gehost.pattern.match import PatternMatcher
 from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.session import Rewriter
+from gehost.rewrite.replace import replace_region
+from gehost.rewrite.session import RewriteSession
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -77,16 +78,14 @@ class Rewriting:
         builder = EsGraphBuilder("pattern")
         pattern = Pattern(builder.BuildAndReset(find(*builder.CreateInputs(inputs))))
         registry = registry or self.registry
-        rewriter = Rewriter(self.model, registry, Author(name, vendor))
-        rewriter.shape_proven = proven
+        session = RewriteSession(self.model, registry, Author(name, vendor))
         done = len(self.made)
         searched = list(self.model.graphs)[graph]
         for match in PatternMatcher(pattern, searched, PatternMatcherConfig(**config), registry):
             index, mark = self._describe(self.model), self.model.mark()
             try:
-                made = rewriter.replace(
-                    match.region(), graph_of(put, inputs if new_inputs is None else new_inputs)
-                )
+                replacement = graph_of(put, inputs if new_inputs is None else new_inputs)
+                made, _ = replace_region(session, match.region(), replacement, shape_proven=proven)
             except Refused as refusal:
                 self.refused.append(str(refusal))
                 assert self._describe(self.model) == index
@@ -94,7 +93,7 @@ class Rewriting:
             else:
                 self.made.append([node.label for node in made])
             self.model.check()
-        assert rewriter.replaced == len(self.made) - done
+        assert session.replaced == len(self.made) - done
         return self
 
     @property

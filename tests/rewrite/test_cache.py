@@ -13,9 +13,10 @@ from gehost.ir.model import Model
 from gehost.ir.region import Region
 from gehost.ops import OpDef, OpRegistry
 from gehost.passes.context import PassRecord
-from gehost.rewrite import replace as replacing
+from gehost.rewrite.insert import Insertion
 from gehost.rewrite.provenance import Author
-from gehost.rewrite.session import Rewriter
+from gehost.rewrite.replace import replace_region
+from gehost.rewrite.session import RewriteSession
 from gehost.testing import assert_equal_numbers, parse, run_pass
 
 
@@ -23,11 +24,11 @@ from gehost.testing import assert_equal_numbers, parse, run_pass
 def planned(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> list[int]:
     """Gets an entry for each rewrite that is done by plan."""
     done: list[int] = []
-    follow = replacing.Transaction._follow
+    insert = Insertion.insert_cached
     monkeypatch.setattr(
-        replacing.Transaction,
-        "_follow",
-        lambda self, plan: (done.append(len(plan)), follow(self, plan))[1],
+        Insertion,
+        "insert_cached",
+        lambda self, lowered: (done.append(len(lowered)), insert(self, lowered))[1],
     )
     return done
 
@@ -269,17 +270,18 @@ def test_a_body_that_was_taken_back_is_offered_again(planned):
     )
     registry.add(body)
     model = Model(model_of("g (float[2] x) => (float[2] z) { z = Neg(x) }"))
-    rewriter, mark = Rewriter(model, registry, Author("P")), model.mark()
+    session, mark = RewriteSession(model, registry, Author("P")), model.mark()
     for again in range(2):
         model.undo(mark)
         (neg,) = model.graph.nodes
         builder = EsGraphBuilder()
         replacement = builder.BuildAndReset(es.op("ge::Minus")(builder.CreateInput(0)))
-        rewriter.replace(
+        replace_region(
+            session,
             Region(model.graph, [model.graph.inputs[0]], [model.graph.outputs[0]], [neg]),
             replacement,
         )
-        assert rewriter.plans
+        assert session.cache._entries
         assert model.function("ge::Minus") is not None, again
     assert planned == []
 

@@ -19,7 +19,7 @@ from gehost.ir.region import Region
 from gehost.ir.types import DataType, TensorType
 from gehost.location import SourceLocation
 from gehost.ops import OpRegistry
-from gehost.rewrite.functions import add_function, function_of_region, op_with_body
+from gehost.rewrite.functions import FunctionCache, add_function, function_of_region, op_with_body
 from gehost.rewrite.lower import Refused
 from gehost.rewrite.shape_proof import NodeState
 from gehost.verify import make_feeds
@@ -294,9 +294,10 @@ def test_a_body_is_written_once_for_equal_calls_as_long_as_the_model_has_it(rewr
         made.add(definition)
     model = rewriting("g (float[4] x) => (float[4] y) { y = Relu(x) }").model
     inferrer, x = Inferrer(model, made), TensorType(DataType.FLOAT, (4,))
+    cache = FunctionCache(model)
 
     def written(op, known=x, **attributes):
-        return op_with_body(op, [known], attributes, model, made, inferrer)
+        return op_with_body(op, [known], attributes, model, made, inferrer, cache=cache)
 
     mark = model.mark()
     assert [
@@ -331,9 +332,9 @@ def test_calls_whose_attributes_are_encoded_alike_have_bodies_of_their_own(rewri
 
     made, x = registry(body, "ge::Scale"), TensorType(DataType.DOUBLE, (4,))
     model = rewriting("g (double[4] x) => (double[4] y) { y = Relu(x) }").model
-    inferrer = Inferrer(model, made)
+    inferrer, cache = Inferrer(model, made), FunctionCache(model)
     names = [
-        op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer)
+        op_with_body("ge::Scale", [x], {"by": by}, model, made, inferrer, cache=cache)
         for by in (one, other, one, other)
     ]
     assert (names[:2] == names[2:], len(set(names)), called) == (True, 2, [one, other])

@@ -258,8 +258,8 @@ def test_before_inference_types_are_inferred_from_what_is_there():
     x, y = model.graph.values["x"], model.graph.values["y"]
     assert y.type is None
     old = [NodeState.of(node) for node in list(model.graph.nodes)[:2]]
-    proof = TypeProof([x], lambda: old, Inferrer(model, OpRegistry()), shape_proven=False)
-    assert str(proof.settle(y, None, x, x.type, [])) == "float[N,3]"
+    proof = TypeProof([x], old, [], Inferrer(model, OpRegistry()), shape_proven=False)
+    assert str(proof.settle(y, None, x, x.type)) == "float[N,3]"
 
 
 def test_the_unknown_and_the_known():
@@ -269,9 +269,9 @@ def test_the_unknown_and_the_known():
     steps = [NodeState.of(next(model.graph.nodes))]
 
     def settle(old, new, proven: bool = False):
-        return TypeProof(
-            [x], lambda: steps, Inferrer(model, OpRegistry()), shape_proven=proven
-        ).settle(y, old, x, new, [])
+        return TypeProof([x], steps, [], Inferrer(model, OpRegistry()), shape_proven=proven).settle(
+            y, old, x, new
+        )
 
     assert settle(None, None) is None
     with pytest.raises(
@@ -300,13 +300,14 @@ def test_what_is_no_tensor_must_be_the_same():
     s, x, y = (model.graph.values[name] for name in "sxy")
     proof = TypeProof(
         [s, x],
-        lambda: [NodeState.of(next(model.graph.nodes))],
+        [NodeState.of(next(model.graph.nodes))],
+        [],
         Inferrer(model, OpRegistry()),
         shape_proven=True,
     )
-    assert proof.settle(y, s.type, s, s.type, []) == s.type
+    assert proof.settle(y, s.type, s, s.type) == s.type
     with pytest.raises(Refused, match="type: "):
-        proof.settle(y, s.type, x, x.type, [])
+        proof.settle(y, s.type, x, x.type)
 
 
 def test_sizes_are_named_alike_every_time():
