@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def flush_nodes(graph: Graph) -> None:
     """Write the nodes in the index's order, and drop removed nodes, constants and types."""
     wanted = [node.proto for node in graph.nodes]
-    listing, stood = NodeTable(graph.protos), list(graph.protos)
+    table, stood = NodeTable(graph.protos), list(graph.protos)
     # removed nodes, and those that an interrupt below skips, keep the old table
-    graph.listing.protos, graph.listing = stood, listing
+    graph.table.protos, graph.table = stood, table
     arrange(graph.protos, wanted)
     for place, node in enumerate(graph.nodes):
-        before, stood_at = node.listing, node.place
-        node.place, node.listing = place, listing
+        before, stood_at = node.table, node.place
+        node.place, node.table = place, table
         before.protos[stood_at] = None
     flush_tables(graph)
 

@@ -118,7 +118,6 @@ class Graph:
         "dropped",
         "head",
         "inputs",
-        "listing",
         "model",
         "outputs",
         "owner",
@@ -126,6 +125,7 @@ class Graph:
         "protos",
         "remade",
         "slots",
+        "table",
         "tail",
         "values",
     )
@@ -134,7 +134,7 @@ class Graph:
         self.model = model
         self.proto = proto
         self.protos = proto.node
-        self.listing = NodeTable(self.protos)
+        self.table = NodeTable(self.protos)
         self.owner = owner
         self.depth: int = 0 if owner is None else owner.graph.depth + 1
         self.values: dict[str, Value] = {}

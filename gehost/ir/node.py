@@ -263,7 +263,6 @@ class Node(GNodeAccessors):
         "graph",
         "inputs",
         "is_traced",
-        "listing",
         "next",
         "op",
         "order",
@@ -271,13 +270,14 @@ class Node(GNodeAccessors):
         "place",
         "prev",
         "slots",
+        "table",
     )
 
     def __init__(self, graph: Graph, place: int, op: str) -> None:
         self.graph = graph
         self.place = place
-        """Where ``listing`` has the node's protobuf."""
-        self.listing: NodeTable = graph.listing
+        """Where ``table`` has the node's protobuf."""
+        self.table: NodeTable = graph.table
         self.op = op
         self.inputs: Sequence[Value | None] = ()
         """A tuple, or ``Wide``, which is one in all that can be seen."""
@@ -307,7 +307,7 @@ class Node(GNodeAccessors):
         """The node's protobuf; looked up, as Python's view of one takes more memory than the
         node itself.
         """
-        found: onnx.NodeProto = self.listing.protos[self.place]
+        found: onnx.NodeProto = self.table.protos[self.place]
         return found
 
     @property
@@ -321,7 +321,7 @@ class Node(GNodeAccessors):
 
     @property
     def name(self) -> str:
-        return self.listing.name(self.place)
+        return self.proto.name
 
     @property
     def label(self) -> str:

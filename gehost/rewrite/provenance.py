@@ -14,7 +14,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from gehost.ir.graph import Node
@@ -238,7 +237,7 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
     origins: dict[str, str] = {}
     history = ""
     for node in nodes:
-        label = node.listing.name(node.place) or node.label
+        label = node.label
         metadata = node.metadata if node.is_traced else None
         if metadata:
             if carried(metadata, ORIGIN_NODES) is None:
@@ -261,9 +260,4 @@ def _types_as_json(types: tuple[str, ...]) -> str:
 
 
 def _as_json(texts: Collection[str]) -> str:
-    """What ``json.dumps(list(texts), ensure_ascii=False)`` gives, in a fraction of its time."""
-    plain = '", "'.join(texts)
-    # nothing is to be escaped
-    if plain.isprintable() and "\\" not in plain and plain.count('"') == 2 * len(texts) - 2:
-        return f'["{plain}"]'
-    return as_text(f"[{', '.join(map(encode_basestring, texts))}]")
+    return as_text(_ENCODER.encode(list(texts)))
