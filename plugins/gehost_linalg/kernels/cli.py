@@ -23,6 +23,12 @@ from gehost import UsageError
     help="Instructions that kernels may use.",
 )
 @click.option("--emit-c", type=click.Path(), metavar="FILE.c", help="Write the C file too.")
+@click.option(
+    "--measure",
+    type=click.Path(),
+    metavar="FEEDS.npz",
+    help="Keep only the kernels that are faster than their bodies on these inputs.",
+)
 def command(
     model: str,
     library: str | None,
@@ -30,6 +36,7 @@ def command(
     cc: str | None,
     march: str,
     emit_c: str | None,
+    measure: str | None,
     *,
     check: bool,
 ) -> None:
@@ -43,5 +50,5 @@ def command(
         return
     if output is None or library is not None:
         raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
-    found = write_library(model, output, cc=cc, march=march, emit_c=emit_c)
+    found = write_library(model, output, cc=cc, march=march, emit_c=emit_c, measure=measure)
     click.echo("\n".join(summary(found, output)))

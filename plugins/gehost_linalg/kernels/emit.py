@@ -995,11 +995,13 @@ class Kernel(NamedTuple):
 
     Attributes:
         name: ``<Kernel>_<hash>``.
+        symbol: its name in C.
         lines: its comment, tables and functions.
         needs: functions of ``math_c`` that it calls.
     """
 
     name: str
+    symbol: str
     lines: Sequence[str]
     needs: Sequence[str]
 
@@ -1051,7 +1053,7 @@ def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
         f'static const Kernel {name} = {{"{group.name}", {counts}, (const int[]){{{types}}}, (const int[]){{{ranks}}}, '
         f"{name}_size, (const short *const[]){{{stated}}}, {name}_part}};"
     )
-    return Kernel(group.name, lines, list(needs))
+    return Kernel(group.name, name, lines, list(needs))
 
 
 def _partition(steps: Steps, sizes: Sizes) -> list[list[Value]]:
@@ -1112,7 +1114,7 @@ def source(kernels: Iterable[Kernel]) -> str:
         math_c.COMMON,
         ort.RUNTIME,
         *["\n" + "\n".join(kernel.lines) for kernel in listed],
-        f"\nconst Kernel *const gehost_kernel[] = {{{', '.join(f'&k{at}' for at in range(len(listed)))}}};",
+        f"\nconst Kernel *const gehost_kernel[] = {{{', '.join(f'&{kernel.symbol}' for kernel in listed)}}};",
         f"const int gehost_kernels = {len(listed)};",
         f'const char gehost_names[] = "{ort.MARK}{names}";',
         ort.features_source(),

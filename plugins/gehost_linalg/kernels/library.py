@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -98,17 +99,30 @@ def write_library(
     cc: str | None = None,
     march: str = "native",
     emit_c: str | None = None,
+    measure: str | None = None,
 ) -> Fused:
     """Build the library of a file's fused nodes.
 
+    Args:
+        path: the file.
+        output: the path of the library.
+        cc: a compiler.
+        march: the instructions that kernels may use.
+        emit_c: where to write the C file, too.
+        measure: feeds (``.npz``) on which kernels are timed; only those that gain are kept.
+
     Raises:
-        UsageError: there is nothing to build, no compiler, or it fails.
+        UsageError: there is nothing to build, no compiler, or it fails; no kernel gains.
         OutputError: a file cannot be written.
     """
     found = fused(path)
     if not found.kernels:
         name, reason = found.left[0]
         raise UsageError(f"{path}: no fused node can have a kernel; {name}: {reason}")
+    if measure is not None:
+        found = _gaining(path, found, measure, cc, march)
+        if not found.kernels:
+            raise UsageError(f"{path}: no kernel gains on {measure}: the bodies alone are as fast")
     text = source(found.kernels)
     if emit_c is not None:
         try:
@@ -117,6 +131,30 @@ def write_library(
             raise OutputError(f"{emit_c}: cannot be written: {error.strerror}") from error
     build(text, Path(output), cc=cc, march=march)
     return found
+
+
+def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) -> Fused:
+    """The kernels that are faster than their bodies; the library of all has a path of its own, as a process keeps it."""
+    from gehost.verify import load_feeds
+    from gehost_linalg.kernels.measure import gains
+
+    with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
+        library = Path(folder, "all.so")
+        build(source(found.kernels), library, cc=cc, march=march)
+        names = [kernel.name for kernel in found.kernels]
+        measured = gains(path, library, names, load_feeds(feeds))
+    kept = [
+        kernel for kernel in found.kernels if kernel.name in measured and measured[kernel.name].keep
+    ]
+    left = list(found.left)
+    for name in names:
+        if name not in measured:
+            left.append((name, "not measured: its nodes are in the body of another node"))
+        elif not measured[name].keep:
+            left.append(
+                (name, f"does not gain: {measured[name].ratio:.2f} times the speed of the body")
+            )
+    return Fused(found.nodes, kept, left)
 
 
 def names_in(library: str) -> list[str]:

@@ -1,0 +1,125 @@
+"""Time the kernel of each fused function against its body on given feeds, and keep those that gain."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from gehost import UsageError
+from gehost.tune.measure import dead_zone_of, measure_pairs, verdict_of
+from gehost_linalg.group import DOMAIN
+
+Feeds = Mapping[str, NDArray[Any]]
+
+SECONDS = 1.0
+"""Of wall time for each kernel."""
+
+
+class Gain(NamedTuple):
+    """How a kernel compares with its body.
+
+    Attributes:
+        ratio: the time of the body by that of the kernel.
+        keep: the gain is larger than that of the body over itself.
+    """
+
+    ratio: float
+    keep: bool
+
+
+def gains(
+    path: str, library: Path, names: list[str], feeds: Feeds, seconds: float = SECONDS
+) -> dict[str, Gain]:
+    """Measure the first node of each kernel alone, on what it reads in the model, with one thread.
+
+    Raises:
+        UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
+    """
+    loader: Any = onnx  # its types are not complete
+    model: onnx.ModelProto = loader.load(path)
+    wanted = {node.op_type: node for node in reversed(model.graph.node) if node.domain == DOMAIN}
+    values = _values(
+        model, [name for each in names if each in wanted for name in wanted[each].input], feeds
+    )
+    found: dict[str, Gain] = {}
+    for name in names:
+        if name not in wanted:  # in the body of an If or Loop
+            continue
+        alone, given = _alone(model, wanted[name], values)
+        body, kernel = _maker(alone, given, None), _maker(alone, given, library)
+        same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
+        compared = measure_pairs(body, kernel, seconds=seconds)
+        found[name] = Gain(compared.median, verdict_of(compared, same) == "keep")
+    return found
+
+
+def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
+    """What nodes read: feeds, weights and what the graph computes."""
+    known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    known |= feeds
+    computed = [name for name in dict.fromkeys(names) if name and name not in known]
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    stated = {value.name for value in model.graph.output}
+    watched.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in computed if name not in stated
+    )
+    try:
+        results: list[NDArray[Any]] = (
+            _session(watched, None).run(computed, dict(feeds)) if computed else []
+        )
+    except Exception as error:  # whatever ONNX Runtime makes of feeds that do not fit
+        raise UsageError(
+            f"--measure: the model does not run on the feeds: {str(error).splitlines()[0]}"
+        ) from error
+    return {**known, **dict(zip(computed, results, strict=True))}
+
+
+def _alone(
+    model: onnx.ModelProto, node: onnx.NodeProto, values: Feeds
+) -> tuple[onnx.ModelProto, dict[str, NDArray[Any]]]:
+    """A model of one node, and its feeds."""
+    alone = onnx.ModelProto(ir_version=model.ir_version)
+    alone.opset_import.extend(model.opset_import)
+    alone.functions.extend(
+        each for each in model.functions if each.domain == DOMAIN and each.name == node.op_type
+    )
+    alone.graph.name = "alone"
+    alone.graph.node.append(node)
+    given = {name: np.asarray(values[name]) for name in node.input}
+    for name, array in given.items():
+        element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        alone.graph.input.append(onnx.helper.make_tensor_value_info(name, element, array.shape))
+    alone.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
+    return alone, given
+
+
+def _maker(
+    model: onnx.ModelProto, feeds: Feeds, library: Path | None
+) -> Callable[[], Callable[[], object]]:
+    def make() -> Callable[[], object]:
+        session = _session(model, library)
+        return lambda: session.run(None, feeds)
+
+    return make
+
+
+def _session(model: onnx.ModelProto, library: Path | None) -> Any:
+    try:
+        runtime: Any = importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise UsageError("--measure needs onnxruntime: pip install 'gehost[verify]'") from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    return runtime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
