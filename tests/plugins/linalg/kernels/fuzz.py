@@ -60,7 +60,11 @@ def check(seed: int, counts: Counter[str], cc: str | None, folder: str) -> None:
     for _, reason in found.left:
         counts[f"left: {reason}"] += 1
     body, kernel = session(path), session(path, library, threads=1 + seed % 3)
-    for number, each in enumerate(feeds_of(feeds, seed)):
+    given_feeds = feeds_of(feeds, seed)
+    if any(node.op_type in {"ReduceMax", "ReduceMin"} for node in model.graph.node):
+        given_feeds.pop()  # whether ONNX Runtime keeps a NaN there depends on its place
+        counts["graphs without special values"] += 1
+    for number, each in enumerate(given_feeds):
         wanted, given = run(body, each), run(kernel, each)
         with np.errstate(all="ignore"):
             differences = [found for found in compare_outputs(wanted, given) if not found.equal]
