@@ -1,0 +1,39 @@
+"""Every layer of the exports in ``tests/models`` runs in the kernels, with equal numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import onnx
+import pytest
+
+from gehost import Host
+from gehost.verify import compare
+
+MODELS = Path(__file__).parents[2] / "models"
+KERNELS = {
+    "bert.raw18": {"MultiHeadAttention": 2, "SkipLayerNormalization": 4, "LayerNormalization": 1},
+    "bert.ts13": {"MultiHeadAttention": 2},
+    "gpt2.dyn20": {"MultiHeadAttention": 2, "SkipLayerNormalization": 4, "LayerNormalization": 1},
+    "llama.ts17": {
+        "MultiHeadAttention": 2,
+        "RotaryEmbedding": 4,
+        "SkipSimplifiedLayerNormalization": 4,
+    },
+    "vit.ts17": {"MultiHeadAttention": 2, "SkipLayerNormalization": 4, "LayerNormalization": 1},
+}
+"""Kernels of each; normalization by parts at opset 13 is left to the runtime."""
+NAMES = {name for kernels in KERNELS.values() for name in kernels}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_layer_is_fused(host: Host, name: str) -> None:
+    path = MODELS / f"{name}.onnx"
+    given = onnx.load(path)
+    compiled, _ = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert {op: count for op, count in counts.items() if op in NAMES} == KERNELS[name]
+    assert not counts["Softmax"]
+    result = compare(given, compiled)
+    assert result.equal, result.summary()
