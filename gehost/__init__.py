@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gehost import es, expressions, ops, verify
+    from gehost import es, expressions, ops, tune, verify
     from gehost.diagnose.report.file import write_report
     from gehost.diagnose.report.recorder import RewriteRecorder
     from gehost.errors import (
@@ -110,6 +110,7 @@ _HOMES = {
     "expressions": ("expressions", None),
     "ops": ("ops", None),
     "shapes": ("ir.shapes", None),
+    "tune": ("tune", None),
     "verify": ("verify", None),
 }
 """Where each name is: module and attribute, None for the module itself."""
@@ -181,6 +182,7 @@ __all__ = [
     "read_model",
     "runtime_options",
     "shapes",
+    "tune",
     "verify",
     "write_report",
 ]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def gehost_register_commands(cli: click.Group) -> None:
-    """Add ``gehost zoo``."""
-    from gehost_zoo.command import zoo_command
+    """Add ``gehost zoo`` and ``gehost tune-zoo``."""
+    from gehost_zoo.command import tune_command, zoo_command
 
     cli.add_command(zoo_command(cli.commands["compile"]))
+    cli.add_command(tune_command(cli.commands["compile"]))

@@ -217,3 +217,77 @@ def _show(
         click.echo(line)
     if own["report"]:
         click.echo(f"wrote {own['report']}")
+
+
+def tune_command(compile_: click.Command) -> click.Command:
+    """Make the command that tunes a family of models."""
+    names = ("vendors", "enable", "disable", "settings", "dims", "no_cleanup")
+    shared = {option.name: option for option in compile_.params if option.name in names}
+    own: list[click.Parameter] = [
+        click.Argument(["models"], nargs=-1, required=True, type=click.Path()),
+        click.Option(["-o", "--output"], required=True, type=click.Path(), help="The switch file."),
+        click.Option(
+            ["--threads"],
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            help="Of an operator.",
+        ),
+        click.Option(
+            ["--budget"],
+            type=click.FloatRange(0, min_open=True),
+            default=60.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time for the comparisons of each model.",
+        ),
+    ]
+    return click.Command(
+        "tune-zoo",
+        callback=_tune,
+        params=[*own, *(shared[name] for name in names if name in shared)],
+        help=(
+            "Tune each of MODELS as `gehost tune` does, and write one switch file for all: a kind"
+            " of fusion is on where it pays on a model and costs none.\n\nModels are given as to"
+            " `gehost zoo`. The exit code is that of the first model that cannot be tuned; it does"
+            " not count."
+        ),
+    )
+
+
+def _tune(models: tuple[str, ...], output: str, threads: int, budget: float, **given: Any) -> int:
+    from gehost import GehostError, OutputError, from_environment, read_model, tune
+    from gehost_zoo.family import choose, family_file
+    from gehost_zoo.manifest import find_models
+    from gehost_zoo.progress import Progress
+
+    given["cleanup"] = not given.pop("no_cleanup")
+    options = replace(from_environment(given), dump=None)
+    zoo = find_models(models, lambda path: path.endswith(".onnx"), outside=output)
+    progress = Progress(len(zoo.entries), len(zoo.entries))
+    for line in [*zoo.invalid, *zoo.duplicates]:
+        progress.line(line)
+    tunings: dict[str, tune.Tuning] = {}
+    code = 0
+    for number, entry in enumerate(zoo.entries, 1):
+        progress.line(f"{number} of {len(zoo.entries)}: {entry.name}, at most {budget:g} s")
+        chosen = replace(options, dims={**options.dims, **entry.dims}, **entry.options)
+        try:
+            if entry.path.endswith(".onnx"):
+                read_model(entry.path)  # one line where it is no model
+            tunings[entry.name] = tune.tune(
+                entry.path, chosen, feeds=entry.feeds, threads=threads, budget=budget
+            )
+        except GehostError as error:
+            progress.line(f"failed: {entry.name}: {error}")
+            code = code or error.exit_code
+    if tunings:
+        choices = choose(tunings)
+        try:
+            Path(output).write_text(family_file(tunings, choices), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{output}: cannot be written: {error.strerror}") from error
+        for choice in choices:
+            click.echo(choice.line)
+        click.echo(f"{output}: {sum(c.on for c in choices)} of {len(choices)} kinds on")
+    return code or (2 if zoo.invalid else 0)
