@@ -13,7 +13,7 @@ JAX := build/jax-venv
 IREE := build/iree-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes shapes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -56,6 +56,10 @@ runtime: $(VENV)/installed
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed
 	$(BIN)/python -m tests.tune.planted $(TUNE_ARGS)
+
+# Inferred sizes of random shape programs, compared with ONNX Runtime's.
+shapes: $(VENV)/installed
+	$(BIN)/python -m tests.shapes $(SHAPES_ARGS)
 
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --graphs 20400 $(FUZZ_ARGS)

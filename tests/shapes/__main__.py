@@ -1,0 +1,454 @@
+# pyright: basic, reportUnknownMemberType=false
+"""Compare inferred sizes of random shape programs with those of ONNX Runtime.
+
+``make shapes``: each program computes shapes from the sizes of its inputs and reshapes, expands,
+slices and joins tensors with them. It runs with several sizes of the open dimensions, 0 and 1 among
+them. Every size that inference gives, and every element that it knows, must be the one of the run:
+numbers as they are, expressions from the sizes of the inputs, and a name that inference gave the
+same size wherever it stands. Exit code 1 when one is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    RuntimeException,
+)
+
+from gehost.infer import infer_model
+from gehost.ir.model import Model
+
+_FAILURES = (Fail, InvalidArgument, InvalidGraph, RuntimeException)
+
+NAMES = {"A": 2, "B": 3, "C": 5}
+SIZES = (0, 0, 1, 1, 2, 3, 4, 6)
+ASSIGNMENTS = 8
+
+
+class Program:
+    """A program while it is built: what its tensors are with the sizes of ``NAMES``."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.dims: dict[str, list[str | int]] = {}
+        self.tensors: dict[str, tuple[int, ...]] = {}
+        """Shapes of tensors of floats."""
+        self.vectors: dict[str, list[int]] = {}
+        """Elements of vectors of integers."""
+        for number in range(rng.randrange(1, 4)):
+            dims = [rng.choice([*NAMES, 4, 12]) for _ in range(rng.randrange(1, 5))]
+            name = f"x{number}"
+            self.dims[name] = dims
+            shown = [None if rng.random() < 0.15 else dim for dim in dims]
+            self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shown))
+            self.tensors[name] = tuple([NAMES.get(str(dim), dim) for dim in dims])  # type: ignore[misc]
+
+    def constant(self, numbers: list[int] | int) -> str:
+        name = f"c{len(self.constants)}"
+        array = np.array(numbers, np.int64)
+        self.constants.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, op: str, inputs: list[str], **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def tensor(self) -> str:
+        return self.rng.choice(list(self.tensors))
+
+    def vector(self) -> str:
+        return self.rng.choice(list(self.vectors))
+
+    def size(self) -> tuple[str, int]:
+        """A vector of one size of some tensor."""
+        name = self.tensor()
+        shape = self.tensors[name]
+        if not shape:
+            return self.constant([1]), 1
+        axis = self.rng.randrange(len(shape))
+        read = self.add("Shape", [name])
+        self.vectors[read] = list(shape)
+        if self.rng.random() < 0.5:
+            found = self.add("Gather", [read, self.constant([axis])], axis=0)
+        else:
+            found = self.add(
+                "Slice",
+                [read, self.constant([axis]), self.constant([axis + 1]), self.constant([0])],
+            )
+        self.vectors[found] = [shape[axis]]
+        return found, shape[axis]
+
+    def entry(self, wanted: int) -> str:
+        """A vector of one element that is ``wanted`` in this run, computed if it can be."""
+        for _ in range(4):
+            name, size = self.size()
+            if size == wanted:
+                return name
+            if size and wanted % size == 0 and self.rng.random() < 0.7:
+                factor = self.constant([wanted // size])
+                found = self.add("Mul", [name, factor])
+                self.vectors[found] = [wanted]
+                return found
+            other, more = self.size()
+            if more * size == wanted:
+                found = self.add("Mul", [name, other])
+            elif more + size == wanted:
+                found = self.add("Add", [name, other])
+            elif size - more == wanted:
+                found = self.add("Sub", [name, other])
+            elif more and size // more == wanted:
+                found = self.add("Div", [name, other])
+            else:
+                continue
+            self.vectors[found] = [wanted]
+            return found
+        return self.constant([wanted])
+
+    def step(self) -> None:
+        kind = self.rng.choice(
+            ["reshape"] * 5
+            + [
+                "expand",
+                "slice",
+                "transpose",
+                "concat",
+                "flatten",
+                "tile",
+                "range",
+                "fill",
+                "where",
+            ]
+            + ["broadcast"] * 3
+            + ["matmul", "reduce", "unsqueeze"]
+        )
+        getattr(self, f"_{kind}")()
+
+    def _target(self, shape: list[int], copied: tuple[int, ...]) -> str:
+        parts: list[str] = []
+        inferred = self.rng.randrange(len(shape)) if shape and self.rng.random() < 0.4 else -1
+        for place, size in enumerate(shape):
+            if place == inferred:
+                parts.append(self.constant([-1]))
+            elif place < len(copied) and copied[place] == size and self.rng.random() < 0.25:
+                parts.append(self.constant([0]))
+            elif self.rng.random() < 0.75:
+                parts.append(self.entry(size))
+            else:
+                parts.append(self.constant([size]))
+        if not parts:
+            return self.constant([])
+        return self.add("Concat", parts, axis=0)
+
+    def _reshape(self) -> None:
+        name = self.tensor()
+        shape = list(self.tensors[name])
+        for _ in range(self.rng.randrange(1, 3)):
+            place = self.rng.randrange(len(shape)) if shape else 0
+            if len(shape) > 1 and place + 1 < len(shape) and self.rng.random() < 0.5:
+                shape[place : place + 2] = [shape[place] * shape[place + 1]]
+            elif shape and len(shape) < 6:
+                parts = [n for n in (2, 3, 4) if shape[place] and shape[place] % n == 0] or [1]
+                part = self.rng.choice(parts)
+                shape[place : place + 1] = [shape[place] // part, part]
+        target = self._target(shape, self.tensors[name])
+        zero = {"allowzero": 1} if self.rng.random() < 0.1 else {}
+        made = self.add("Reshape", [name, target], **zero)
+        self.tensors[made] = tuple(shape)
+
+    def _expand(self) -> None:
+        name = self.tensor()
+        shape = list(self.tensors[name])
+        wanted = [size if self.rng.random() < 0.6 else 1 for size in shape]
+        if len(wanted) < 5 and self.rng.random() < 0.3:
+            wanted.insert(0, self.rng.choice([2, 3, 5]))
+        if not wanted:
+            return
+        for place in range(len(wanted)):
+            old = shape[place - len(wanted)] if len(wanted) - place <= len(shape) else 1
+            if old == 1 and self.rng.random() < 0.5:
+                wanted[place] = self.rng.choice([2, 3, 5])
+        target = self.add("Concat", [self.entry(size) for size in wanted], axis=0)
+        made = self.add("Expand", [name, target])
+        self.tensors[made] = np.broadcast_shapes(tuple(shape), tuple(wanted))
+
+    def _slice(self) -> None:
+        name = self.tensor()
+        shape = list(self.tensors[name])
+        if not shape:
+            return
+        axis = self.rng.randrange(len(shape))
+        start, end = sorted(self.rng.choices(range(shape[axis] + 3), k=2))
+        begin = self.rng.choice([start, 0, 0, -1])
+        stop = self.rng.choice([end, -1, 2**31 - 1, 2**63 - 1])
+        step = self.rng.choice([1, 1, 1, 2])
+        where = (
+            self.constant([begin]) if self.rng.random() < 0.6 or begin < 0 else self.entry(begin)
+        )
+        to = self.constant([stop]) if stop < 0 or stop > 99 else self.entry(stop)
+        inputs = [name, where, to, self.constant([axis])]
+        if step != 1:
+            inputs.append(self.constant([step]))
+        made = self.add("Slice", inputs)
+        size = len(range(shape[axis])[slice(begin, stop, step)])
+        self.tensors[made] = (*shape[:axis], size, *shape[axis + 1 :])
+
+    def _transpose(self) -> None:
+        name = self.tensor()
+        order = list(range(len(self.tensors[name])))
+        if not order:
+            return
+        self.rng.shuffle(order)
+        made = self.add("Transpose", [name], perm=order)
+        self.tensors[made] = tuple([self.tensors[name][axis] for axis in order])
+
+    def _concat(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        if not shape:
+            return
+        axis = self.rng.randrange(len(shape))
+        rest = (*shape[:axis], *shape[axis + 1 :])
+        others = [
+            other
+            for other, found in self.tensors.items()
+            if len(found) == len(shape) and (*found[:axis], *found[axis + 1 :]) == rest
+        ]
+        chosen = [name, self.rng.choice(others)]
+        made = self.add("Concat", chosen, axis=axis)
+        size = sum(self.tensors[each][axis] for each in chosen)
+        self.tensors[made] = (*shape[:axis], size, *shape[axis + 1 :])
+
+    def _flatten(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        axis = self.rng.randrange(-len(shape), len(shape) + 1)
+        made = self.add("Flatten", [name], axis=axis)
+        at = axis + len(shape) if axis < 0 else axis
+        self.tensors[made] = (int(np.prod(shape[:at])), int(np.prod(shape[at:])))
+
+    def _tile(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        counts = [self.rng.choice([1, 1, 2]) for _ in shape]
+        if not shape or np.prod(shape) * np.prod(counts) > 5000:
+            return
+        target = self.add("Concat", [self.entry(count) for count in counts], axis=0)
+        made = self.add("Tile", [name, target])
+        self.tensors[made] = tuple([a * b for a, b in zip(shape, counts, strict=True)])
+
+    def _range(self) -> None:
+        name, size = self.size()
+        more, start = self.size()
+        scalars = [self.add("Squeeze", [each, self.constant([0])]) for each in (name, more)]
+        limit, begin, length = scalars[0], self.constant(0), size
+        if self.rng.random() < 0.5:
+            limit = self.add("Add", scalars)
+            if self.rng.random() < 0.6:
+                begin = scalars[1]
+            else:
+                length = size + start
+        made = self.add("Range", [begin, limit, self.constant(1)])
+        cast = self.add("Cast", [made], to=TensorProto.FLOAT)
+        self.tensors[cast] = (length,)
+
+    def _fill(self) -> None:
+        sizes = [self.rng.choice([1, 2, 3, 4, 5]) for _ in range(self.rng.randrange(1, 4))]
+        target = self.add("Concat", [self.entry(size) for size in sizes], axis=0)
+        self.tensors[self.add("ConstantOfShape", [target])] = tuple(sizes)
+
+    def _where(self) -> None:
+        if not self.vectors:
+            return
+        name = self.vector()
+        found = self.vectors[name]
+        number = self.rng.choice([*found, -1])
+        test = self.add("Equal", [name, self.constant([number])])
+        made = self.add("Where", [test, self.constant([7]), name])
+        self.vectors[made] = [7 if entry == number else entry for entry in found]
+
+    def _broadcast(self) -> None:
+        one, other = self.tensor(), self.tensor()
+        try:
+            shape = np.broadcast_shapes(self.tensors[one], self.tensors[other])
+        except ValueError:
+            return
+        if np.prod(shape) > 5000:
+            return
+        made = self.add(self.rng.choice(["Add", "Mul"]), [one, other])
+        self.tensors[made] = shape
+
+    def _matmul(self) -> None:
+        one, other = self.tensor(), self.tensor()
+        a, b = self.tensors[one], self.tensors[other]
+        try:
+            shape = np.matmul(np.zeros(a), np.zeros(b)).shape
+        except ValueError:
+            return
+        if np.prod(shape) > 5000:
+            return
+        self.tensors[self.add("MatMul", [one, other])] = shape
+
+    def _reduce(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        if not shape:
+            return
+        axis, kept = self.rng.randrange(len(shape)), self.rng.randrange(2)
+        made = self.add("ReduceSum", [name, self.constant([axis])], keepdims=kept)
+        self.tensors[made] = (*shape[:axis], *((1,) if kept else ()), *shape[axis + 1 :])
+
+    def _unsqueeze(self) -> None:
+        name = self.tensor()
+        shape = self.tensors[name]
+        axis = self.rng.randrange(len(shape) + 1)
+        if len(shape) < 6:
+            made = self.add("Unsqueeze", [name, self.constant([axis])])
+            self.tensors[made] = (*shape[:axis], 1, *shape[axis:])
+
+    def model(self) -> onnx.ModelProto:
+        outputs = [
+            helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output
+        ]
+        graph = helper.make_graph(self.nodes, "shapes", self.inputs, outputs, self.constants)
+        return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def evaluated(text: str, sizes: dict[str, int]) -> int | None:
+    """What an expression is with the sizes of names; None where a name has none yet."""
+    for name in sorted(sizes, key=len, reverse=True):
+        text = text.replace(name, f"({sizes[name]})")
+    if "?" in text:
+        return None
+    scope = {"div": lambda a, b: a // b, "either": lambda a, b: a or b, "min": min}
+    return int(eval(text.replace("or(", "either("), {"__builtins__": {}}, scope))
+
+
+def wrong(model: Model, sizes: dict[str, int], results: dict[str, Any]) -> list[str]:
+    """The sizes and elements that are not those of a run."""
+    claims: list[tuple[str, Any, int]] = []
+    for name, value in model.graph.values.items():
+        found = results.get(name)
+        if found is None:
+            continue
+        if value.shape is not None and len(value.shape) != found.ndim:
+            return [f"{name}: {value.shape} is {found.shape}"]
+        claims += [
+            (f"{name}.shape", d, s) for d, s in zip(value.shape or (), found.shape, strict=False)
+        ]
+        elements = value.elements
+        if elements is not None and found.dtype.kind in "ib" and found.ndim < 2:
+            if len(elements) != found.size:
+                return [f"{name}: elements {elements} are {found}"]
+            claims += [
+                (f"{name}.elements", e, int(s)) for e, s in zip(elements, found.flat, strict=True)
+            ]
+    bound = dict(sizes)
+    for where, claim, _size in claims:
+        if (
+            isinstance(claim, str)
+            and claim.startswith("?")
+            and claim[1:].isdecimal()
+            and where.endswith("shape")
+        ):
+            bound.setdefault(claim, _size)
+    bad: list[str] = []
+    for where, claim, size in claims:
+        if claim is None:
+            continue
+        try:
+            found = claim if isinstance(claim, int) else evaluated(claim, bound)
+        except ZeroDivisionError:
+            found = "a quotient by 0"
+        if found is not None and found != size:
+            bad.append(f"{where}: {claim} with {bound} is {found}, not {size}")
+    return bad
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare inferred sizes with runs.")
+    parser.add_argument("--programs", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    onnxruntime.set_default_logger_severity(4)
+    counts: Counter[str] = Counter()
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    for number in range(given.programs):
+        rng = random.Random(given.seed * 1_000_003 + number)
+        program = Program(rng)
+        program.size()
+        while len(program.nodes) < 24:
+            program.step()
+        proto = program.model()
+        model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
+        infer_model(model)
+        counts["programs"] += 1
+        try:
+            session = onnxruntime.InferenceSession(
+                proto.SerializeToString(), options, ["CPUExecutionProvider"]
+            )
+        except _FAILURES:
+            counts["refused"] += 1
+            continue
+        outputs = [output.name for output in session.get_outputs()]
+        for trial in range(ASSIGNMENTS):
+            sizes = dict(NAMES) if not trial else {name: rng.choice(SIZES) for name in NAMES}
+            feeds = {
+                name: np.ones([int(sizes.get(str(dim), dim)) for dim in dims], np.float32)
+                for name, dims in program.dims.items()
+            }
+            try:
+                results = dict(zip(outputs, session.run(outputs, feeds), strict=True))
+            except _FAILURES:
+                counts["failed runs"] += 1
+                continue
+            counts["runs"] += 1
+            counts["runs with a 0"] += 0 in sizes.values()
+            for value in model.graph.values.values():
+                for dim in value.shape or ():
+                    kind = (
+                        "number"
+                        if isinstance(dim, int)
+                        else "unknown"
+                        if dim is None
+                        else "unknown name"
+                        if dim.startswith("?") and dim[1:].isdecimal()
+                        else "name"
+                        if dim in NAMES
+                        else "expression"
+                    )
+                    counts[f"sizes: {kind}"] += not trial
+            found = wrong(model, sizes, results)
+            if found:
+                counts["wrong"] += 1
+                if counts["wrong"] < 6:
+                    print(
+                        number,
+                        found[:2],
+                        onnx.printer.to_text(proto) if counts["wrong"] < 2 else "",
+                        sep="\n",
+                        flush=True,
+                    )
+                break
+    print(json.dumps(counts, indent=1))
+    return 1 if counts["wrong"] or not counts["runs"] else 0
+
+
+raise SystemExit(main())
