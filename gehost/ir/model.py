@@ -411,8 +411,8 @@ def _check_text(model: Model, error: TypeError) -> None:
     """
     try:
         check_utf8(model.proto)
-    except ModelError as told:
-        raise ModelError(f"{model}: {told}") from error
+    except ModelError as problem:
+        raise ModelError(f"{model}: {problem}") from error
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

@@ -1,6 +1,4 @@
-"""Runs rules on the live graph: candidates in topological order, one match each, refusals
-counted, cost bounded.
-"""
+"""Run rules on the live graph, one match per candidate, within a bound on rewrites."""
 
 from __future__ import annotations
 
@@ -46,9 +44,11 @@ class PatternRules:
         self._runners: list[_RuleRunner] = []
         with author_errors(context, "Patterns", edits=False):
             reasons = self._build(_as_patterns(owner.Patterns()), owner, config)
-        told = "; ".join(reasons)
+        message = "; ".join(reasons)
         context.record.message = (
-            f"some of its patterns are not applicable: {told}" if told and self._runners else told
+            f"some of its patterns are not applicable: {message}"
+            if message and self._runners
+            else message
         )
         if not self._runners:
             context.record.status = "not applicable"

@@ -302,15 +302,16 @@ def _call_key(
     present: Sequence[bool],
     attributes: Mapping[str, Any],
 ) -> Hashable | None:
-    """What a body is written from; None where a value cannot be told from its equals. Encoded,
-    1e-50 would be 0.0 already.
+    """Everything that a body depends on, type-exact; None for a value without an exact key.
+
+    Encoded attributes would not do: 1e-50 is 0.0 there.
     """
     key: list[Hashable] = [op, tuple(types), tuple(present)]
     for name, value in sorted(attributes.items()):
-        told = exact(value)
-        if told is None:
+        token = exact(value)
+        if token is None:
             return None
-        key += (name, told)
+        key += (name, token)
     return tuple(key)
 
 

@@ -22,9 +22,7 @@ PASS, VENDOR, HISTORY = "gehost.pass", "gehost.vendor", "gehost.history"
 ORIGIN_NODES, ORIGIN_TYPES = "gehost.origin_nodes", "gehost.origin_types"
 
 _MOST_STEPS = 500
-"""Steps that a node carries; of one with more, what its sources come from is told by the
-original nodes alone.
-"""
+"""Most steps that a node carries; with more, its sources name the original nodes alone."""
 
 Source: TypeAlias = int | tuple[str, str]
 """The position of an earlier step, or name and operator of an original node."""
