@@ -17,7 +17,7 @@ ROOT = Path(gehost.__file__).parent
 PLUGINS = Path(gehost_drr.__file__).parents[1]
 
 LAYERS = [
-    ["location", "spelling"],
+    ["location", "native", "spelling"],
     ["errors"],
     ["stages", "status", "options", "settings"],
     ["ir"],

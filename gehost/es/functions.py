@@ -45,6 +45,9 @@ class Bind:
 
     name: str
 
+    def __reduce__(self) -> Any:
+        return Bind, (self.name,)
+
 
 class OpFunction:
     """Adds one operator to the graph of its operands.

@@ -22,8 +22,10 @@ from gehost.es.origin import author_origin
 from gehost.ir.graph import split_op
 from gehost.ir.types import DataType, Dim, TensorType, plain_shape
 from gehost.location import SourceLocation
+from gehost.native import mypyc_attr
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
     """What a graph's tensors share: it leads to the graph until that is built, which then has no
     references in a ring.
@@ -35,6 +37,7 @@ class Draft:
         self.graph: EsGraph | None = graph
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsInput:
     """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits
     its constraints.
@@ -64,6 +67,7 @@ class EsInput:
         return f"<EsInput {self.index} ({self.name}) at {self.origin}>"
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsConst:
     """A constant. ``literal`` ones take their partner's dtype and, in a pattern, match by value."""
@@ -76,6 +80,7 @@ class EsConst:
     atol: float = 0.0
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsNode:
     """An operator application; ``ops`` holds more than one name in a pattern that takes any of
     them.
@@ -138,6 +143,7 @@ class EsNode:
         return self.ops[0].rpartition("::")[2]
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsChoice:
     """One of several tensors, in a pattern: which one is found when it is matched."""
@@ -148,6 +154,7 @@ class EsChoice:
     kind: str = "Alternatives"
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsTensor:
     """A tensor of a graph under construction: output ``index`` of its producer. Python
     arithmetic builds nodes.
@@ -254,6 +261,7 @@ def _binary(op: str, left: Operand, right: Operand) -> EsTensor:
     return graph.add_node((op,), [left, right], {})[0]
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsGraph:
     """A built graph: ordered inputs and outputs over a DAG of ``EsNode``."""
 
@@ -386,6 +394,7 @@ class EsGraph:
         return [node for node in self.nodes if node in wanted]
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsGraphBuilder:
     """Builds one ``EsGraph`` after another.
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, cast, overload
 
 from gehost.ir.types import DataType, Dim, TensorType
+from gehost.native import mypyc_attr
 from gehost.status import SUCCESS, Status
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gehost.ir.node import Node, Value
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Shape:
     """The shape in a ``TensorDesc``; unknown dimensions and unknown ranks read as -1, as in GE."""
 
@@ -41,6 +43,7 @@ class Shape:
         return -1 if size is None else size
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class TensorDesc:
     """The element type and shape of a tensor; ``TensorDesc()`` is empty until a method fills it."""
 
@@ -69,6 +72,7 @@ class TypedTensor(Protocol):
     def shape(self) -> tuple[Dim, ...] | None: ...
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class NodeIo:
     """One input or output of a node: an output where a tensor is meant, an input where a reader
     is meant. ``NodeIo()`` is empty until ``GetCapturedTensor(index, io)`` fills it.
@@ -134,6 +138,7 @@ class _Editable(Protocol):
     graph: Graph
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class GNodeAccessors:
     """The part of GE's ``GNode`` that its documentation uses."""
 
@@ -194,6 +199,7 @@ class GNodeAccessors:
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SourceNode(GNodeAccessors):
     """Stands for the producer of a tensor that no node makes: ``Data`` for a graph input,
     ``Const`` for an initializer.

@@ -7,11 +7,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from gehost.errors import PassError
 from gehost.ir.ge import NodeIo
 from gehost.ir.graph import Graph, Node, Value, by_order
+from gehost.native import mypyc_attr
 
 _Entry = TypeVar("_Entry")
 
@@ -30,7 +31,11 @@ class Rejection:
     def __bool__(self) -> bool:
         return False
 
+    def __reduce__(self) -> Any:
+        return Rejection, (self.reason,)
 
+
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Region:
     """Nodes of one graph, the values that they take from outside (None: an absent one) and those
     that they give.
@@ -196,6 +201,7 @@ def _way_back(
     return None
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphInput:
     """The readers, inside a boundary, of one tensor that enters it: ``NodeIo(node, input
     index)`` each.
@@ -212,6 +218,7 @@ class SubgraphInput:
         return list(self._inputs)
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphOutput:
     """A tensor that leaves a boundary: ``NodeIo(node, output index)``."""
 
@@ -228,6 +235,7 @@ class SubgraphOutput:
         return self._output
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphBoundary:
     """Ordered inputs and outputs of a part of a graph; what lies between them is the part."""
 

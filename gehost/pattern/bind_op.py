@@ -9,10 +9,12 @@ from typing import Any, Final, TypeAlias
 
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
+from gehost.native import mypyc_attr
 from gehost.pattern.fits import parameter_holds, tensor_holds
 from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Binding:
     """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute
     variables; and which options of choices it has taken, in this order.

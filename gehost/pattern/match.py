@@ -14,6 +14,7 @@ from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.ir.node import in_order
 from gehost.ir.region import Region, Rejection, SubgraphBoundary
+from gehost.native import mypyc_attr
 from gehost.ops import OpRegistry
 from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
@@ -24,6 +25,7 @@ from gehost.spelling import hint
 from gehost.status import SUCCESS, Status
 
 
+@mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class MatchResult:
     """One match: the nodes and tensors of the model that stand for those of the pattern."""
 
