@@ -197,6 +197,18 @@ def test_an_optional_output_is_absent_where_its_reader_is(find):
     assert find.outputs(text, normalized, 2) == [["a"], ["b"]]
 
 
+def test_an_absent_output_is_not_another_tensor(find):
+    """The mean that the node lacks is not what the Exp reads."""
+
+    def normalized(x, scale):
+        y, mean, _ = es.LayerNormalization(x, scale, num_outputs=3)
+        return es.Alternatives(es.Sub(es.Relu(y), es.Exp(mean)), es.Relu(y))
+
+    text = """g (float[2,4] x, float[4] s) => (float[2,4] b) {
+        y = LayerNormalization(x, s) r = Relu(y) e = Exp(x) b = Sub(r, e) }"""
+    assert find.outputs(text, normalized, 2) == [["r"]]
+
+
 def test_explain_names_the_part(find):
     def scores(x, w, mask):
         product = es.MatMul(x, w)
