@@ -491,14 +491,17 @@ def _same_value(one: Any, other: Any, compared: frozenset[tuple[Any, Any]]) -> b
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
+        array = cast("np.ndarray[Any, Any]", one)
+        return array.dtype == other.dtype and np.array_equal(array, other)
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(
-            _same_value(left, right, compared) for left, right in zip(one, other, strict=True)
+        entries = cast("Sequence[Any]", one)
+        return len(entries) == len(other) and all(
+            _same_value(left, right, compared) for left, right in zip(entries, other, strict=True)
         )
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _same_value(value, other[key], compared) for key, value in one.items()
+        items = cast("dict[Any, Any]", one)
+        return items.keys() == other.keys() and all(
+            _same_value(value, other[key], compared) for key, value in items.items()
         )
     return isinstance(one, int | float | str | bytes | np.generic) and bool(one == other)
 
