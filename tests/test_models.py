@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from gehost import Host, HostOptions
 from gehost.verify import Runner, compare, compare_outputs, load_feeds
+from tests.host.test_recompile import assert_final
 from tests.shipped import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +44,11 @@ Place = tuple[str, ...]
 
 def test_the_examples_alone_are_off_by_default() -> None:
     shipped = Host(HostOptions(vendors=[VENDORS])).passes
-    ours = [spec for spec in shipped if spec.origin.startswith(str(VENDORS))]
+    ours = [
+        spec
+        for spec in shipped
+        if spec.origin.startswith(str(VENDORS)) and spec.vendor != "onnxruntime"
+    ]
     assert sorted(spec.name for spec in ours if not spec.default) == sorted(EXAMPLES)
 
 
@@ -139,6 +144,8 @@ def check_untouched(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     for place, node in nodes(after):
         if is_new(node):
             continue
+        if place not in originals and place[-1].startswith("cleanup_"):
+            continue  # the clean-up reads a size from an input of the model
         assert place in originals, f"{node.op_type} {place} came from nowhere"
         original, now = without_bodies(originals[place]), without_bodies(node)
         assert len(original.input) == len(now.input)
@@ -222,8 +229,8 @@ def test_an_output_compiled_again_is_the_same(
 ) -> None:
     host = Host(HostOptions(vendors=vendors))
     host.compile(MODELS / f"{name}.onnx", tmp_path / "once.onnx")
-    host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
-    assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
+    again = host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
+    assert_final(again, tmp_path / "once.onnx", tmp_path / "twice.onnx")
 
 
 GELU_IN_A_BODY = ("bert.dyn20", "vit.dyn20")
@@ -279,6 +286,7 @@ def test_equal_files_from_equal_compiles(tmp_path: Path) -> None:
 COMPILE_ALL = """
 from pathlib import Path
 from gehost import Host, HostOptions
+from tests.host.test_recompile import assert_final
 from tests.shipped import EXAMPLES
 vendors, directory, *sources = sys.argv[1:]
 host = Host(HostOptions(vendors=[vendors], enable=EXAMPLES))

@@ -22,6 +22,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "dump_format": "pbtxt",
         "dump_passes": False,
         "enable": (),
+        "only": (),
         "disable": (),
         "settings": {},
         "dims": {},

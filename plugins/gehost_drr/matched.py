@@ -19,9 +19,13 @@ class MatchedTensor(Struct, frozen=True):
     value: Value
 
     def Shape(self) -> list[int | str]:
-        """The dimensions: a number, a name, or -1 where unknown; ``[-2]`` where the rank is."""
+        """The dimensions: a number, a name, or -1 where the model has none; ``[-2]`` where the
+        rank is unknown.
+        """
         shape = self.value.shape
-        return [-2] if shape is None else [-1 if dim is None else dim for dim in shape]
+        if shape is None:
+            return [-2]
+        return [-1 if dim is None or "?" in str(dim) else dim for dim in shape]
 
     def Dtype(self) -> DataType | None:
         return self.value.dtype

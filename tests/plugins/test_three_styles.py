@@ -143,7 +143,7 @@ def inside(spec: PassSpec, model: onnx.ModelProto) -> Any:
         tensors,
         source.inputs,
         source.outputs,
-        source.variants,
+        len(list(source.variants())),
         switches,
         spec.stage,
         spec.min_opset,

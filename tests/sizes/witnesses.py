@@ -17,6 +17,7 @@ from gehost.infer import Inferrer, infer_model
 from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt
 from gehost.ir.model import Model
+from gehost.ir.sizes import is_invented
 from gehost.ir.types import Dim, TensorType, decode_type
 from gehost.ops import OpRegistry
 from tests.sizes.cases import Case
@@ -157,4 +158,9 @@ def gehost_shapes(
     loaded = Model(model)
     infer_model(loaded, Inferrer(loaded, OpRegistry(), doubts))
     values = [loaded.graph.values.get(name) for name in case.node.output]
-    return [None if value is None else value.shape for value in values]
+    return [
+        None
+        if value is None or value.shape is None
+        else tuple(None if is_invented(dim) else dim for dim in value.shape)
+        for value in values
+    ]

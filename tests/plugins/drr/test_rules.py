@@ -386,7 +386,7 @@ def test_a_match_is_refused_for_its_reason(
     [
         ("3", "false"),
         ("N", "not known: whether N is 2 is not known"),
-        ("?", "not known: a size is not known"),
+        ("?", "not known: whether ?1 is 2 is not known"),
     ],
 )
 def test_a_condition_tells_what_is_false_from_what_is_not_known(size: str, told: str) -> None:

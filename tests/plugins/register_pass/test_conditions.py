@@ -198,7 +198,7 @@ def test_names_of_sizes_are_equal_to_themselves_and_nothing_else_is_known(
 @pytest.mark.parametrize(
     "condition",
     [
-        lambda x, y: shape(x)[0].EQ(shape(x)[0]),
+        lambda x, y: shape(x)[0].EQ(shape(y)[0]),
         lambda x, y: shape(x)[0].NE(1),
         lambda x, y: shape(x).EQ(shape(y)),
         lambda x, y: shape(x)[0] > 0,
@@ -212,6 +212,14 @@ def test_an_unknown_size_satisfies_nothing(run, condition: Any) -> None:
         entry.type.tensor_type.shape.dim[0].Clear()
     _, record = run(before, where(condition))
     assert (record.replaced, dict(record.rejected)) == (0, {"unknown": 1})
+
+
+def test_an_unknown_size_is_itself(run) -> None:
+    before = model("N, 4", "N, 4", "N, 4")
+    for entry in (*before.graph.input, *before.graph.output):
+        entry.type.tensor_type.shape.dim[0].Clear()
+    _, record = run(before, where(lambda x, y: shape(x)[0].EQ(shape(x)[0])))
+    assert record.replaced == 1
 
 
 @pytest.mark.parametrize(
