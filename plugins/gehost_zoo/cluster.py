@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,9 @@ class _Site:
     """What a Dask worker's process keeps: an engine, and a directory for what it was sent."""
 
     def __init__(self, threads: int, limits: Limits) -> None:
+        # a nanny starts its workers as daemons, which may not start processes; those of the
+        # engine end by themselves when the worker's end of their pipe closes
+        current_process().daemon = False
         self.engine = LocalEngine(threads, limits)
         self.home = Path(tempfile.mkdtemp(prefix="gehost-zoo-"))
         self._lock = threading.Lock()

@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
@@ -22,10 +23,15 @@ from gehost_zoo.work import LOST, Record, Task, compile_model, warm_up
 
 TRIES = 3
 """A model whose process died runs at most twice again."""
-_STARTS = 10
-"""Processes in a row that may end before they take the model."""
+_ENDED = 10
+"""Processes that may end through no fault of the model: before they take it, or killed."""
+_KILLS = {-signal.SIGKILL, -signal.SIGTERM, int(signal.SIGTERM)}
+"""Exit codes of a process that another one ended; pebble's ends with 15 at SIGTERM."""
+_KERNEL_COUNTS = Path("/proc/vmstat")
 _POLL = 0.1
-"""Seconds between two looks at the size of a process."""
+"""Seconds between two looks at a process."""
+_GRACE = 10
+"""Looks at a process that is gone until its result counts as lost."""
 _START = 120.0
 """Seconds that a process may take to import and load vendors."""
 
@@ -115,26 +121,37 @@ class Worker:
     def run(self, task: Task) -> Record:
         """Compile a model; one that takes the process down runs again, at most twice.
 
+        A process that somebody kills is not the model's doing, unless the kernel kills it to
+        free memory.
+
         Raises:
             OutputError: its output cannot be written.
             CancelledError: the worker is stopping.
         """
-        deaths = starts = 0
+        deaths = ended = kills = 0
         cause = ""
-        while deaths < TRIES and starts < _STARTS:
+        while deaths < TRIES and ended < _ENDED:
+            freed = _kills_for_memory()
             try:
                 self._start(task)
             except (ProcessExpired, psutil.NoSuchProcess, TimeoutError, RuntimeError) as error:
-                starts, cause = starts + 1, _cause(error)
+                ended, cause = ended + 1, _cause(error)
             else:
                 try:
                     return self._compile(task)
                 except ProcessExpired as error:
-                    deaths, cause = deaths + 1, _cause(error)
+                    cause = _cause(error)
+                    if error.exitcode in _KILLS and freed == _kills_for_memory() is not None:
+                        ended, kills = ended + 1, kills + 1
+                    else:
+                        deaths += 1
                 except RuntimeError as error:  # pebble's: it died before it took the model
-                    starts, cause = starts + 1, _cause(error)
+                    ended, cause = ended + 1, _cause(error)
             self.stop()
-        what = f"its process died {TRIES} times" if deaths == TRIES else "no process could start"
+        if deaths == TRIES:
+            what = f"its process died {TRIES} times"
+        else:
+            what = f"{ended} processes ended before it was done, {kills} of them killed meanwhile"
         return task.record("died", LOST, f"{what}; {cause}")
 
     def _start(self, task: Task) -> None:
@@ -165,11 +182,17 @@ class Worker:
 
         Raises:
             CancelledError: the worker is stopping.
+            ProcessExpired: the process ended with exit code 0, which pebble does not report.
         """
         most = self._limits.bytes
+        gone = 0
         while not wait([future], _POLL).done:
             if self.stopping.is_set():
                 raise CancelledError
+            if self._process is not None and not self._process.is_running():
+                gone += 1
+                if gone > _GRACE:
+                    raise ProcessExpired("ended without a result", 0)
             if most is not None and self._process is not None:
                 with suppress(psutil.NoSuchProcess):
                     size = self._process.memory_info().rss
@@ -186,6 +209,15 @@ class Worker:
         if pool is not None:
             pool.stop()
             pool.join()
+
+
+def _kills_for_memory() -> int | None:
+    """How many processes the kernel killed so far to free memory; None where it is not known."""
+    with suppress(OSError):
+        for line in _KERNEL_COUNTS.read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return None
 
 
 def _cause(error: BaseException) -> str:

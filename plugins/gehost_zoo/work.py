@@ -151,7 +151,8 @@ def compile_model(task: Task) -> Record:
         _raise_if_full(failure)
         status, code, error = "failed", getattr(failure, "exit_code", 2), str(failure)
         report = watcher.report
-    except Exception as failure:  # noqa: BLE001 - a fault of gehost ends this model alone
+    except (Exception, KeyboardInterrupt, SystemExit) as failure:  # noqa: BLE001 - see below
+        # a fault of gehost, or an author's exit, ends this model alone; Ctrl-C is not sent here
         status, code, report = "failed", 1, watcher.report
         error = f"internal error: {type(failure).__name__}: {failure}"
     measured: Record = {

@@ -203,7 +203,7 @@ def steps(models: list[str], jobs: int, every: float) -> Iterator[str]:
     same("resumed", zoo(models, directory, "--jobs", str(jobs), "--resume"), single)
     with cluster(HOME / "dask") as dask:
         dask.worker("one")
-        dask.worker("two")
+        dask.worker("two", nanny=True)
         same("dask", zoo(models, HOME / "cluster", "--dask", dask.address), single)
     expected = outputs(HOME / "single")
     for name in ("several", "killed", "resumed", "cluster"):

@@ -42,10 +42,11 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def worker(self, name: str, *, path: str = "") -> subprocess.Popen[bytes]:
-        """Start a worker for one model at a time."""
+    def worker(self, name: str, *, path: str = "", nanny: bool = False) -> subprocess.Popen[bytes]:
+        """Start a worker for one model at a time; a nanny starts it in a process of its own."""
         home = str(self.home / name)
-        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", home]
+        words = ["--nthreads", "1", "--no-dashboard", "--local-directory", home]
+        words += [] if nanny else ["--no-nanny"]
         return self.start("worker", "--name", name, *words, path=path)
 
     def logs(self) -> str:

@@ -36,6 +36,15 @@ class Treat(PatternFusionPass):
         if name == "once" and not os.path.exists(FLAG):
             open(FLAG, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if name == "killed":
+            with open(FLAG, "a") as file:
+                file.write("x")
+            if os.path.getsize(FLAG) < 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+        if name == "leave":
+            os._exit(0)
+        if name == "stop":
+            raise KeyboardInterrupt
         if name == "orphan" and not os.path.exists(FLAG):
             open(FLAG, "w").close()
             os.kill(os.getppid(), signal.SIGKILL)

@@ -37,7 +37,7 @@ def test_a_cluster_gives_what_one_process_gives(place: Any) -> None:
     with cluster(place.root / "dask") as dask:
         dask.worker("north")
         dask.worker("old", path=str(other.parent))
-        dask.worker("south")
+        dask.worker("south", nanny=True)
         while dask.logs().count("Registered to") < 3:
             assert all(process.poll() is None for process in dask.processes), dask.logs()
         assert place.zoo(*given, "-o", "two", "--dask", dask.address) == 5, dask.logs()

@@ -18,7 +18,7 @@ pytest.importorskip("pebble")
 pytest.importorskip("distributed")
 
 from gehost import HostOptions
-from gehost_zoo import command, progress
+from gehost_zoo import command, engine, progress
 from gehost_zoo.engine import TRIES, Limits, LocalEngine
 from gehost_zoo.manifest import Entry
 from gehost_zoo.run import Tasks
@@ -137,19 +137,52 @@ def test_a_process_that_is_killed_runs_its_model_again(place: Any) -> None:
     assert [row["status"] for row in place.results().values()] == ["done", "done"]
 
 
+def test_a_model_is_not_blamed_for_kills_from_outside(place: Any, monkeypatch: Any) -> None:
+    place.model("a.onnx", "killed")
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 0
+    flag = place.root / "flag"
+    assert flag.read_text() == "xxxxxx"  # killed five times, more often than a model may die
+    # the same kills are the model's, at most three, where the kernel freed memory meanwhile
+    flag.unlink()
+    counts = iter(range(99))
+    monkeypatch.setattr(engine, "_kills_for_memory", lambda: next(counts))
+    assert place.zoo("models", "-o", "memory", "--jobs", "1") == 7
+    assert flag.read_text() == "xxx"
+    (row,) = place.results("memory").values()
+    assert row["error"] == "its process died 3 times; the last time by SIGKILL"
+    # and they end somewhere
+    flag.unlink()
+    monkeypatch.setattr(engine, "_kills_for_memory", lambda: 0)
+    monkeypatch.setattr(engine, "_ENDED", 2)
+    assert place.zoo("models", "-o", "kills", "--jobs", "1") == 7
+    (row,) = place.results("kills").values()
+    assert row["error"].startswith("2 processes ended before it was done, 2 of them killed")
+
+
+def test_a_process_that_leaves_without_a_result_is_noticed(place: Any) -> None:
+    place.model("a.onnx", "leave")
+    place.model("b.onnx", "stop")
+    place.model("c.onnx")
+    assert place.zoo("models", "-o", "out", "--jobs", "1") == 7
+    first, second, third = place.results().values()
+    assert first["error"] == "its process died 3 times; the last time with exit code 0"
+    assert (second["exit_code"], third["exit_code"]) == (1, 0)
+    assert "KeyboardInterrupt" in second["error"]
+
+
 def test_a_process_that_dies_between_two_models_costs_none(place: Any) -> None:
     place.model("a.onnx")
     tasks = Tasks("out", HostOptions(vendors=["vendors"]), paged=False)
     task = tasks.of(Entry("a", "models/a.onnx"))
-    engine = LocalEngine(1, Limits())
+    local = LocalEngine(1, Limits())
     try:
-        assert engine.run(task)["status"] == "done"
+        assert local.run(task)["status"] == "done"
         for _ in range(TRIES):
-            (worker,) = engine._workers
+            (worker,) = local._workers
             worker._process.kill()
-            assert engine.run(task)["status"] == "done"
+            assert local.run(task)["status"] == "done"
     finally:
-        engine.close()
+        local.close()
 
 
 def test_invalid_lines_and_duplicates_are_reported_and_the_rest_runs(place: Any) -> None:
@@ -239,12 +272,12 @@ class _FullDisk:
 def test_a_full_disk_stops_the_run_which_can_be_resumed(place: Any, monkeypatch: Any) -> None:
     for name in "abc":
         place.model(f"{name}.onnx")
-    engine = _FullDisk()
+    full_disk = _FullDisk()
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_engine", lambda *_: engine)
+        patched.setattr(command, "_engine", lambda *_: full_disk)
         assert place.zoo("models", "-o", "out", "--jobs", "1") == 2
     assert "No space left on device" in place.errors()
-    assert engine.closed
+    assert full_disk.closed
     assert list(place.results()) == ["models/a.onnx"]
 
     real = os.write
