@@ -8,7 +8,7 @@ agenda and are tried one after another. Each try begins from the binding as it w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
@@ -16,8 +16,9 @@ from gehost.pattern.bind_op import Bind, Binding, holds, operand_of
 from gehost.pattern.roots import Roots
 from gehost.pattern.source import ANY, Chosen, Kind, OpPattern, SourcePattern, TensorPattern
 
-Agenda: TypeAlias = "tuple[TensorPattern, Agenda] | None"
-"""Tensors that are bound and whose operators are not: the first one, and the others."""
+Agenda: TypeAlias = tuple[TensorPattern, Any] | None
+"""Tensors that are bound and whose operators are not: the first one, and the agenda of the others
+(``Any``, since mypyc cannot compile a recursive alias)."""
 
 Link: TypeAlias = TensorPattern | None
 """The tensor through which a further output's operator is found; None: any node of the graph."""
