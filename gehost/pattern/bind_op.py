@@ -4,13 +4,13 @@ its parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
 from gehost.native import mypyc_attr
-from gehost.pattern.fits import parameter_holds, tensor_holds
+from gehost.pattern.fits import is_output, parameter_holds, tensor_holds
 from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
 
@@ -31,7 +31,7 @@ class Binding:
         self.chosen: dict[int, int] = {}
 
 
-Step: TypeAlias = Callable[[Binding], bool]
+Inputs: TypeAlias = Sequence[Value | None]
 
 
 class Bind:
@@ -42,7 +42,6 @@ class Bind:
         source: the pattern.
         needed: the outputs of operators that must be there.
         is_linked: whether it may be reached otherwise than by its output.
-        binds_attributes: whether the pattern has variables for attributes.
     """
 
     def __init__(
@@ -52,22 +51,21 @@ class Bind:
         needed: frozenset[int],
         *,
         is_linked: bool,
-        binds_attributes: bool,
     ) -> None:
         self.op = op
         self._claim = _claim(op, source, needed, is_linked=is_linked)
+        self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
         self._operands = _operands(op, source)
         self._no_more = no_more_inputs(op, len(op.inputs))
-        self._binds_attributes = binds_attributes
-        self.node = self._by_position()
+        self.node = self._bind()
 
-    def _by_position(self) -> Callable[[Binding, Node], bool]:
-        """The closure that binds a node with its operands as they stand."""
+    def _bind(self) -> Callable[[Binding, Node, Inputs], bool]:
+        """Return the closure that binds a node with its inputs in the order of the operands."""
         claim, operands, no_more = self._claim, self._operands, self._no_more
         count = len(operands)
 
-        def bind(binding: Binding, node: Node) -> bool:
-            inputs, values = node.inputs, binding.values
+        def bind(binding: Binding, node: Node, inputs: Inputs) -> bool:
+            values = binding.values
             if len(inputs) != count:
                 if len(inputs) > count and not no_more(node):
                     return False
@@ -92,46 +90,52 @@ class Bind:
 
         return bind
 
-    def in_any_order(self, binding: Binding, node: Node, then: Step) -> bool:
-        """Bind ``node`` with its operands in any order after which ``then`` holds: each operand
-        takes any input that is left.
+    def orders(self, binding: Binding, node: Node) -> Sequence[Inputs] | Iterator[Inputs]:
+        """Return the orders of a node's inputs that may fit operands which may swap.
+
+        Each input is judged by itself: by what its operand asks and by its producer. Two operands
+        give a sequence; more are too many to list.
         """
-        if not self._claim(binding, node):
-            return False
-        inputs, values, nodes, operands = node.inputs, binding.values, binding.nodes, self._operands
-        count = len(operands)
-        if len(inputs) < count or not self._no_more(node):
-            return False
-        free = [True] * count
-        chosen, taken = binding.chosen, len(binding.chosen)
-        attributes = dict(binding.attributes) if self._binds_attributes else None
+        inputs, asks = node.inputs, self._asks
+        count = len(asks)
+        if len(inputs) < count or (len(inputs) > count and not self._no_more(node)):
+            return ()
+        if count != 2:
+            return self._permutations(binding, inputs, ())
+        first, second = inputs[0], inputs[1]
+        straight = asks[0](first) and asks[1](second)
+        if not (asks[0](second) and asks[1](first)):
+            return ((first, second),) if straight else ()
+        return ((first, second), (second, first)) if straight else ((second, first),)
 
-        def place(position: int) -> bool:
-            if position == count:
-                values_here, nodes_here = values.copy(), nodes.copy()
-                if then(binding):
-                    return True
-                values[:], nodes[:] = values_here, nodes_here
-                while len(chosen) > taken:
-                    chosen.popitem()
-                if attributes is not None:
-                    binding.attributes.clear()
-                    binding.attributes.update(attributes)
-                return False
-            operand = operands[position]
-            index = operand[0]
-            known = values[index] if index >= 0 else None
-            for slot, is_free in enumerate(free):
-                if is_free and holds(operand, inputs[slot], binding):
-                    free[slot] = False
-                    if place(position + 1):
-                        return True
-                    free[slot] = True
-                    if index >= 0:
-                        values[index] = known
-            return False
+    def _permutations(
+        self, binding: Binding, inputs: Inputs, taken: tuple[int, ...]
+    ) -> Iterator[Inputs]:
+        """Yield the orders of ``orders`` that begin with the inputs ``taken``."""
+        position = len(taken)
+        if position == len(self._asks):
+            yield [inputs[slot] for slot in taken]
+            return
+        index, asks = self._operands[position][0], self._asks[position]
+        for slot in range(len(self._asks)):
+            known = binding.values[index] if index >= 0 else None
+            value = inputs[slot]
+            if slot not in taken and (known is None or known is value) and asks(value):
+                yield from self._permutations(binding, inputs, (*taken, slot))
 
-        return place(0)
+
+def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Value | None], bool]:
+    """Return the check of an operand by itself: what it asks, and its producer."""
+    if tensor is None:
+        return lambda value: value is None
+    if tensor is ANY:
+        return lambda _: True
+    if tensor.producer is not None:
+        ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
+        return lambda value: value is not None and is_output(value, ops, slot)
+    if operand_of(tensor, source)[2] is None:
+        return lambda value: value is not None
+    return lambda value: value is not None and tensor_holds(tensor, value)
 
 
 def _claim(
@@ -249,7 +253,9 @@ def _operands(op: OpPattern, source: SourcePattern) -> list[Operand]:
         if tensor is None or tensor is ANY:
             operands.append((_ABSENT if tensor is None else _ANYTHING, -1, None))
         else:
-            operands.append(operand_of(tensor, source))
+            index, maker, asked = operand_of(tensor, source)
+            # of operands in any order, ``orders`` has checked what they ask
+            operands.append((index, maker, None if op.commutative else asked))
     return operands
 
 

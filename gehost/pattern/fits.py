@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Final
 
 import numpy as np
@@ -100,6 +101,12 @@ def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
 
 def _positive(axes: Any, rank: int) -> list[int]:
     return [int(axis) + rank if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
+
+
+def is_output(value: Value, ops: Container[str], slot: int) -> bool:
+    """Whether a value is output ``slot`` of a node of one of ``ops``."""
+    node = value.producer
+    return node is not None and node.op in ops and value.index == slot
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:

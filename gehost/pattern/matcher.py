@@ -12,13 +12,16 @@ from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind_op import Bind, Binding, holds, operand_of
+from gehost.pattern.bind_op import Bind, Binding, Inputs, holds, operand_of
+from gehost.pattern.fits import is_output
 from gehost.pattern.roots import Roots
-from gehost.pattern.source import ANY, Chosen, Kind, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Agenda: TypeAlias = tuple[TensorPattern, Any] | None
 """Tensors that are bound and whose operators are not: the first one, and the agenda of the others
 (``Any``, since mypyc cannot compile a recursive alias)."""
+
+BindNode: TypeAlias = Callable[[Binding, Node, Inputs], bool]
 
 Link: TypeAlias = TensorPattern | None
 """The tensor through which a further output's operator is found; None: any node of the graph."""
@@ -30,9 +33,6 @@ class CompiledPattern:
     def __init__(self, source: SourcePattern) -> None:
         self.source = source
         self._has_choices = source.has_choices
-        binds_attributes = any(
-            constraint.kind is Kind.BIND for op in source.ops for constraint in op.constraints
-        )
         first = source.tensors[source.outputs[0]]
         self._anchors = source.leaves(first)
         anchors = {tensor.producer for tensor in self._anchors}
@@ -43,7 +43,6 @@ class CompiledPattern:
                 source,
                 needed,
                 is_linked=op.index in anchors or len(source.outputs) > 1,
-                binds_attributes=binds_attributes,
             )
             for op in source.ops
         ]
@@ -143,9 +142,17 @@ class CompiledPattern:
 
     def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
         """Bind ``node`` in any way after which all that is on the agenda fits, too."""
-        if op.bind.op.commutative:
-            return op.bind.in_any_order(binding, node, lambda bound: self._after(op, bound, agenda))
-        return op.bind.node(binding, node) and self._after(op, binding, agenda)
+        if not op.bind.op.commutative:
+            return op.bind.node(binding, node, node.inputs) and self._after(op, binding, agenda)
+        orders = op.bind.orders(binding, node)
+        if isinstance(orders, tuple) and len(orders) == 1:
+            return op.bind.node(binding, node, orders[0]) and self._after(op, binding, agenda)
+        state = _State(binding)
+        for order in orders:
+            if op.bind.node(binding, node, order) and self._after(op, binding, agenda):
+                return True
+            state.restore(binding)
+        return False
 
     def _after(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
         """Go on after ``op`` is bound."""
@@ -176,17 +183,13 @@ class CompiledPattern:
                 continue
             op = self._ops[index]
             value = values[tensor.index]
-            node = None if value is None else value.producer
-            if (
-                node is None
-                or value is None
-                or node.op not in op.bind.op.ops
-                or value.index != tensor.slot
-            ):
+            if value is None or not is_output(value, op.bind.op.ops, tensor.slot):
                 return False
+            node = value.producer
+            assert node is not None
             if op.bind.op.commutative:
                 return self._bind(op, binding, node, agenda)
-            if not op.bind.node(binding, node) or not op.straight_holds(binding):
+            if not op.bind.node(binding, node, node.inputs) or not op.straight_holds(binding):
                 return False
             for following in op.open:
                 agenda = (following, agenda)
@@ -391,7 +394,7 @@ class _Op:
 
     def __init__(self, bind: Bind, source: SourcePattern, binds: list[Bind]) -> None:
         self.bind = bind
-        straight: list[tuple[int, int, int, frozenset[str], Callable[[Binding, Node], bool]]] = []
+        straight: list[tuple[int, int, int, frozenset[str], BindNode]] = []
         open_: list[TensorPattern] = []
         seen = {bind.op.index}
 
@@ -428,14 +431,13 @@ class _Op:
             if nodes[op] is not None:
                 continue
             value = values[index]
-            if value is None:
-                return False
-            node = value.producer
+            node = None if value is None else value.producer
             if (
                 node is None
+                or value is None
                 or node.op not in ops
                 or value.index != slot
-                or not bind_node(binding, node)
+                or not bind_node(binding, node, node.inputs)
             ):
                 return False
         return True
