@@ -165,6 +165,20 @@ class FuseElementwisePass(FusionBasePass):
         """Replace each group of one graph."""
         with gc_disabled():
             plan = Plan(graph, context.options, self._controls)
+            return self._replace_all(graph, plan, context)
+
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """A chain with a broadcast, and a reduction with what reads it."""
+        for lines in (
+            "d = Sub (x, b) e = Exp (d) y = Tanh (e)",
+            "d = Mul (x, b) m = ReduceMean <axes = [1]> (d) s = Sub (d, m) y = Sigmoid (s)",
+        ):
+            yield onnx.parser.parse_model(
+                '<ir_version: 8, opset_import: ["": 17]> g (float[3,4] x, float[4] b) '
+                f"=> (float[3,4] y) {{ {lines} }}"
+            )
+
+    def _replace_all(self, graph: Graph, plan: Plan, context: CustomPassContext) -> Status:
         for node, reason in plan.refusals:
             context.refuse(node, reason)
         made: list[Node] = []
@@ -177,17 +191,6 @@ class FuseElementwisePass(FusionBasePass):
         _merge_equal(graph, made)
         _remove_unread(inlined)
         return SUCCESS if made else NOT_CHANGED
-
-    def Instances(self) -> Iterator[onnx.ModelProto]:
-        """A chain with a broadcast, and a reduction with what reads it."""
-        for lines in (
-            "d = Sub (x, b) e = Exp (d) y = Tanh (e)",
-            "d = Mul (x, b) m = ReduceMean <axes = [1]> (d) s = Sub (d, m) y = Sigmoid (s)",
-        ):
-            yield onnx.parser.parse_model(
-                '<ir_version: 8, opset_import: ["": 17]> g (float[3,4] x, float[4] b) '
-                f"=> (float[3,4] y) {{ {lines} }}"
-            )
 
     def _replace(
         self,
