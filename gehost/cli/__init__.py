@@ -1,5 +1,6 @@
-"""The command line. Everything heavy is imported inside the commands, so that ``gehost --help``
-is quick.
+"""The command line.
+
+Commands import heavy modules inside their functions, so that ``gehost --help`` is quick.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from gehost.spelling import hint
 __all__ = ["cli", "main", "run"]
 
 _EXIT_CODES = """
-Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault, 4 a vendor or plugin
-file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
+Exit codes: 0 done, 1 internal error, 2 wrong usage or unwritable output, 3 the model is at fault,
+4 a vendor or plugin file is at fault, 5 a pass failed, 6 numbers differ, 7 a process of a split
 model or of a zoo died or exceeded a limit, 130 interrupted, 143 terminated.
 """
 
@@ -47,14 +48,14 @@ _MACHINE_CODE = (
 _COMMANDS = (compile_, passes, verify, new, show, explain, blame, check_pass, bisect, tune)
 
 _LONGEST = 4000
-"""Characters of an error; models and vendors choose the names in it."""
+"""Longest error message in characters; names in it come from models and vendors."""
 
 
 class _Group(click.Group):
-    """Commands, listed with whole summaries; an unknown one gets the nearest name."""
+    """A command group that lists whole summaries and suggests names for unknown commands."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command, wrapped."""
+        """Write the summary of each command, wrapped."""
         del ctx
         rows = [
             (name, command.get_short_help_str(limit=1000))
@@ -94,10 +95,10 @@ for _command in _COMMANDS:
 
 
 def _with_plugin_commands() -> click.Group:
-    """Add the commands of installed plugins; their output while loading goes to stderr.
+    """Return the group with the commands of installed plugins; their output goes to stderr.
 
     Raises:
-        VendorError: a plugin cannot be loaded, or takes the name of a command that is here.
+        VendorError: a plugin cannot be loaded, or redefines a built-in command.
     """
     from gehost.host.plugins import Plugins, installed_plugins
 
@@ -105,31 +106,31 @@ def _with_plugin_commands() -> click.Group:
     group.commands = dict(cli.commands)
     with redirect_stdout(sys.stderr):
         Plugins(installed_plugins()).call("gehost_register_commands", cli=group)
-    taken = [
+    replaced = [
         name for name, command in cli.commands.items() if group.commands.get(name) is not command
     ]
-    if taken:
+    if replaced:
         raise VendorError(
-            f"a plugin replaces the command `gehost {taken[0]}`",
+            f"a plugin replaces the command `gehost {replaced[0]}`",
             hint="uninstall it or rename its command",
         )
     return group
 
 
 def main() -> None:
-    """The ``gehost`` command: one line for each error a user can cause, and its exit code."""
+    """Run ``gehost``: one line for each error that a user can cause, and its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     let_idle_threads_sleep()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # a name that the encoding lacks is no reason to fail
+            # names may have characters that the encoding lacks
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:], own_process=True))
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, on the way of Ctrl-C: nothing takes it for an author's error, and temporary files
-    go.
+    """SIGTERM, handled like Ctrl-C: no handler of authors' errors catches it, and temporary files
+    are removed.
     """
 
 
@@ -138,11 +139,11 @@ def _terminate(_number: int, _frame: object) -> None:
 
 
 def run(arguments: list[str], *, own_process: bool = False) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line; return the exit code.
 
     Args:
-        arguments: those behind ``gehost``.
-        own_process: as of ``Host``.
+            arguments: those after ``gehost``.
+            own_process: see ``Host``.
     """
     show_traceback = "--traceback" in arguments
     try:
@@ -153,19 +154,17 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         return _fail(str(error), error.exit_code, error if show_traceback else None)
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
-        return _fail(
-            f"{error.format_message()}{f' See `{usage.command_path} --help`.' if usage is not None else ''}",
-            2,
-        )
+        see = f" See `{usage.command_path} --help`." if usage is not None else ""
+        return _fail(f"{error.format_message()}{see}", 2)
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
-    except Exception as error:  # noqa: BLE001 - the last resort: a user meets one line, not a traceback
-        told = (
+    except Exception as error:  # noqa: BLE001 - the last resort: a user gets one line, not a traceback
+        message = (
             f"internal error: {type(error).__name__}: {error} (run `gehost --traceback …` and "
             "report it)"
         )
-        return _fail(told, 1, error if show_traceback else None)
+        return _fail(message, 1, error if show_traceback else None)
     return code if isinstance(code, int) else 0
 
 
@@ -174,8 +173,8 @@ def _fail(message: str, code: int, error: BaseException | None = None) -> int:
         import traceback
 
         traceback.print_exception(error)
-    told = one_line(message)
-    if len(told) > _LONGEST:
-        told = f"{told[: _LONGEST // 2]} … {told[-_LONGEST // 2 :]}"
-    click.echo(f"gehost: {told}", err=True)
+    line = one_line(message)
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    click.echo(f"gehost: {line}", err=True)
     return code

@@ -20,7 +20,7 @@ from gehost.errors import NumbersDifferError
     type=click.Path(),
     metavar="DIR",
     help=(
-        "Where the reproducer goes; the first free of MODEL.bisect, MODEL.bisect-2, … unless given."
+        "Directory of the reproducer; default: the first free of MODEL.bisect, MODEL.bisect-2, …"
     ),
 )
 @compile_options
@@ -39,8 +39,9 @@ def bisect(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Find the first rewrite of MODEL's compile that changes the numbers, and write it as files
-    that run alone.
+    """Find the first rewrite in MODEL's compile that changes the numbers; write a reproducer.
+
+    The reproducer is a directory of files that run on their own.
     """
     from gehost.diagnose.bisect import files as match_files
     from gehost.diagnose.bisect import run as search

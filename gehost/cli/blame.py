@@ -1,4 +1,4 @@
-"""``gehost blame``: which nodes a node was made from."""
+"""``gehost blame``: the origin of a node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 10_000
 
 _NO_NOTE = (
-    "no note: as in the original, or made by a hook; direct edits by a pass or hook are not "
-    "recorded"
+    "no note: an original node, or added by a hook; direct edits by a pass or hook are not recorded"
 )
 _MERGED = (
-    "the clean-up leaves no note: it keeps one of several equal nodes, and the constants it "
-    "computes and the nodes it removes are not recorded"
+    "not recorded: equal nodes merged by the clean-up, constants it computed and nodes it removed"
 )
 
 
@@ -35,9 +33,7 @@ _MERGED = (
 @importer_option
 @json_option
 def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
-    """Show the history of NODE in MODEL: which passes made it, step by step, from which
-    original nodes.
-    """
+    """Show the history of NODE in MODEL: its passes, step by step, down to the original nodes."""
     from gehost.diagnose.blame import blame as history_of
     from gehost.host.containment import output_on_stderr
 
@@ -51,7 +47,7 @@ def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> 
 
 
 def print_ancestries(found: Sequence[Ancestry]) -> None:
-    """Print the tree of each node, and the limits of notes."""
+    """Print the tree of each node, and a line on missing notes."""
     console = _console_of_stdout()
     for ancestry in found:
         console.print(_tree(ancestry))
@@ -72,7 +68,7 @@ def _tree(ancestry: Ancestry) -> Tree:
     for position in waiting:  # grows while it is walked
         for source in ancestry.ancestors[position].sources:
             if source in branches:
-                branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see there"))
+                branches[position].add(_escape(f"{_called(ancestry.ancestors[source])}: see above"))
             else:
                 branches[source] = branches[position].add(
                     _escape(_ancestor(ancestry.ancestors[source]))
@@ -87,11 +83,11 @@ def _ancestor(ancestor: Ancestor, about: str = "") -> str:
         return f"{called}, no note"
     if not ancestor.pass_name:  # below IR version 4 also new nodes
         return (
-            f"{called}, of which nothing is kept: an original, a literal of a pass or computed "
-            "by the clean-up"
+            f"{called}, without a record: an original, a literal of a pass or computed by the "
+            "clean-up"
         )
     vendor = f" ({ancestor.vendor})" if ancestor.vendor else ""
-    cut = ", after more steps than are kept" if ancestor.cut else ""
+    cut = ", after more steps than are recorded" if ancestor.cut else ""
     made = f"{called}, made by {ancestor.pass_name}{vendor}{cut}"
     return f"{made} from" if ancestor.sources else f"{made} directly, from unknown nodes"
 
@@ -105,14 +101,14 @@ def _called(ancestor: Ancestor) -> str:
 
 
 def _escape(text: str) -> str:
-    """A text of a model, vendor or plugin: on one line, and no markup."""
+    """Return a text of a model, vendor or plugin as one line, markup escaped."""
     from rich.markup import escape
 
     return escape(one_line(text))
 
 
 def _console_of_stdout() -> Console:
-    """A console that wraps nothing when its output is piped."""
+    """Return a console that does not wrap lines when its output is piped."""
     from rich.console import Console
 
     console = Console(highlight=False)

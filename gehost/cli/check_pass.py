@@ -1,4 +1,4 @@
-"""``gehost check-pass``: a pass on random instances of its own pattern."""
+"""``gehost check-pass``: test a pass on random instances of its own pattern."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(),
     metavar="DIR",
-    help="Vendors to load; else those FILE is among.",
+    help="Directories of vendors to load; default: the one that FILE is in.",
 )
 @click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
 @settings_option
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Seed of all that is drawn.",
+    help="Seed of the random instances.",
 )
 @click.option(
     "--instances",
     type=click.IntRange(1),
     default=12,
     show_default=True,
-    help="Wanted for each pass.",
+    help="Number of instances for each pass.",
 )
 @click.option(
     "--mutations",
     type=click.IntRange(0),
     default=20,
     show_default=True,
-    help="Changes of each, at most.",
+    help="Largest number of mutations of each instance.",
 )
 @click.option(
     "--save",
     type=click.Path(),
     metavar="DIR",
-    help="Write the models of each finding there.",
+    help="Write the models of each finding to this directory.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 5 when a pass was not checked.")
 @json_option
@@ -66,8 +66,8 @@ def check_pass(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Check each pass of a vendor FILE, or of all files below a directory, on random instances of
-    its own pattern, and on changed ones; no model is needed.
+    """Check each pass of a vendor FILE, or of a directory, on random instances of its own pattern
+    and on mutations of them; no model is needed.
 
     The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
     found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.
@@ -119,9 +119,9 @@ def check_pass(
             click.echo(one_line(f"not checked: {', '.join(unchecked)}"))
     differing = [found for found, kinds in wrong.items() if Wrong.DIFFERS in kinds]
     others = [found for found in wrong if found not in differing]
-    told = [f"the numbers change by {', '.join(differing)}"] if differing else []
-    told += [f"something is wrong with {', '.join(others)}"] if others else []
+    problems = [f"the numbers change by {', '.join(differing)}"] if differing else []
+    problems += [f"something is wrong with {', '.join(others)}"] if others else []
     if strict and unchecked:
-        told.append(f"not checked (--strict): {', '.join(unchecked)}")
-    if told:
-        raise (NumbersDifferError if differing else PassError)(f"{file}: {'; '.join(told)}")
+        problems.append(f"not checked (--strict): {', '.join(unchecked)}")
+    if problems:
+        raise (NumbersDifferError if differing else PassError)(f"{file}: {'; '.join(problems)}")

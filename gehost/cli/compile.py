@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @click.command("compile")
 @click.argument("model", type=click.Path())
 @click.option(
-    "-o", "--output", required=True, type=click.Path(), help="Where the compiled model goes."
+    "-o", "--output", required=True, type=click.Path(), help="File for the compiled model."
 )
 @compile_options
 @click.option(
-    "--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage there."
+    "--dump", type=click.Path(), metavar="DIR", help="Write the graph after each stage to DIR."
 )
 @click.option(
     "--dump-level",
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     help="pbtxt (default) or onnx; Netron opens both.",
 )
 @click.option(
-    "--dump-passes", is_flag=True, help="One more dump after each pass that changed something."
+    "--dump-passes", is_flag=True, help="Also dump the graph after each pass that changed it."
 )
 @click.option(
     "--verify",
     is_flag=True,
     help=(
-        "Compare the numbers of the compiled model with the original's; where they differ, write "
+        "Compare the numbers of the compiled model with the original's; if they differ, write "
         "NAME.refused.onnx in place of the output."
     ),
 )
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     "--reproducer",
     type=click.Path(),
     metavar="DIR",
-    help="Where a pass that fails leaves files that replay it.",
+    help="Write files that replay a failed pass to DIR.",
 )
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also list the files below the vendors that were passed over.",
+    help="Also list the skipped files below the vendors.",
 )
 @click.pass_obj
 def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
@@ -123,6 +123,6 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
 
 
 def _print_findings(report: Report, model: str) -> None:
-    """Write the notes and warnings of a compile on standard error."""
+    """Print the notes and warnings of a compile to standard error."""
     print_notes(report.notes)
     print_notes(f"warning: {model}: {warning}" for warning in report.warnings)

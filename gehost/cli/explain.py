@@ -1,4 +1,4 @@
-"""``gehost explain``: why a pass did not match."""
+"""``gehost explain``: the reasons why a pass did not match."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from gehost.diagnose.explain.findings import Explanation, Finding, Group
 
 _EXAMPLES = 3
-"""Further nodes of a group that are named."""
+"""Number of further nodes of a group that are named."""
 _MOST_GROUPS = 40
-"""Groups that are shown; ``--json`` has all."""
+"""Number of groups that are printed; ``--json`` has all."""
 
 
 @click.command()
@@ -27,14 +27,14 @@ _MOST_GROUPS = 40
 @click.option(
     "--node",
     metavar="NAME",
-    help="This node only: its name, or that of a tensor it makes.",
+    help="Only this node: its name, or the name of a tensor it produces.",
 )
 @compile_options
 @keep_going_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
 def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
-    """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph
-    that it meets.
+    """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph as
+    the pass meets it.
     """
     from gehost.diagnose.explain.run import explain as explain_pass
     from gehost.host.containment import output_on_stderr
@@ -62,7 +62,7 @@ def _print(explanation: Explanation) -> None:
         lines.extend(["", *_paragraph(group)])
     if len(groups) > _MOST_GROUPS:
         lines.extend(
-            ["", f"… and {len(groups) - _MOST_GROUPS} more causes, farther off; --json has all"]
+            ["", f"… and {len(groups) - _MOST_GROUPS} more causes that match less; --json has all"]
         )
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -70,7 +70,7 @@ def _print(explanation: Explanation) -> None:
 
 
 def _paragraph(group: Group) -> list[str]:
-    """Count, depth and place; then the first node's reason, and other nodes with it."""
+    """Return count, depth and place of a group, the first node's reason, and the other nodes."""
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
     if first.outcome is Outcome.MISSED:
@@ -97,7 +97,7 @@ def _paragraph(group: Group) -> list[str]:
 
 
 def _reason(found: Finding) -> str:
-    """The reason, with the node where it does not name it."""
+    """Return the reason, with the node if the reason does not name it."""
     body = f' (in graph "{found.graph}")' if found.graph else ""
     if found.outcome is Outcome.GONE or not found.node:
         return found.reason
@@ -107,5 +107,5 @@ def _reason(found: Finding) -> str:
 
 
 def _here(origin: str) -> str:
-    """``file:line`` without the working directory."""
+    """Return ``file:line`` relative to the working directory."""
     return origin.removeprefix(os.path.join(os.getcwd(), ""))

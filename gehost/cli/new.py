@@ -1,4 +1,4 @@
-"""``gehost new``: write a pass and its test to start from."""
+"""``gehost new``: a first version of a pass and its test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gehost.cli.output import writing_output
     default="vendors",
     show_default=True,
     metavar="DIR",
-    help="Where it goes.",
+    help="Directory of vendors.",
 )
 def new(name: str, vendors: str) -> None:
     """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""

@@ -22,8 +22,8 @@ vendors_option = click.option(
     type=click.Path(),
     metavar="DIR",
     help=(
-        "Directory that holds <vendor>/custom_fusion_passes/; repeatable. Else GEHOST_VENDORS, "
-        "else ./vendors."
+        "Directory that holds <vendor>/custom_fusion_passes/; repeatable. Default: "
+        "GEHOST_VENDORS, or ./vendors."
     ),
 )
 keep_going_option = click.option(
@@ -31,21 +31,21 @@ keep_going_option = click.option(
     is_flag=True,
     help="Undo a pass that fails, skip a vendor file that does not load, and go on.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _tolerance(
     _context: click.Context, _option: click.Parameter, value: float | None
 ) -> float | None:
     if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"{value} is no tolerance; wanted a number from 0")
+        raise click.BadParameter(f"{value} is not a tolerance; wanted a number from 0")
     return value
 
 
 def _settings(
     _context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
-    """Read ``KEY=VALUE`` texts; each key once."""
+    """Read ``KEY=VALUE`` texts; a key may be given once."""
     found: dict[str, str] = {}
     for text in given:
         key, separator, value = text.partition("=")
@@ -59,7 +59,7 @@ def _settings(
 def _dims(
     _context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, int]:
-    """Read ``NAME=SIZE`` texts; a name may hold a ``=``."""
+    """Read ``NAME=SIZE`` texts; a name may contain ``=``."""
     found: dict[str, int] = {}
     for text in given:
         name, separator, size = text.rpartition("=")
@@ -114,16 +114,14 @@ _COMPILE_OPTIONS = (
         help="Run a pass that is off by default or by the switch file; repeatable.",
     ),
     click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
-    click.option(
-        "--only", multiple=True, metavar="PASS", help="Run no pass but this one; repeatable."
-    ),
+    click.option("--only", multiple=True, metavar="PASS", help="Run only this pass; repeatable."),
     click.option("--no-plugins", is_flag=True, help="Load no passes and hooks of plugins."),
     settings_option,
     click.option(
         "--fusion-switch-file",
         type=click.Path(),
         metavar="FILE",
-        help="GE's JSON file of switches.",
+        help="JSON file of switches, as in GE.",
     ),
     click.option(
         "--dim",
@@ -133,7 +131,7 @@ _COMPILE_OPTIONS = (
         callback=_dims,
         help="Fix an open dimension, also as INPUT:AXIS=SIZE, before the compile; repeatable.",
     ),
-    click.option("--no-cleanup", is_flag=True, help="Leave out the built-in clean-up."),
+    click.option("--no-cleanup", is_flag=True, help="Do not run the built-in clean-up."),
     click.option(
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."
     ),
@@ -155,10 +153,10 @@ _NUMBER_OPTIONS = (
 )
 _COMPARE_OPTIONS = (
     click.option(
-        "--rtol", type=float, callback=_tolerance, help="Relative tolerance; by dtype unless given."
+        "--rtol", type=float, callback=_tolerance, help="Relative tolerance; default: by dtype."
     ),
     click.option(
-        "--atol", type=float, callback=_tolerance, help="Absolute tolerance; by dtype unless given."
+        "--atol", type=float, callback=_tolerance, help="Absolute tolerance; default: by dtype."
     ),
     click.option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the inputs."
@@ -174,17 +172,17 @@ _COMPARE_OPTIONS = (
 
 
 def compile_options(command: _Command) -> _Command:
-    """The options of every command that compiles."""
+    """Add the options of every command that compiles."""
     return _with(_COMPILE_OPTIONS, command)
 
 
 def number_options(command: _Command) -> _Command:
-    """Inputs to compare on and libraries that run them, for a command with ``--verify``."""
+    """Add the options of every command that has ``--verify``."""
     return _with(_NUMBER_OPTIONS, command)
 
 
 def compare_options(command: _Command) -> _Command:
-    """The options of every command that compares numbers."""
+    """Add the options of every command that compares numbers."""
     return _with(_COMPARE_OPTIONS, command)
 
 

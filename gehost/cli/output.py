@@ -1,4 +1,4 @@
-"""How commands write: results to standard output, notes and progress to standard error."""
+"""Output of commands: results to standard output, notes and progress to standard error."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gehost.errors import OutputError, one_line
 
 @contextmanager
 def writing_output() -> Generator[None]:
-    """Write to standard output: a reader that went away ends it quietly, a full disk with an error."""
+    """Write to standard output; a closed pipe ends the command quietly, a full disk is an error."""
     try:
         yield
-        if sys.__stdout__ is not None:  # it is, where the process was started without one
+        if sys.__stdout__ is not None:  # None: the process was started without one
             sys.stdout.flush()
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
         with open(os.devnull, "wb") as nowhere:
-            # else the unwritten rest is an error again at exit
+            # otherwise Python fails again at exit, on the unwritten rest
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 

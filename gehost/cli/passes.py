@@ -1,4 +1,4 @@
-"""``gehost passes``: the passes in the order in which they run."""
+"""``gehost passes``: list the passes in running order."""
 
 from __future__ import annotations
 

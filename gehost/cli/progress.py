@@ -1,4 +1,4 @@
-"""The bar of ``gehost compile``, on a terminal."""
+"""The progress bar of ``gehost compile``, on a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 _PATIENCE = 1.0
-"""Seconds of work before progress is shown."""
+"""Seconds of work before the bar is shown."""
 
 
 class Progress:
-    """A plugin that shows which pass is running, on a terminal only."""
+    """A plugin that shows the running pass, on a terminal only."""
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
@@ -33,7 +33,7 @@ class Progress:
         if not is_terminal(sys.stderr):
             yield
             return
-        from rich.console import Console  # much to import, for those who watch
+        from rich.console import Console  # slow to import, and only needed on a terminal
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
@@ -58,7 +58,7 @@ class Progress:
             yield
         finally:
             timer.cancel()
-            timer.join()  # it may be starting the bar just now
+            timer.join()  # the timer may be starting the bar right now
             self._bar.stop()
 
     @hookimpl

@@ -1,4 +1,4 @@
-"""Files of ``compile`` beside the model: reports, and a reproducer of a pass that fails."""
+"""Files that ``compile`` writes beside the model: reports, and a reproducer of a failed pass."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_report(path: str, model: str, output: str) -> None:
-    """Refuse a report that would have nowhere to go, or take the place of a model, before
-    anything is done.
-    """
+    """Refuse a report that cannot be written or would replace a model, before the compile."""
     if not path.endswith((".json", ".html")):
         raise UsageError(f"--report {path}: wanted a file name that ends in .json or .html")
     real = os.path.realpath(path)
@@ -33,9 +31,7 @@ def check_report(path: str, model: str, output: str) -> None:
 def reported(
     paths: Sequence[str], model: str, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Record the compile by one more plugin, and write the reports at the end, also after an
-    error.
-    """
+    """Record the compile with a plugin; write the reports at the end, also after an error."""
     if not paths:
         yield
         return
@@ -67,11 +63,10 @@ def reported(
 def reproducible(
     directory: str | None, options: HostOptions, plugins: list[tuple[str, Any]]
 ) -> Generator[None]:
-    """Write a reproducer of a pass that fails, by one more plugin, and report its directory, or
-    why there is none.
+    """Write a reproducer of a failed pass; report its directory, or why there is none.
 
     Raises:
-        UsageError: something stands in the directory already.
+        UsageError: the directory is not empty.
     """
     if directory is None:
         yield

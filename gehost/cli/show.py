@@ -1,4 +1,4 @@
-"""``gehost show``: part of a model, as text or as a picture."""
+"""``gehost show``: print part of a model as text or as a picture."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from gehost.cli.output import writing_output
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("--around", metavar="NODE", help="This node, or the one that makes this tensor.")
-@click.option("--op", "ops", multiple=True, metavar="OP", help="Nodes of an operator; repeatable.")
+@click.option("--around", metavar="NODE", help="Show this node, or the producer of this tensor.")
+@click.option(
+    "--op", "ops", multiple=True, metavar="OP", help="Show nodes of this operator; repeatable."
+)
 @click.option(
     "--depth",
     type=click.IntRange(0),
@@ -22,11 +24,11 @@ from gehost.cli.output import writing_output
     help="Steps to producers and users of each chosen node.",
 )
 @click.option(
-    "--stage", metavar="STAGE", help="As the first pass of this stage meets the graph; else as is."
+    "--stage", metavar="STAGE", help="Show the graph as this stage's first pass meets it."
 )
-@click.option("--text", "form", flag_value="text", default="text", help="As text (default).")
-@click.option("--dot", "form", flag_value="dot", help="For Graphviz.")
-@click.option("--svg", "form", flag_value="svg", help="As a picture; redirect it into a file.")
+@click.option("--text", "form", flag_value="text", default="text", help="Print text (default).")
+@click.option("--dot", "form", flag_value="dot", help="Print a Graphviz graph.")
+@click.option("--svg", "form", flag_value="svg", help="Print a picture; redirect it into a file.")
 @compile_options
 def show(
     model: str,

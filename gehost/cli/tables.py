@@ -19,7 +19,7 @@ from gehost.settings import PassOption
 from gehost.spelling import counted
 
 _NARROWEST = 20
-"""Characters of a column that is wrapped to fit the terminal."""
+"""Smallest width in characters of a column that is wrapped to fit the terminal."""
 
 
 def print_report(report: Report, output: str) -> None:
@@ -30,9 +30,8 @@ def print_report(report: Report, output: str) -> None:
     if report.verify:
         click.echo(f"verify: {one_line(str(report.verify['summary']))}")
     if report.dumps:
-        click.echo(
-            f"dumps: {one_line(report.dumps[0])} … ({counted(len(report.dumps), 'file')}; open them in Netron)"
-        )
+        files = counted(len(report.dumps), "file")
+        click.echo(f"dumps: {one_line(report.dumps[0])} … ({files}; open them in Netron)")
     seconds = sum(report.seconds.values())
     click.echo(
         f"{one_line(output)}: {counted(report.nodes_before, 'node')} before, {report.nodes_after} "
@@ -79,7 +78,7 @@ def _pass_table(report: Report) -> str:
 
 
 def print_passes(specs: Sequence[PassSpec]) -> None:
-    """The registered passes in running order."""
+    """Print the registered passes in running order."""
     rows: list[Sequence[str]] = []
     for spec in specs:
         opsets = (
@@ -88,14 +87,14 @@ def print_passes(specs: Sequence[PassSpec]) -> None:
             else ""
         )
         default = "on" if spec.default else "off"
-        told = (spec.name, spec.vendor, spec.kind, opsets, default, spec.origin)
-        rows.append((spec.stage.name, *map(one_line, told)))
+        texts = (spec.name, spec.vendor, spec.kind, opsets, default, spec.origin)
+        rows.append((spec.stage.name, *map(one_line, texts)))
     columns = ("stage", "pass", "vendor", "kind", "opsets", "default", "registered at")
     click.echo(_drawn(dict.fromkeys(columns, "left"), rows))
 
 
 def print_options(declared: Mapping[str, Sequence[PassOption]]) -> None:
-    """Print the options of passes and importers, one a line."""
+    """Print the options of passes and importers, one per line."""
     rows = [
         tuple(map(one_line, (f"{owner}.{o.name}", o.type.__name__, _shown(o.default), o.help)))
         for owner, options in declared.items()
@@ -112,8 +111,9 @@ def _shown(default: Any) -> str:
 def _drawn(
     columns: dict[str, str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
 ) -> str:
-    """A table; ``columns`` are the headers, each with its alignment. On a terminal the last one
-    can be made to fit.
+    """Return a table; ``columns`` maps each header to its alignment.
+
+    On a terminal the last column can be wrapped to fit.
     """
     draw = partial(
         tabulate, rows, list(columns), colalign=list(columns.values()), disable_numparse=True

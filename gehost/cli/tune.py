@@ -1,4 +1,4 @@
-"""``gehost tune``."""
+"""``gehost tune``: measure which kinds of fusion pay off on this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gehost.errors import OutputError, one_line
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The switch file.")
+@click.option("-o", "--output", required=True, type=click.Path(), help="The switch file to write.")
 @compile_options
 @click.option(
-    "--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to measure with; else seeded."
+    "--feeds", type=click.Path(), metavar="FILE.npz", help="Inputs to use instead of seeded ones."
 )
 @click.option(
     "--ort-library",
@@ -28,7 +28,7 @@ from gehost.errors import OutputError, one_line
     help="Shared library of custom operators for ONNX Runtime; repeatable.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator."
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads per operator."
 )
 @click.option(
     "--budget", default="60s", show_default=True, help="Time for all comparisons, as 90s or 2m."
@@ -38,9 +38,9 @@ def tune(
 ) -> None:
     """Measure on this machine which kinds of fusion make MODEL faster; write the switches.
 
-    Kinds that are measured to pay are on in the file, all others off. Compile with
-    --fusion-switch-file FILE, and run with gehost.runtime_options(FILE). --dim are sizes of the
-    inputs to measure with.
+    Kinds that make the model faster are on in the file, all others off. Compile with
+    --fusion-switch-file FILE, and run with gehost.runtime_options(FILE). --dim gives the sizes of
+    the inputs to measure with.
     """
     from gehost.host.containment import output_on_stderr
     from gehost.ir.files.save import write_bytes_atomic

@@ -18,7 +18,7 @@ from gehost.errors import NumbersDifferError
 @click.option(
     "--engine",
     type=click.Choice(["onnxruntime", "reference"]),
-    help="Engine for both models. Else ONNX Runtime, and the reference for types it lacks.",
+    help="Engine for both models. Default: ONNX Runtime; the reference for types it lacks.",
 )
 def verify(
     a: str,
@@ -45,7 +45,7 @@ def verify(
         importers = installed_importers(settings)
         first, second = importers.original(a, settings), importers.original(b, settings)
     if isinstance(second, str):
-        Model.load(second).close()  # a file that is no model is not a model with other numbers
+        Model.load(second).close()  # an invalid model file is an error of its own, not a difference
     result = compare(
         first,
         second,

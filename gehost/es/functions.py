@@ -1,4 +1,7 @@
-"""Operator functions: ``es.MatMul(a, b)``, ``es.op("ge::GEMM")(…)``, and what turns an operator into a pattern of several."""
+"""Operator functions: ``es.MatMul(a, b)``, ``es.op("ge::GEMM")(…)``; choices and constraints.
+
+``Alternatives``, ``Optional``, ``Name``, ``Commutative`` and ``constrain`` are for patterns.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,9 @@ COMMUTATIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A variable for the value of a parameter, in a pattern: equal at every use;
-    ``match.attributes[name]`` holds it.
+    """A variable for a parameter's value in a pattern, which must be equal at every use.
+
+    ``match.attributes[name]`` holds the value.
     """
 
     name: str
@@ -52,13 +56,13 @@ class Bind:
 class OpFunction:
     """Adds one operator to the graph of its operands.
 
-    Positional arguments are inputs (None: absent). Keywords are parameters; one that some opset has
-    as an attribute and another as an input (``axes``) is written by keyword and lowered to what the
-    model's opset wants.
+    Positional arguments are inputs (None: absent). Keywords are parameters. A parameter that is an
+    attribute in some opsets and an input in others (``axes``) is given by keyword; lowering turns
+    it into the form of the model's opset.
     """
 
     def __init__(self, *ops: str, bare: bool = False) -> None:
-        """Take one operator, or several of which a pattern takes any.
+        """Take one operator, or several of which a pattern accepts any.
 
         Args:
             ops: ``domain::Type`` outside ONNX's domain.
@@ -70,10 +74,10 @@ class OpFunction:
             (op, found) for op in self.ops if (found := schemas.operator(*split_op(op))) is not None
         ]
         self._plain = range(0)
-        """How many inputs a call may give that says no more than these and wants the one output."""
+        """Numbers of inputs that need no check in a call without keywords and with one output."""
         self._checked: set[tuple[object, ...]] = set()
-        """Calls that were right and are so whatever their values: how many inputs, and which
-        attributes by name.
+        """Calls that passed the checks, whose result depends on no value: (number of inputs,
+        *names of attributes).
         """
         if len(self._known) == len(self.ops) == 1:
             known = self._known[0][1]
@@ -87,7 +91,7 @@ class OpFunction:
     def __signature__(self) -> inspect.Signature:
         """Inputs and attributes over all opsets, for ``help`` and editors."""
         kind = inspect.Parameter
-        if len(self._known) != 1:  # of a domain that ONNX does not define, or of several
+        if len(self._known) != 1:  # a domain that ONNX does not define, or several operators
             return inspect.Signature(
                 [kind("inputs", kind.VAR_POSITIONAL), kind("params", kind.VAR_KEYWORD)]
             )
@@ -110,16 +114,16 @@ class OpFunction:
     def __call__(
         self, *inputs: Operand | None, num_outputs: SupportsIndex | None = None, **params: Any
     ) -> Any:
-        """Returns the output, or a named tuple of several.
+        """Add the operator; return its output, or a named tuple of several.
 
         Args:
             inputs: the operands by position.
-            num_outputs: how many outputs to make where the operator has optional ones or any
-                number.
+            num_outputs: number of outputs, for operators with optional outputs or any number of
+                them.
             params: attributes, and inputs by name.
 
         Raises:
-            PatternError: an input or parameter that no version of the operator has.
+            PatternError: no version of the operator has this input or parameter.
         """
         if (len(inputs) in self._plain and not params and num_outputs in (None, 1)) or (
             num_outputs is None and (len(inputs), *params) in self._checked
@@ -154,13 +158,13 @@ class OpFunction:
         return EsOutputs.of(outputs, names or [f"output{index}" for index in range(count)])
 
     def _is_attribute(self, name: str) -> bool:
-        """Whether a parameter is never an input: then its name is all that is to be checked."""
+        """Whether a parameter is an attribute at every opset, so that only its name is checked."""
         known = self._known[0][1]
         return name in known.attributes and name not in known.migrating and name not in known.inputs
 
 
 class _Call:
-    """The arguments of one call, sorted into operands and parameters."""
+    """The arguments of one call, separated into operands and parameters."""
 
     def __init__(self, operands: list[Operand | None], params: dict[str, Any]) -> None:
         self.operands = operands
@@ -169,9 +173,9 @@ class _Call:
         self._given = len(operands)
 
     def place_keywords(self, op: str, known: schemas.Operator) -> None:
-        """Move keywords that are inputs to their position; check names and numbers.
+        """Move keywords that are inputs to their position; check names and number of inputs.
 
-        A parameter that some opset has as an attribute stays one, unless it is a tensor.
+        A parameter that is an attribute at some opset stays a parameter unless it is a tensor.
         """
         for name in list(self.params):
             if name in known.attributes and not (
@@ -211,7 +215,7 @@ class _Call:
             )
 
     def split_count(self, num_outputs: int | None) -> int:
-        """How many outputs a ``Split`` has, which it keeps among its parameters too."""
+        """Return the number of outputs of a ``Split``; also stored in its parameters."""
         split = self.params.get("split")
         if num_outputs is None and split is None:
             raise PatternError("Split needs num_outputs= or split=", where=author_origin())
@@ -246,29 +250,30 @@ def _graph_of(operands: Sequence[Operand | None], op: str) -> EsGraph:
 
 @cache
 def op(name: str) -> OpFunction:
-    """The function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``."""
+    """Return the function of any operator: ``op("ge::GEMM")``, ``op("MatMul")``."""
     return OpFunction(name)
 
 
 @cache
 def AnyOf(*names: str | Any) -> OpFunction:
-    """One of several operators with the same inputs, in a pattern: ``AnyOf("Relu", "Gelu")(x)``.
+    """Match one of several operators with the same inputs: ``AnyOf("Relu", "Gelu")(x)``.
 
     Raises:
-        PatternError: it is given no names.
+        PatternError: no names are given.
     """
     if not names or not all(isinstance(name, str) for name in names):
         raise PatternError("AnyOf wants names of operators", where=author_origin())
     return OpFunction(*names)
 
 
-# Any: so that machine code takes it here, and the error is ours
+# Any: the type is checked below, with an error of ours; machine code would raise its own
 def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
-    """One of several sub-patterns, tried in this order; a placeholder among them makes the others
-    optional.
+    """Match one of several sub-patterns, tried in this order.
+
+    A placeholder among them makes the others optional.
 
     Raises:
-        PatternError: one of them is no tensor, or of another graph.
+        PatternError: a value is not a tensor, or belongs to another graph.
     """
     for tensor in tensors:
         if not isinstance(tensor, EsTensor):
@@ -282,15 +287,15 @@ def Alternatives(*tensors: EsTensor | Any) -> EsTensor:
     return EsTensor(EsChoice(tensors[0].producer.draft, tensors, author_origin()))
 
 
-# Any: as above
+# Any: see Alternatives
 def Optional(part: Callable[[EsTensor], EsTensor] | Any, tensor: EsTensor | Any) -> EsTensor:
-    """A part of a pattern that may be absent: ``part(tensor)``, else ``tensor`` itself.
+    """Match ``part(tensor)``, or ``tensor`` itself where the part is absent.
 
     Example:
         ``es.Optional(lambda x: es.Add(x, mask), scores)``
 
     Raises:
-        PatternError: ``part`` is no function of a tensor, or ``tensor`` is none.
+        PatternError: ``part`` is not a function of a tensor, or ``tensor`` is not a tensor.
     """
     if not isinstance(tensor, EsTensor) or not callable(part):
         raise PatternError(
@@ -307,12 +312,12 @@ def Optional(part: Callable[[EsTensor], EsTensor] | Any, tensor: EsTensor | Any)
     )
 
 
-# Any: as above
+# Any: see Alternatives
 def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
-    """Name a tensor of a pattern: ``match[name]`` is what it matched; returns ``tensor``.
+    """Name a tensor of a pattern and return it; ``match[name]`` is the matched tensor.
 
     Raises:
-        PatternError: no name, no tensor, or another tensor of this graph has the name.
+        PatternError: the name or tensor is missing, or another tensor of this graph has the name.
     """
     if not isinstance(name, str) or not name or not isinstance(tensor, EsTensor):
         raise PatternError(
@@ -325,8 +330,7 @@ def Name(name: str | Any, tensor: EsTensor | Any) -> EsTensor:
 
 
 def Commutative(tensor: EsTensor | Any) -> EsTensor:
-    """Let the operator that makes ``tensor`` match with its operands in any order; returns
-    ``tensor``.
+    """Let the producer of ``tensor`` match with its operands in any order; return ``tensor``.
 
     A custom operator commutes if it is registered with the trait ``commutative``, which is checked
     when the pattern meets a model.
@@ -345,15 +349,15 @@ def Commutative(tensor: EsTensor | Any) -> EsTensor:
 
 
 def constrain(tensor: EsTensor | Any, **attributes: Any | Callable[[Any], bool] | Bind) -> EsTensor:
-    """Require attributes of the operator that makes ``tensor``, whatever the matcher's
-    configuration; returns ``tensor``.
+    """Require attributes of the producer of ``tensor``; return ``tensor``.
 
-    A value must be equal (an absent attribute counts as its default), None means absent, a function
-    is given the attribute's value, if there is one, and ``Bind("p")`` gives the value (None where
-    it has no default) a name.
+    Required values: equal to a value (an absent attribute counts as its default); absent, for None;
+    accepted by a function of the attribute's value, which fails where there is no value; any value
+    that ``Bind("p")`` then names (None where it has no default). They hold for every configuration
+    of the matcher.
 
     Raises:
-        PatternError: a parameter that no version of the operator has.
+        PatternError: no version of the operator has this parameter.
     """
     node = _op_node(tensor, "constrain")
     for name in attributes:

@@ -1,9 +1,8 @@
-"""Graphs that authors build: operators, inputs by position and named parameters, without a model or
-an opset.
+"""Graphs that authors build: operators, inputs by position, named parameters; no model, no opset.
 
-An ``EsGraph`` is a pattern, a replacement or an operator's body. It says nothing of versions: it is
-lowered to the opset of the model at hand when it is used. What each rewrite makes is of plain
-classes: machine code leaves the ``__init__`` of a dataclass to Python.
+An ``EsGraph`` is a pattern, a replacement or an operator's body. It has no version: it is lowered
+to the model's opset when it is used. Classes with an instance for each rewrite are plain classes:
+machine code leaves the ``__init__`` of a dataclass to Python.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from gehost.native import mypyc_attr
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Draft:
-    """What a graph's tensors share: it leads to the graph until that is built, which then has no
-    references in a ring.
+    """Shared by the tensors of a graph; holds the graph until it is built.
+
+    Clearing it then leaves no reference cycles.
     """
 
     __slots__ = ("graph",)
@@ -39,8 +39,9 @@ class Draft:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsInput:
-    """A placeholder: input ``index`` of the graph; in a pattern it matches any tensor that fits
-    its constraints.
+    """A placeholder: input ``index`` of the graph.
+
+    In a pattern it matches any tensor that fits its constraints.
     """
 
     __slots__ = ("draft", "dtype", "index", "name", "origin", "rank", "shape")
@@ -70,7 +71,7 @@ class EsInput:
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsConst:
-    """A constant. ``literal`` ones take their partner's dtype and, in a pattern, match by value."""
+    """A constant. A ``literal`` takes its partner's dtype and is matched by value in a pattern."""
 
     draft: Draft
     array: np.ndarray[Any, Any]
@@ -82,11 +83,9 @@ class EsConst:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsNode:
-    """An operator application; ``ops`` holds more than one name in a pattern that takes any of
-    them.
+    """An operator application; in a pattern ``ops`` may hold several accepted operators.
 
-    ``open_slots`` are absent inputs of which the author said nothing, because a later one was given
-    by name.
+    ``open_slots`` are inputs that the author left out because a later one was given by name.
     """
 
     __slots__ = (
@@ -121,7 +120,7 @@ class EsNode:
         self.origin = origin
         self.open_slots = open_slots
         self.count = count
-        """Of its outputs."""
+        """Number of outputs."""
         self.bare = bare
         """Written ``es.Name``, which may also mean a registered operator."""
         self.constraints: dict[str, Any] = {}
@@ -146,7 +145,7 @@ class EsNode:
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 @dataclass(eq=False, slots=True)
 class EsChoice:
-    """One of several tensors, in a pattern: which one is found when it is matched."""
+    """A choice between several tensors in a pattern; matching decides."""
 
     draft: Draft
     options: tuple[EsTensor, ...]
@@ -156,14 +155,15 @@ class EsChoice:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class EsTensor:
-    """A tensor of a graph under construction: output ``index`` of its producer. Python
-    arithmetic builds nodes.
+    """A tensor of a graph under construction: output ``index`` of its producer.
+
+    Arithmetic on it adds nodes.
     """
 
     __slots__ = ("index", "producer")
 
     __array_ufunc__: ClassVar[None] = None
-    """Keeps numpy from taking the tensor apart in ``array * tensor``."""
+    """Keeps numpy from iterating over the tensor in ``array * tensor``."""
 
     def __init__(self, producer: EsNode | EsInput | EsConst | EsChoice, index: int = 0) -> None:
         self.producer = producer
@@ -174,15 +174,15 @@ class EsTensor:
 
     @property
     def graph(self) -> EsGraph:
-        """The graph that is being built.
+        """The graph under construction.
 
         Raises:
-            PatternError: it is built already.
+            PatternError: the graph is built already.
         """
         graph = self.producer.draft.graph
         if graph is None:
             raise PatternError(
-                f"{self!r} is of a graph that is built already",
+                f"{self!r} belongs to a graph that is built already",
                 where=author_origin(),
                 hint="begin another one",
             )
@@ -192,11 +192,12 @@ class EsTensor:
         return self.producer
 
     def __getitem__(self, index: SupportsIndex) -> EsTensor:
-        """Output ``index`` of the custom operator that makes this one; its declaration is checked
-        when the graph meets a model.
+        """Return output ``index`` of the custom operator that produces this tensor.
+
+        The operator's declaration is checked when the graph meets a model.
 
         Raises:
-            PatternError: nothing, or an operator of ONNX's, makes the tensor.
+            PatternError: the producer is not a custom operator.
         """
         wanted, node = operator.index(index), self.producer
         if not isinstance(node, EsNode) or any(
@@ -272,9 +273,9 @@ class EsGraph:
         self.outputs: list[EsTensor] = []
         self.origin = author_origin()
         self.next_input = 0
-        """The index behind the last placeholder."""
+        """The index after the last placeholder."""
         self.captures: dict[str, EsTensor] = {}
-        """Tensors that the author names with ``es.Name``; of use in a pattern."""
+        """Tensors named with ``es.Name``, for patterns."""
         self._inputs: dict[int, EsTensor] = {}
         self._in_order: list[EsTensor] | None = None
 
@@ -283,7 +284,7 @@ class EsGraph:
 
     @property
     def inputs(self) -> list[EsTensor]:
-        """The placeholders by index.
+        """The placeholders in the order of their index.
 
         Raises:
             PatternError: their indices leave a gap.
@@ -302,7 +303,7 @@ class EsGraph:
         """Add a placeholder at its index.
 
         Raises:
-            PatternError: there is one already.
+            PatternError: the index is in use.
         """
         index = producer.index
         if index in self._inputs:
@@ -316,7 +317,7 @@ class EsGraph:
         return made
 
     def add_inputs(self, names: Sequence[str], origin: SourceLocation) -> list[EsTensor]:
-        """Add placeholders behind the last one; those without a name are called by their index."""
+        """Add placeholders after the last one; "" is named after its index."""
         made: list[EsTensor] = []
         for index, name in enumerate(names, self.next_input):
             tensor = self._inputs[index] = EsTensor(
@@ -340,7 +341,7 @@ class EsGraph:
         """Add an operator; Python numbers and lists among the inputs become literals.
 
         Raises:
-            PatternError: an input is of another graph, or of no kind that can be an operand.
+            PatternError: an input belongs to another graph, or cannot be an operand.
         """
         origin = author_origin()
         operands: list[EsTensor | None] = []
@@ -361,7 +362,7 @@ class EsGraph:
         return node.outputs
 
     def delivering(self, outputs: Sequence[EsTensor]) -> EsGraph:
-        """The same graph with other outputs; its nodes and inputs are the same objects."""
+        """Return the same graph with other outputs; nodes and inputs are the same objects."""
         found = EsGraph(self.name)
         found.origin, found.draft, found.nodes, found._inputs = (
             self.origin,
@@ -375,10 +376,10 @@ class EsGraph:
     def reachable(
         self, options: Mapping[EsChoice, Sequence[EsTensor]] | None = None
     ) -> list[EsNode]:
-        """The nodes that an output depends on, in the order in which they were built.
+        """Return the nodes that an output depends on, in the order in which they were built.
 
         Args:
-            options: the options of choices; None for all.
+            options: the considered options of each choice; None: all of them.
         """
         if len(self.nodes) == len(self.outputs) == 1 and self.outputs[0].producer is self.nodes[0]:
             return list(self.nodes)
@@ -424,8 +425,9 @@ class EsGraphBuilder:
         *,
         rank: SupportsIndex | None = None,
     ) -> EsTensor:
-        """The placeholder at ``index``; dtype, rank and shape (None for any size) constrain what it
-        matches.
+        """Create the placeholder at ``index``.
+
+        In a pattern, dtype, rank and shape (None: any size) restrict the tensors it matches.
 
         Raises:
             PatternError: that input exists already, its index is negative, or rank and shape
@@ -468,10 +470,10 @@ class EsGraphBuilder:
 
     # Any: so that machine code takes it here, and the error is ours
     def CreateInputs(self, *names: str | SupportsIndex | Any) -> tuple[EsTensor, ...]:
-        """The next placeholders: ``CreateInputs("x", "w")``, or ``CreateInputs(2)`` without names.
+        """Create the next placeholders: ``CreateInputs("x", "w")``, or ``CreateInputs(2)``.
 
         Raises:
-            PatternError: neither one number nor names.
+            PatternError: the arguments are neither one number nor names.
         """
         origin = author_origin()
         if len(names) == 1 and not isinstance(names[0], str):
@@ -494,18 +496,17 @@ class EsGraphBuilder:
         rtol: float = 0.0,
         atol: float = 0.0,
     ) -> EsTensor:
-        """A constant tensor. Python floats are float32 and ints int64 unless ``dtype`` says
-        otherwise.
+        """Create a constant; without ``dtype``, Python floats are float32 and ints int64.
 
         Args:
             value: number, nested list or numpy array.
-            dtype: its element type; ONNX's number of it will do.
+            dtype: its element type, or ONNX's number of the type.
             shape: the value is reshaped to it.
-            rtol: how far a matched constant may be off where constants are matched by value.
-            atol: the same, absolute.
+            rtol: relative tolerance where a pattern matches constants by value.
+            atol: absolute tolerance, likewise.
 
         Raises:
-            PatternError: the value is no number, or does not fit the dtype or the shape.
+            PatternError: the value is not numeric, or does not fit the dtype or the shape.
         """
         origin = author_origin()
         array = as_array(value, f"{origin}: constant")
@@ -530,22 +531,22 @@ class EsGraphBuilder:
         return EsTensor(EsConst(self._graph.draft, array, origin, rtol=rtol, atol=atol))
 
     def CreateScalar(self, value: Any, dtype: DataType | Any = None) -> EsTensor:
-        """A constant of rank 0."""
+        """Create a constant of rank 0."""
         return self.CreateConst(value, dtype, shape=())
 
     def CreateVector(self, values: Any, dtype: DataType | Any = None) -> EsTensor:
-        """A constant of rank 1."""
+        """Create a constant of rank 1."""
         return self.CreateConst(values, dtype, shape=(-1,))
 
     def BuildAndReset(self, outputs: Sequence[EsTensor] | EsTensor) -> EsGraph:
-        """The finished graph with these outputs in order; the builder is empty afterwards.
+        """Return the finished graph with these outputs in order; the builder is then empty.
 
         Raises:
-            PatternError: no outputs, one that is of another graph, or inputs that leave a gap.
+            PatternError: no outputs, an output of another graph, or a gap between input indices.
         """
         graph, self._begun = self._graph, None
         listed: list[Any] = [outputs] if isinstance(outputs, EsTensor) else list(outputs)
-        _ = graph.inputs  # complains of a gap
+        _ = graph.inputs  # raises if there is a gap
         if not listed:
             raise PatternError(f"graph {self.name!r} has no outputs", where=author_origin())
         for position, tensor in enumerate(listed):

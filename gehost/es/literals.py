@@ -1,6 +1,4 @@
-"""Python values beside tensors: as arrays, in the element type of their partner, and told apart
-exactly.
-"""
+"""Convert Python values beside tensors to arrays and element types; compare them exactly."""
 
 from __future__ import annotations
 
@@ -17,17 +15,17 @@ _PLAIN: frozenset[object] = frozenset({bool, int, float, str, bytes, DataType, t
 
 
 def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """A number, a list of numbers or an array as an array.
+    """Convert a number, a list of numbers or an array to an array.
 
     Raises:
-        PatternError: it is none of these, or of an element type that ONNX has not; ``what``
-            begins the message.
+            PatternError: it is none of these, or ONNX lacks the element type; the message begins
+            with ``what``.
     """
     wanted = "wanted a tensor, a number or a list of numbers, got"
     try:
         array = np.asarray(value)
     except ValueError as error:
-        if isinstance(value, TensorType):  # a tuple, of which numpy makes rows
+        if isinstance(value, TensorType):  # a tuple, which numpy treats as rows
             raise PatternError(f"{wanted} TensorType", where=what) from error
         raise PatternError(
             "its rows differ in length", where=what, hint="give a list that is as long in every row"
@@ -46,10 +44,10 @@ def _known(dtype: np.dtype[Any]) -> bool:
 
 
 def element_type(given: Any, what: str) -> DataType:
-    """A ``DataType``, also as ONNX's number of it (``TensorProto.FLOAT``).
+    """Return a ``DataType``, given also as ONNX's number (``TensorProto.FLOAT``).
 
     Raises:
-        PatternError: it is neither; ``what`` begins the message.
+        PatternError: it is neither; the message begins with ``what``.
     """
     try:
         return DataType(given)
@@ -58,10 +56,9 @@ def element_type(given: Any, what: str) -> DataType:
 
 
 def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """The same numbers in another dtype; None where it cannot hold them (0.5 or 300 as uint8, 1e9
-    as float16, 2j as either).
+    """Return the same numbers in another dtype; None if it cannot hold them.
 
-    Rounding to a float is allowed.
+    Not held: 0.5 or 300 as uint8, 1e9 as float16, 2j as either. Rounding to a float is allowed.
     """
     if array.dtype.kind == "c" and dtype.kind != "c":
         if np.any(array.imag):
@@ -79,14 +76,12 @@ def in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[An
 
 
 def exact(value: Any) -> str | None:
-    """A text that only values which are alike have: 1, 1.0 and True are equal, but not alike;
-    None for what has no such text.
-    """
-    if type(value) in (list, tuple):  # a subclass may print as it likes
+    """Return a type-exact cache key (1, 1.0 and True differ); None for values of other types."""
+    if type(value) in (list, tuple):  # a subclass may define its own repr
         if not _PLAIN.issuperset(map(type, cast("Sequence[Any]", value))):
             return None
     elif type(value) is float:
-        return value.hex()  # a quarter of what repr costs
+        return value.hex()  # four times as fast as repr
     elif type(value) not in _PLAIN:
         return None
     return repr(cast("object", value))

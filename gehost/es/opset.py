@@ -1,4 +1,4 @@
-"""What an author's operator is at the opset of the model at hand."""
+"""Resolve an author's operator and its arguments at the model's opset."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from gehost.spelling import hint
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: it is reported, and the compile goes on
-    """The model's opset lacks an operator or parameter that the pattern or replacement needs;
-    says which.
-    """
+    """The model's opset lacks an operator or parameter that a pattern or replacement needs."""
 
 
 def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = False) -> str:
-    """The full name of an operator that an author wrote.
+    """Return the full name of an operator that an author wrote.
 
-    A name without a domain is ONNX's, else that of the registered operator of this type.
+    A name without a domain is ONNX's, or that of the registered operator of this type.
 
     Args:
         name: as the author wrote it.
@@ -32,7 +30,7 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
         bare: written ``es.Name``, which may also mean a registered operator.
 
     Raises:
-        PatternError: there is no such operator, or it is not clear which one is meant.
+        PatternError: there is no such operator, or several fit.
     """
     domain, op_type = split_op(name)
     if domain:
@@ -66,10 +64,10 @@ def resolve_op(name: str, registry: OpRegistry, where: object, *, bare: bool = F
 def _refuse_unknown(
     full: str, domain: str, op_type: str, registry: OpRegistry, where: object
 ) -> None:
-    """Refuse a name that misspells a registered operator, or that a domain of ONNX lacks.
+    """Refuse a name that misspells a registered operator, or that an ONNX domain lacks.
 
     Raises:
-        PatternError: names the operator that is most likely meant.
+        PatternError: names the operator that was probably meant.
     """
     meant = registry.meant_by(full, where)
     if meant is not None:
@@ -88,10 +86,10 @@ def _refuse_unknown(
 
 
 def signature_at(op: str, version: int | None) -> schemas.Signature:
-    """The signature of an operator that ONNX knows.
+    """Return the signature of an operator that ONNX defines.
 
     Raises:
-        NotApplicable: the opset has no such operator, or the model imports none of its domain
+        NotApplicable: the opset lacks the operator, or the model does not import its domain
             (``version`` None).
     """
     if version is None:
@@ -109,16 +107,16 @@ def signature_at(op: str, version: int | None) -> schemas.Signature:
 def arguments_at(
     node: EsNode, op: str, signature: schemas.Signature, version: int | None
 ) -> tuple[list[EsTensor | None], dict[str, Any]]:
-    """The operands that are inputs at this opset, and the parameters; literals that are attributes
-    here are among these.
+    """Return the operands and the parameters at this opset.
+
+    Literals that are attributes at this opset are among the parameters.
 
     Raises:
-        NotApplicable: the opset lacks an input, or a parameter that is given another value than
-            its default.
+        NotApplicable: the opset lacks an input, or a parameter whose value is not its default.
     """
     operands, params = list(node.inputs), dict(node.params)
     if op == "Split":
-        params.pop("num_outputs", None)  # said by the outputs themselves
+        params.pop("num_outputs", None)  # the number of outputs is in the node
     domain, op_type = split_op(op)
     known = schemas.operator(domain, op_type)
     assert known is not None
@@ -148,9 +146,7 @@ def arguments_at(
 
 
 def same_parameter(left: Any, right: Any) -> bool:
-    """Equality of parameter values; floats are compared as the float32 that ONNX stores, a
-    single number as a list of it.
-    """
+    """Compare parameter values: floats as ONNX's float32, a number as a list of one."""
     if left is None or right is None:
         return left is right
     if type(left) is type(right) is int or (_is_ints(left) and _is_ints(right)):

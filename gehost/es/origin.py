@@ -1,4 +1,4 @@
-"""Where an author wrote something."""
+"""The source locations of authors' code."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from gehost.location import SourceLocation
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OWN_FRAMES: Final = int(__file__.endswith(".py"))
-"""How many frames a call of ``author_origin`` has: machine code has none."""
+"""Number of frames that a call of ``author_origin`` adds: machine code adds none."""
 _written: Final[ContextVar[SourceLocation | None]] = ContextVar("gehost_written_at", default=None)
 
 
 def author_origin(plugin: str = _OURS) -> SourceLocation:
-    """File and line of the nearest caller outside gehost itself, and outside the directory of a
-    ``plugin`` that asks.
+    """Return file and line of the nearest caller outside gehost.
+
+    A plugin passes its own directory as ``plugin`` to be skipped, too.
     """
     written = _written.get()
     if written is not None:
         return written
-    frame = sys._getframe(_OWN_FRAMES)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what inspect.currentframe calls
+    frame = sys._getframe(_OWN_FRAMES)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - inspect.currentframe cannot skip frames
     code = frame.f_code
     path = code.co_filename
     while (
@@ -34,9 +35,10 @@ def author_origin(plugin: str = _OURS) -> SourceLocation:
     return SourceLocation(path, frame.f_lasti, code)
 
 
-class written_at:  # noqa: N801 - a statement's word; a class, because rules say it for each operator of each replacement
-    """Whatever is built meanwhile was written there: for styles that build a graph after its
-    author's call returned.
+class written_at:  # noqa: N801 - reads like a statement; not a generator, as it runs for each operator of each replacement
+    """Set the source location of all that is built inside the block.
+
+    For styles that build a graph after their author's function returned.
     """
 
     __slots__ = ("_origin", "_token")

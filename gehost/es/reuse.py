@@ -1,4 +1,4 @@
-"""Graphs that are built again and again from values that are mostly the same."""
+"""Reuse of graphs that are built repeatedly from mostly the same values."""
 
 from __future__ import annotations
 
@@ -10,31 +10,26 @@ from gehost.es.graph import EsGraph
 from gehost.es.literals import exact
 
 _MOST: Final = 64
-"""Graphs that one rule keeps."""
+"""Number of graphs that one rule keeps."""
 _LONGEST: Final = 256
-"""Elements of a value of which they are kept; weights as a list cost more to tell apart than to
-build anew.
-"""
+"""Largest number of elements of a cached value; for longer lists, building the graph is cheaper."""
 
 
 class Recipe:
-    """Builds one kind of graph from values; for values that it was given before it returns the
-    graph that it built then.
+    """Builds graphs of one kind from values, and caches them by these values.
 
-    For styles whose rules are data: what they put in place of a match differs by what is computed
-    from the match alone. Whoever is given a graph leaves it as it is.
+    For styles whose rules are data: their replacements differ only by values computed from the
+    match. Callers must not change a returned graph.
     """
 
     def __init__(self, build: Callable[[Sequence[Any]], EsGraph]) -> None:
-        """``build`` makes the graph of some values, whatever it was given before."""
+        """Take the function that builds the graph; it depends on its values alone."""
         self._build = build
         self._built: dict[tuple[str, ...], EsGraph] = {}
 
     def graph(self, values: Sequence[Any]) -> EsGraph:
-        """The graph of ``values``, which are numbers, texts and short lists of them; others are
-        built anew each time.
-        """
-        told: list[str] = []
+        """Return the graph of ``values``: numbers, strings and short lists of them are cached."""
+        texts: list[str] = []
         for value in values:
             is_long = (
                 isinstance(value, list | tuple | str | bytes)
@@ -43,12 +38,12 @@ class Recipe:
             text = None if is_long else exact(value)
             if text is None:
                 return self._build(values)
-            told.append(text)
-        key = tuple(told)
+            texts.append(text)
+        key = tuple(texts)
         found = self._built.get(key)
         if found is None:
             if len(self._built) == _MOST:
                 self._built.clear()
-            own = copy.deepcopy(values)  # an author may change his lists
+            own = copy.deepcopy(values)  # an author may change these lists later
             found = self._built[key] = self._build(own)
         return found

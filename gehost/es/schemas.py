@@ -1,4 +1,4 @@
-"""What ONNX's schemas say to authors: an operator over all its versions, and at one opset."""
+"""ONNX's schemas for authors: an operator over all its versions, and at one opset."""
 
 from __future__ import annotations
 
@@ -36,21 +36,17 @@ _KINDS = {
 _VECTORS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS})
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _RENAMED = {"Pad": {"value": "constant_value", "paddings": "pads"}, "TopK": {"k": "K"}}
-"""Attributes that went on as an input of another name: operator → old name → the name authors
-use.
-"""
+"""Attributes that became an input of another name: operator → old name → the name for authors."""
 _TYPES = {f"tensor({dtype.name.lower()})": dtype for dtype in DataType}
 
 FLATTENING_SOFTMAX = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
-"""Below opset 13 these work on all axes from ``axis`` on at once, and 1 is its default; since
-then on one, the last.
+"""Operators that below opset 13 work on all axes from ``axis`` on at once, with default 1; since
+then on one axis, with the last as default.
 """
 
 
 class Parameter(NamedTuple):
-    """An input at one version: its position, the name of its type and the element types that
-    this may be.
-    """
+    """An input at one version: its position, and the name and element types of its type."""
 
     slot: int
     type_name: str
@@ -66,30 +62,26 @@ class Signature(NamedTuple):
     variadic_outputs: bool
     parameters: dict[str, Parameter]
     migrating: frozenset[str]
-    """Inputs here that other versions hold in an attribute."""
+    """Inputs that are attributes in other versions."""
     attributes: dict[str, Any]
-    """Every attribute with its default (None where it has none)."""
+    """The default of every attribute (None: no default)."""
     kinds: dict[str, onnx.AttributeProto.AttributeType]
-    """Every attribute's ``AttributeProto.type``."""
+    """The ``AttributeProto.type`` of every attribute."""
     needed: frozenset[str]
     """Attributes that a node must have."""
     old_names: dict[str, str]
-    """Author's name → this version's attribute name, where they differ."""
+    """Author's name → attribute name of this version, where they differ."""
     flattens: bool
-    """A softmax that works on all axes from ``axis`` on."""
+    """Whether it is a softmax that works on all axes from ``axis`` on."""
 
     def parameter_at(self, slot: int) -> Parameter | None:
-        """The input at a position; of a variadic operator any number of positions has the last
-        one.
-        """
+        """Return the input at a position; a variadic operator's last input repeats."""
         if slot >= len(self.inputs) and not self.variadic:
             return None
         return self.parameters[self.inputs[min(slot, len(self.inputs) - 1)]]
 
     def attribute_of(self, name: str) -> str | None:
-        """The attribute that an author's parameter is here; None where it is an input, or
-        nothing.
-        """
+        """Return the attribute of an author's parameter; None if it is an input, or unknown."""
         old = self.old_names.get(name, name)
         return old if old in self.attributes else None
 
@@ -106,7 +98,7 @@ class Operator(NamedTuple):
     migrating: frozenset[str]
     """Names that are an attribute in one version and an input in another."""
     vectors: frozenset[str]
-    """Those of them that are one-dimensional as an input; the others are scalars."""
+    """Those in ``migrating`` that are one-dimensional as an input; the others are scalars."""
     outputs: tuple[str, ...]
     default_outputs: int
     variadic_outputs: bool
@@ -114,7 +106,7 @@ class Operator(NamedTuple):
 
 @cache
 def operator(domain: str, op_type: str) -> Operator | None:
-    """The union of an operator's versions; None where ONNX knows no such operator."""
+    """Return the union of an operator's versions; None if ONNX does not define it."""
     versions = history(domain, op_type)
     if not versions:
         return None
@@ -147,7 +139,7 @@ def operator(domain: str, op_type: str) -> Operator | None:
 
 @cache
 def signature(domain: str, op_type: str, version: int) -> Signature | None:
-    """An operator as opset ``version`` has it; None where that opset has no such operator."""
+    """Return an operator's signature at opset ``version``; None if that opset lacks it."""
     schema = schema_at(domain, op_type, version)
     known = operator(domain, op_type)
     if schema is None or known is None:
@@ -180,9 +172,7 @@ def signature(domain: str, op_type: str, version: int) -> Signature | None:
 
 
 def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Signature:
-    """The signature of an operator that a vendor declares; of its inputs only the positions are
-    known.
-    """
+    """Return the signature of a vendor's operator; only the positions of its inputs are known."""
     return Signature(
         inputs=tuple(inputs),
         required=0,
@@ -200,9 +190,7 @@ def custom_signature(inputs: Sequence[str], attributes: Mapping[str, Any]) -> Si
 
 @cache
 def newest_default(domain: str, op_type: str, name: str) -> Any:
-    """The default of a parameter in the newest version that has it as an attribute; None where
-    it has none.
-    """
+    """Return a parameter's default in the newest version that has it as an attribute, or None."""
     old = {new: old for old, new in _RENAMED.get(op_type, {}).items()}.get(name, name)
     for schema in reversed(history(domain, op_type)):
         for spelling in (name, old):
@@ -212,9 +200,7 @@ def newest_default(domain: str, op_type: str, name: str) -> Any:
 
 
 def axes_rank(op: str, rank: int, axes: Any) -> int:
-    """The rank from whose end negative ``axes`` count, for an operator whose first input has
-    ``rank`` dimensions.
-    """
+    """Return the rank to which negative ``axes`` refer; ``rank`` is that of the first input."""
     if op == "Unsqueeze":
         return rank + np.size(axes)
     return rank + 1 if op == "OneHot" else rank

@@ -1,1 +1,1 @@
-"""Loading, running and reporting: what stands around the passes."""
+"""Load vendors and plugins, run the stages of a compile, write its report and dumps."""

@@ -1,4 +1,4 @@
-"""Running somebody's code without letting it change the process around it."""
+"""Run vendor and plugin code without letting it change the process around it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ _NUMPY_RANDOM = "numpy.random"
 
 
 _PROCESS: Final = threading.RLock()
-"""Held while the state of the process is another one: one thread at a time."""
+"""Held by the one thread that may change the state of the process."""
 
 
 @contextmanager
 def exclusive() -> Generator[None]:
-    """Keep other threads from compiling meanwhile; the thread that is in it may enter again."""
+    """Keep other threads from compiling inside the block; re-entrant for its own thread."""
     with _PROCESS:
         yield
 
 
 @contextmanager
 def contained() -> Generator[None]:
-    """Put back what vendor code may change of the process, however it ends.
+    """Restore the state of the process that vendor code may change, however the block ends.
 
-    That is: the working directory, ``sys.path``, modules that were loaded before, the standard
+    Restored: the working directory, ``sys.path``, modules that were loaded before, the standard
     streams, the recursion limit, warning filters, numpy's error state, the locale, the handlers of
-    interrupts, and the state of the global random generators. Environment variables stay: what sets
-    them for a library, sets them for its later calls too. Threads and ``atexit`` are not looked at.
+    interrupts, and the state of the global random generators. Environment variables stay, because
+    a library that sets them needs them in later calls, too. Threads and ``atexit`` handlers are
+    not tracked.
     """
     kept = list(_state())
     try:
@@ -49,7 +50,7 @@ def contained() -> Generator[None]:
         for put_back in reversed(kept):
             try:
                 put_back()
-            except BaseException as failure:  # noqa: BLE001 - whatever comes of one, the others are put back
+            except BaseException as failure:  # noqa: BLE001 - one failure must not keep the others from being restored
                 failures.append(failure)
         if failures:
             raise failures[0]
@@ -57,10 +58,9 @@ def contained() -> Generator[None]:
 
 @contextmanager
 def output_on_stderr() -> Generator[None]:
-    """Send what is written to standard output, also by native code and child processes, to standard
-    error.
+    """Redirect standard output to standard error, also that of native code and child processes.
 
-    For a process of one's own only: descriptors belong to the whole process.
+    Only for a process that belongs to the caller: file descriptors are shared by the whole process.
     """
     if sys.__stdout__ is None or sys.__stderr__ is None:  # the process was started without one
         yield
@@ -80,12 +80,12 @@ def output_on_stderr() -> Generator[None]:
 def _flush() -> None:
     for stream in {sys.stdout, sys.__stdout__}:
         if stream is not None and not stream.closed:
-            with suppress(OSError):  # told when the command writes for itself
+            with suppress(OSError):  # the command reports it when it writes its own output
                 stream.flush()
 
 
 def _state() -> Generator[Callable[[], Any]]:
-    """What puts back each thing that is kept."""
+    """Yield a function for each part of the state; calling it restores that part."""
     yield partial(random.setstate, random.getstate())
     yield partial(
         _put_numpy_state,
@@ -104,13 +104,14 @@ def _state() -> Generator[Callable[[], Any]]:
     if threading.current_thread() is threading.main_thread():  # no other may set handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             yield partial(_put_handler, number, signal.getsignal(number))
-    with suppress(OSError):  # it was removed while we stood in it
+    with suppress(OSError):  # the working directory was removed
         yield partial(_put_directory, os.getcwd())
 
 
 def _put_numpy_state(state: Any) -> None:
-    """As it was; where nobody had asked for it (numpy loads this when it is used), as nobody
-    knows it.
+    """Restore the state of numpy's generator, or reseed it where numpy.random was loaded since.
+
+    ``state`` is None where numpy.random, which numpy loads on first use, was not loaded yet.
     """
     if state is not None:
         np.random.set_state(state)
@@ -120,14 +121,14 @@ def _put_numpy_state(state: Any) -> None:
 
 def _put_path(listed: list[str], entries: list[str]) -> None:
     sys.path = listed
-    # without comparing them, as they may be of classes that claim to be equal to anything
+    # not compared first: entries may be objects that claim to be equal to anything
     listed[:] = entries
 
 
 def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
-    """What was imported since stays; what was there and was replaced or removed comes back."""
+    """Restore replaced and removed modules; modules imported since stay."""
     sys.modules = table
-    # what replaced one may claim to be equal
+    # compared by identity: a replacement may claim to be equal
     if list(table) == list(before) and all(map(is_, table.values(), before.values())):
         return
     table.update({name: module for name, module in before.items() if table.get(name) is not module})
@@ -136,8 +137,9 @@ def _put_modules(table: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _put_stream(name: str, stream: TextIO | None, number: int | None) -> None:
-    """Put a stream back; one that was closed meanwhile is opened anew at its descriptor, which
-    Python leaves open.
+    """Restore a standard stream; open a closed one again at its descriptor.
+
+    Python leaves the descriptors of the standard streams open.
     """
     if stream is not None and stream.closed and number is not None:
         stream = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - it stays open
@@ -150,7 +152,7 @@ def _put_locale(name: str) -> None:
 
 
 def _put_handler(number: signal.Signals, handler: Any) -> None:
-    # None: it was not set by Python
+    # None: the handler was not set by Python
     if handler is not None and signal.getsignal(number) is not handler:
         signal.signal(number, handler)
 

@@ -1,4 +1,4 @@
-"""What hooks of a compile are given."""
+"""The context object that hooks of a compile receive."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class CompileContext:
     inferrer: Inferrer
     report: Report
     stage: CustomPassStage | None = None
-    """The stage at hand; None before the first and after the last."""
+    """The current stage; None before the first and after the last."""
     inferred_at: int = 0
-    """Point in the journal behind shape inference."""
+    """Position in the journal after shape inference."""
     cleaned_at: int | None = None
-    """Point in the journal behind the clean-up; None where none was done."""
+    """Position in the journal after the clean-up; None where no clean-up ran."""
     hook_edits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Each stage hook that edited the graph, and its plugin."""
+    """(hook, plugin) of each stage hook that edited the graph."""

@@ -1,4 +1,4 @@
-"""The plugin that writes the graph after each stage, under GE's file names, for Netron."""
+"""A plugin that writes the graph after each stage, under GE's file names, for Netron."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STAGE_NAMES = {row.stage: row.dump for row in PIPELINE}
 _DUMPED = re.compile(
     rf"ge_onnx_\d{{8}}_graph_0_(PreRunBegin|{'|'.join(_STAGE_NAMES.values())}|Pass_.*|Build)\.(pbtxt|onnx)"
 )
-"""The names of dumps."""
+"""File names of dumps."""
 _CONSTANT_LIMIT = 1024
-"""Attributes, and tensors of nested bodies, of at most this many bytes stay in dumps without
-weights: shapes are structure.
+"""Largest size in bytes of attributes, and of tensors in nested bodies, that dumps without weights
+keep; shapes are part of the structure.
 """
 
 
@@ -66,10 +66,10 @@ class Dumper:
         self._write(graph, "Build")
 
     def _remove_old(self) -> None:
-        """Remove the dumps of an earlier compile; those of stages that only GE has stay.
+        """Remove the dumps of an earlier compile; files of stages that only GE has stay.
 
         Raises:
-            OutputError: one cannot be removed.
+            OutputError: a file cannot be removed.
         """
         for path in self._directory.glob("ge_onnx_*_graph_0_*"):
             if _DUMPED.fullmatch(path.name):
@@ -103,8 +103,9 @@ class Dumper:
 
 
 def dump_proto(graph: Graph, level: int) -> onnx.ModelProto:
-    """A copy of the model for looking at: types as the index knows them; weights at level 1
-    only.
+    """Return a copy of the model for viewing, with the types of the index.
+
+    Level 1 keeps the weights; level 3 has no types.
     """
     model = graph.model
     copy = skeleton(model.flush(), lambda _: level == 1)
@@ -143,7 +144,7 @@ def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
-    """Take the elements of larger constants out of nodes' attributes and nested bodies."""
+    """Remove the elements of larger constants from attributes and nested bodies."""
     for node in nodes:
         for entry in node.attribute:
             for tensor in (*([entry.t] if entry.HasField("t") else []), *entry.tensors):
@@ -164,7 +165,7 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def _bare(tensor: onnx.TensorProto, limit: int = _CONSTANT_LIMIT) -> None:
-    """Leave name, dtype, shape and the place of external data."""
+    """Remove the elements of a tensor above ``limit`` bytes; name, dtype and shape stay."""
     if tensor.ByteSize() > limit:
         for field in (
             "raw_data",

@@ -1,4 +1,4 @@
-"""Runs the passes and hooks of a stage; whatever fails is undone and named."""
+"""Run the passes and hooks of a stage; undo and report each one that fails."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Executor:
         self._limit = RewriteLimit(context.options.rewrite_limit)
         self._observer = _Observer.of(plugins, context.model)
         self.seconds_looking = 0.0
-        """In hooks that look only, such as dumps; no part of what passes take."""
+        """Time spent in read-only hooks, such as dumps; not counted as time of passes."""
 
     def run_stage(self, row: StageRow) -> None:
         """Run a stage's passes in load order, then its hook.
 
         Raises:
-            PassError: a pass or stage hook failed, and the compile is not to keep going.
-            VendorError: another hook failed, and the compile is not to keep going.
+            PassError: a pass or stage hook failed, and ``keep_going`` is off.
+            VendorError: another hook failed, and ``keep_going`` is off.
         """
         self._context.stage = row.stage
         for spec in self._passes.at(row.stage):
@@ -75,10 +75,10 @@ class Executor:
         self._context.stage = None
 
     def look(self, name: str, **arguments: Any) -> None:
-        """Call a hook that may look at the graph and not change it.
+        """Call a hook that may read the graph and must not change it.
 
         Raises:
-            VendorError: it failed or changed the graph, and the compile is not to keep going.
+            VendorError: the hook failed or changed the graph, and ``keep_going`` is off.
         """
         for hook in self._plugins.each(name):
             mark, start = self._model.mark(), time.perf_counter()
@@ -87,7 +87,7 @@ class Executor:
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
                     raise VendorError(
-                        f"plugin {hook.plugin}: {name} edited the graph; it may only look"
+                        f"plugin {hook.plugin}: {name} edited the graph; this hook is read-only"
                     )
             except VendorError as error:
                 self._undo(mark, error)
@@ -96,11 +96,10 @@ class Executor:
                 self.seconds_looking += time.perf_counter() - start
 
     # -- passes
-    # -----------------------------------------------------------------------------------------------------
 
     def _run_pass(self, spec: PassSpec) -> None:
         if spec.name in self._disabled and not spec.default and spec.from_plugin:
-            return  # a plugin's pass that is not asked for is no part of the compile
+            return  # a plugin's pass that is off by default is not part of the compile
         record = PassRecord(spec.name, spec.stage.name, spec.origin, spec.kind, spec.vendor)
         self._context.report.passes.append(record)
         record.status, record.message = self._prospect(spec)
@@ -130,7 +129,7 @@ class Executor:
         self.look("gehost_after_pass", spec=spec, record=record)
 
     def _prospect(self, spec: PassSpec) -> tuple[str, str]:
-        """The status of a pass that is not to run, and why; "done" for one that is."""
+        """Return the status of a pass that will not run, and why; "done" for one that will."""
         opset = self._model.opset() or 0
         if spec.name in self._disabled:
             by_default = "" if spec.default else f"off by default; --enable {spec.name} runs it"
@@ -140,7 +139,7 @@ class Executor:
         if spec.max_opset is not None and opset > spec.max_opset:
             return "not applicable", f"is for opsets up to {spec.max_opset}, the model has {opset}"
         if self._limit.reached:
-            return "not changed", "the compile had done as many rewrites as it may"
+            return "not changed", "the compile has reached its limit of rewrites"
         return "done", ""
 
     def _call(self, spec: PassSpec, record: PassRecord) -> None:
@@ -182,7 +181,7 @@ class Executor:
     def _check(self, what: str) -> None:
         try:
             self._model.check()
-        except Exception as error:  # an index that somebody took apart may raise anything
+        except Exception as error:  # a corrupted index may raise anything
             failure = PassError(
                 error if isinstance(error, ModelError) else described(error), where=what
             )
@@ -190,8 +189,9 @@ class Executor:
             raise failure from error
 
     def _sign(self, mark: int, author: Author) -> None:
-        """Note in the nodes that a pass added by hand that they are its own; from which others,
-        nobody knows.
+        """Write the author into each node that a pass added itself, outside a rewrite.
+
+        The nodes it was made from are not known.
         """
         for undo, arguments in self._model.journal.since(mark):
             if (
@@ -206,11 +206,10 @@ class Executor:
     def _node_support(self, node: Any) -> tuple[bool, str]:
         for answer in self._plugins.call("gehost_check_node_support", node=node):
             if answer is False or isinstance(answer, str):
-                return False, answer or "a plugin says that the target cannot run it"
-        return True, "nobody objects"
+                return False, answer or "a plugin reports that the target cannot run it"
+        return True, "no plugin objects"
 
     # -- hooks
-    # ------------------------------------------------------------------------------------------------------
 
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()
@@ -222,9 +221,9 @@ class Executor:
                 self._context.hook_edits.append((hook.name, hook.plugin))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it is named, and told as a pass's failure
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; it becomes a PassError that names the plugin
             failure = PassError(
-                str(error) if isinstance(error, PassError) and error.named else hook.told(error)
+                str(error) if isinstance(error, PassError) and error.named else hook.message(error)
             )
             failure.__cause__ = error
             self._undo(mark, failure)
@@ -236,10 +235,10 @@ class Executor:
         try:
             self._model.undo(mark)
             self._model.check()
-        except Exception as error:  # noqa: BLE001 - somebody called Model.flush, save or commit, or edited past the Graph's methods
-            told = described(error)
+        except Exception as error:  # noqa: BLE001 - the code called Model.flush, save or commit, or bypassed the Graph's methods
+            message = described(error)
             raise PassError(
-                f"{failure}; what it did cannot be undone, so that the compile cannot go on: {told}"
+                f"{failure}; its edits cannot be undone, so the compile stops: {message}"
             ) from failure
 
     def _go_on_or_raise(self, error: GehostError) -> None:
@@ -249,8 +248,9 @@ class Executor:
 
 
 class _Observer:
-    """Tells plugins of each rule, rewrite and refusal; a hook that fails, fails the pass, but is
-    named itself.
+    """Calls the hooks of plugins for each rule, rewrite and refusal.
+
+    A hook that fails makes the pass fail, with an error that names the hook's plugin.
     """
 
     def __init__(self, plugins: Plugins, model: Model) -> None:
@@ -259,7 +259,7 @@ class _Observer:
 
     @classmethod
     def of(cls, plugins: Plugins, model: Model) -> _Observer | None:
-        """None where no plugin wants to know, so that a rewrite costs nothing more."""
+        """Return None where no plugin has such hooks, so that rewrites pay nothing for them."""
         observer = cls(plugins, model)
         return observer if any(observer._hooks.values()) else None
 
@@ -279,13 +279,13 @@ class _Observer:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
-                # The pass is contained as a whole; what that costs is too much for each of a
-                # thousand rewrites.
+                # Vendor passes run under process_state_restored as a whole; doing it again for
+                # each of a thousand rewrites would cost too much.
                 with nullcontext() if hook.own else contained(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:
                     raise VendorError(
-                        f"plugin {hook.plugin}: {name} edited the graph; it may only look"
+                        f"plugin {hook.plugin}: {name} edited the graph; this hook is read-only"
                     )
             except VendorError as error:
                 failure = PassError(str(error))
@@ -295,9 +295,7 @@ class _Observer:
 
 @contextmanager
 def _until_limit() -> Generator[None]:
-    """A pass that asks for more rewrites than there may be has come to its end; that is no
-    failure.
-    """
+    """End a pass quietly when it asks for more rewrites than the limit allows."""
     try:
         yield
     except LimitReached:

@@ -1,4 +1,8 @@
-"""The host's own plugin: classes marked with ``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``, and GE's operators."""
+"""The host's own plugin for GE-style registration.
+
+Collects classes marked with ``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``; declares GE's
+operators.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +26,14 @@ from gehost.passes.base import (
 from gehost.passes.registration import MARKED, PassRegistration, mark_of
 
 _MARK = "put @REG_FUSION_PASS or @REG_DECOMPOSE_PASS above it, or a _ in front of its name"
-_IMPORT = "import it in the __init__.py of its package, which registers what it imports"
+_IMPORT = "import it in the __init__.py of its package; classes imported there are registered"
 _MOVE = "move it to a file whose name does not start with _, which is loaded for its passes"
 _BASES = (FusionBasePass, PatternFusionPass, DecomposePass)
 
 
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Register the classes that this module marked, and those of its package that it imports."""
+    """Register the classes marked in this module, or imported by it from its own package."""
     imported = {value for value in vars(module).values() if isinstance(value, type)}
     for part in modules_of(module):
         inside = is_inside(part, module)
@@ -46,7 +50,7 @@ def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
 
 
 def _is_pass_of(found: Any, module: ModuleType) -> bool:
-    """Whether a module defines ``found`` as a pass that could run and does not register it."""
+    """Whether ``found`` is a complete pass that its module defines and does not register."""
     return (
         isinstance(found, type)
         and issubclass(found, FusionBasePass)
@@ -58,14 +62,14 @@ def _is_pass_of(found: Any, module: ModuleType) -> bool:
 
 @hookimpl(trylast=True)
 def gehost_register_ops(registry: OpRegistry) -> None:
-    """Add GE's operators that no vendor file and no plugin declares."""
+    """Add GE's operators, unless a vendor file or a plugin declares them."""
     from gehost.host import ge_operators
 
     registry.add_marked(vars(ge_operators), replace=False)
 
 
 def _factory(cls: type[FusionBasePass], mark: PassRegistration) -> Callable[[], FusionBasePass]:
-    """A decompose pass whose constructor takes the operators gets those of its registration."""
+    """Return a factory of the pass; it passes ``op_types`` to a constructor that takes them."""
     if not issubclass(cls, DecomposePass) or cls.__init__ is DecomposePass.__init__:
         return cls
     parameters = list(inspect.signature(cls).parameters.values())

@@ -54,28 +54,29 @@ def gehost_register_importers(registry: ImporterRegistry) -> None:
 
 @hookspec
 def gehost_register_commands(cli: click.Group) -> None:
-    """Called when the command line starts, of installed plugins: add commands to ``cli``. Import
-    what is heavy inside them.
+    """Called when the command line starts, for installed plugins: add commands to ``cli``.
+
+    Import heavy modules inside the commands.
     """
 
 
 @hookspec
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
-    """Called for each vendor module after it was loaded, of plugins: add to ``registry`` what it
-    marks in your style.
+    """Called for each vendor module after it was loaded: add the passes written in your style to
+    ``registry``.
     """
 
 
 @hookspec
 def gehost_tune_kinds(registry: KindRegistry) -> None:
-    """Called by ``gehost tune``: ``registry.add("name", [passes])`` has passes measured as one
-    kind.
+    """Called by ``gehost tune``: ``registry.add("name", [passes])`` groups passes that are measured
+    as one kind.
     """
 
 
 @hookspec
 def gehost_compile_started(graph: Graph, context: CompileContext) -> None:
-    """Called once a compile, when the model is loaded and nothing has run: look only."""
+    """Called once a compile, when the model is loaded and no pass has run: read only."""
 
 
 @hookspec
@@ -108,61 +109,59 @@ def gehost_after_origin_graph_optimize(graph: Graph, context: CompileContext) ->
 
 @hookspec
 def gehost_stage_finished(graph: Graph, context: CompileContext) -> None:
-    """Called after each stage, its passes and its hook (``context.stage`` says which): look
-    only.
-    """
+    """Called after each stage (``context.stage``), its passes and its hook: read only."""
 
 
 @hookspec
 def gehost_compile_finished(graph: Graph, context: CompileContext) -> None:
-    """Called once a compile, after the final check and before the model is saved: look only."""
+    """Called once a compile, after the final check and before the model is saved: read only."""
 
 
 @hookspec
 def gehost_before_pass(spec: PassSpec, graph: Graph) -> None:
-    """Called before a pass runs on the model: look only."""
+    """Called before a pass runs on the model: read only."""
 
 
 @hookspec
 def gehost_after_pass(spec: PassSpec, graph: Graph, record: PassRecord) -> None:
-    """Called after a pass ran, with what it did: look only."""
+    """Called after a pass ran, with its record: read only."""
 
 
 @hookspec
 def gehost_pass_failed(spec: PassSpec | None, graph: Graph, error: GehostError) -> None:
     """Called after a pass (``spec`` None: a stage hook) failed and was undone, before the
-    compile ends or goes on: look only.
+    compile ends or goes on: read only.
     """
 
 
 @hookspec
 def gehost_before_rule(record: PassRecord, source: SourcePattern, graph: Graph) -> None:
     """Called before a rule of a pass is tried on a graph, its pattern lowered to the model's
-    opset: look only.
+    opset: read only.
     """
 
 
 @hookspec
 def gehost_before_rewrite(rewrite: Rewrite) -> None:
-    """Called before a pass replaces a match, which may still be refused: look only."""
+    """Called before a pass replaces a match, which may still be refused: read only."""
 
 
 @hookspec
 def gehost_after_rewrite(rewrite: Rewrite) -> None:
-    """Called after a pass replaced a match; ``rewrite.made`` holds the new nodes: look only."""
+    """Called after a pass replaced a match; ``rewrite.made`` holds the new nodes: read only."""
 
 
 @hookspec
 def gehost_match_refused(record: PassRecord, node: Node, reason: str) -> None:
-    """Called when the match at ``node`` is not replaced, with the whole reason: look only."""
+    """Called when the match at ``node`` is not replaced, with the whole reason: read only."""
 
 
 @hookspec
 def gehost_check_node_support(node: Node | ReplacementNode) -> bool | str | None:
-    """Asked by ``GeUtils.CheckNodeSupport``: False or a reason says that the target cannot run
-    ``node``; None and True do not.
+    """Called by ``GeUtils.CheckNodeSupport``. Return False or a reason if the target cannot run
+    ``node``; return None or True otherwise.
     """
 
 
 HOOKS = tuple(name for name in globals() if name.startswith("gehost_"))
-"""The names of all hooks, in the order in which they are written here."""
+"""The names of all hooks, in the order of their definition."""

@@ -59,19 +59,20 @@ REGISTERS_NOTHING = (
     "it registers no pass; mark the class with REG_FUSION_PASS or REG_DECOMPOSE_PASS, or "
     "install the plugin that claims its style"
 )
-"""Why a vendor file with nothing in it for a host is passed over."""
+"""The reason for skipping a vendor file that registers nothing."""
 
 
 class Host:
-    """Loads what ``options`` name and compiles models with it; two hosts share nothing.
+    """Loads the vendors and plugins of ``options`` and compiles models; two hosts share nothing.
 
-    Threads may share a host, or have one each: compiles run one at a time, since vendor code meets
-    the state of the whole process, and give the bytes that they give in one thread. Meanwhile
-    ``sys.stdout`` is standard error for all threads; afterwards it is what it was. A thread that a
+    Threads may share a host or have one each. Compiles run one at a time, since vendor code uses
+    the state of the whole process, and produce the same bytes as in one thread. During a compile
+    ``sys.stdout`` is standard error for all threads; afterwards it is restored. A thread that a
     pass starts and waits for must not compile: it would wait for this very compile.
 
     Example:
-        >>> report = Host(HostOptions(vendors=["vendors"])).compile("m.onnx", "out.onnx")  # doctest: +SKIP
+        >>> host = Host(HostOptions(vendors=["vendors"]))  # doctest: +SKIP
+        >>> report = host.compile("m.onnx", "out.onnx")  # doctest: +SKIP
     """
 
     def __init__(
@@ -86,14 +87,14 @@ class Host:
         Args:
             options: all defaults when None.
             plugins: further plugins of the caller's, by name; their hooks are called first.
-            own_process: the process is there for this host alone. Then Python's cyclic
-                collector is kept from what was imported up to here, through which it walks more
-                than once else: a tenth of the time of a small compile.
+            own_process: the process serves this host alone. Python's cyclic garbage collector
+                then ignores all objects imported so far, which saves a tenth of the time of a
+                small compile.
 
         Raises:
-            UsageError: a directory of vendors that does not exist, a switch for a pass or a
-                setting for an option that does not exist, feeds that cannot be read.
-            VendorError: a vendor file or plugin that cannot be loaded.
+            UsageError: a directory of vendors, a pass named by a switch or an option named by a
+                setting does not exist, or the feeds cannot be read.
+            VendorError: a vendor file or plugin cannot be loaded.
         """
         self.options = options or HostOptions()
         self._given = plugins
@@ -101,13 +102,13 @@ class Host:
         self.ops = OpRegistry()
         self.importers = ImporterRegistry()
         self.skipped: list[str] = []
-        """Files below the vendors that are no passes, and why."""
+        """Files below the vendors' directories that are not passes, and why."""
         self.problems: list[str] = []
-        """Vendor files that could not be loaded, where the host keeps going."""
+        """Vendor files that could not be loaded (with ``keep_going``)."""
         self.notes: list[str] = []
-        """What may be a mistake: classes that are not registered, no passes, skipped files."""
+        """Likely mistakes: classes that are not registered, no passes, skipped files."""
         self._own_process = own_process
-        # else what another host's vendors left open would not be closed
+        # otherwise the frozen heap would keep files open that another host's vendors left open
         if own_process and gc_unfrozen():
             gc.freeze()
         self._modules = VendorModules()
@@ -135,14 +136,14 @@ class Host:
         self._feeds = self._load_feeds()
 
     def __reduce__(self) -> Any:
-        """A copy loads the same vendors and plugins again."""
+        """Copying loads the same vendors and plugins again."""
         return Host, (self.options, self._given)
 
     def declared_options(self) -> dict[str, Sequence[PassOption]]:
-        """Return the options of each pass and importer, by its name.
+        """Return the options of each pass and importer, by name.
 
         Raises:
-            VendorError: a pass and an importer have one name.
+            VendorError: a pass and an importer have the same name.
         """
         found = {spec.name: spec.options for spec in self.passes}
         for name, options in self.importers.options.items():
@@ -155,10 +156,10 @@ class Host:
         return found
 
     def tune_kinds(self) -> KindRegistry:
-        """Ask plugins and vendor files which passes are measured as one.
+        """Return the groups of passes that plugins and vendor files want measured as one.
 
         Raises:
-            VendorError: a hook fails, or names a pass that there is not.
+            VendorError: a hook fails, or names a pass that does not exist.
         """
         kinds = KindRegistry(spec.name for spec in self.passes)
         with self._modules.installed():
@@ -180,7 +181,7 @@ class Host:
         return other
 
     def drop_vendor_hooks(self) -> None:
-        """Call no hooks of vendor files from now on; what they registered stays."""
+        """Call no hooks of vendor files from now on; their passes and operators stay registered."""
         self._plugins = self._own_hooks
 
     def _load_feeds(self) -> list[dict[str, Any]] | None:
@@ -215,7 +216,7 @@ class Host:
                 self._go_on_or_raise(error)
 
     def _register_passes(self) -> None:
-        """Let each plugin add its passes, under its name as their vendor."""
+        """Let each plugin add its passes; its name is their vendor."""
         for hook in self._plugins.each("gehost_register_passes"):
             try:
                 with (
@@ -244,7 +245,7 @@ class Host:
             try:
                 with self.passes.loading(file.vendor), contained():
                     plugin = (file.plugin_name, self._modules.load(file))
-                    # proves them, while the file can still be left out
+                    # validates the hooks while the file can still be skipped
                     hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
                     passes, ops = len(self.passes), len(self.ops)
                     self._collect_passes(plugin[1], collectors)
@@ -257,7 +258,7 @@ class Host:
                     self._unexpected += 1
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # noqa: BLE001 - looking at what a module holds may raise anything
+            except BaseException as error:  # noqa: BLE001 - inspecting a module may raise anything
                 self._add_ops(loaded)
                 self._go_on_or_raise(fault_of(error, file))
             else:
@@ -269,10 +270,10 @@ class Host:
         return hooked
 
     def _summary(self) -> list[str]:
-        """A line where there are fewer passes than the user may expect."""
+        """Return a line if there are fewer passes than the user may expect."""
         passes = [spec for spec in self.passes if spec.default or not spec.from_plugin]
         if not self.options.vendors and not passes:
-            return ["no vendors, so that only the clean-up runs; name their directory (--vendors)"]
+            return ["no vendors given, so only the clean-up runs; name their directory (--vendors)"]
         used = {spec.vendor for spec in passes} | {file.vendor for file in self._used}
         idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
         if not idle and not self._unexpected and passes:
@@ -302,9 +303,7 @@ class Host:
 
     @contextmanager
     def vendor_code(self) -> Generator[None]:
-        """Where code of the vendors may be called as in a compile: their modules are there, what
-        they print goes to stderr.
-        """
+        """Install the vendors' modules as during a compile; their output goes to stderr."""
         with self._modules.installed():
             yield
 
@@ -316,8 +315,8 @@ class Host:
         was.
 
         Raises:
-            ModelError: the model cannot be read, is not valid, or does not run where it is to
-                be verified.
+            ModelError: the model cannot be read, is not valid, or does not run in ONNX Runtime
+                (with ``verify``).
             UsageError: the feeds do not fit the model, or its numbers cannot be compared.
             VendorError: a plugin's hook failed.
             PassError: a pass failed.
@@ -336,8 +335,10 @@ class Host:
 
     @contextmanager
     def compiled(self, path: str, report: Report) -> Generator[Model]:
-        """A model file after all stages, not saved; it can be used until the block ends. Raises
-        as ``compile`` does.
+        """Yield a model file after all stages, not saved, usable until the block ends.
+
+        Raises:
+            GehostError: as ``compile`` does.
         """
 
         def load() -> Model:
@@ -349,12 +350,13 @@ class Host:
     def original(
         self, path: str, libraries: Sequence[str | os.PathLike[str]] | None = None
     ) -> Runner:
-        """What a compiled model is to be compared with: the file, or what an importer makes of it,
-        with its dimensions fixed as for the compile.
+        """Return a runner of the uncompiled model, the reference for ``verify``.
+
+        The model is the file, or the result of its importer, with the dimensions of ``dims`` fixed.
 
         Args:
             path: the file.
-            libraries: of custom operators; those of the options unless given.
+            libraries: of custom operators; default: those of the options.
 
         Raises:
             ModelError: it cannot be read or loaded.
@@ -435,7 +437,7 @@ class Host:
     def _finished(
         self, result: onnx.ModelProto, report: Report, difference: str, where: object
     ) -> tuple[onnx.ModelProto, Report]:
-        """Raises ``NumbersDifferError`` where there is a difference."""
+        """Return the result, or raise ``NumbersDifferError`` where there is a difference."""
         if difference:
             error = NumbersDifferError(
                 f"the compiled model gives other numbers: {difference}", where=where
@@ -446,7 +448,7 @@ class Host:
 
     @contextmanager
     def _compiled(self, load: Callable[[], Model], report: Report) -> Generator[Model]:
-        """A model after all stages, until the block ends."""
+        """Yield a model after all stages; it is closed when the block ends."""
         with ExitStack() as stack:
             stack.enter_context(exclusive())
             with self._modules.installed():
@@ -474,7 +476,7 @@ class Host:
     def _difference(
         self, original: Callable[[], onnx.ModelProto | Runner], compiled: Model, report: Report
     ) -> str:
-        """How the numbers of a compiled model differ; "" where they are equal or not verified."""
+        """Return how the numbers of a compiled model differ; "" if equal or not verified."""
         if not self.options.verify:
             return ""
         from gehost.verify import Baseline, Runner
@@ -538,7 +540,7 @@ class Host:
 
 
 def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
-    """The model with sizes for some of its open dimensions.
+    """Return the model with sizes for some of its open dimensions.
 
     Raises:
         UsageError: a name or size does not fit the model.
@@ -552,7 +554,7 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
-    """The error of a model whose numbers differ, once it is saved beside the output."""
+    """Save a model whose numbers differ beside the output; return the error that names it."""
     refused = f"{output.removesuffix('.onnx')}.refused.onnx"
     while os.path.exists(refused) and os.path.samefile(refused, path):
         refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
@@ -572,10 +574,10 @@ def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDif
 
 
 def _path(given: Any, what: str) -> str:
-    """A path as text.
+    """Return a path as text.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: ``given`` is not a path.
     """
     if not isinstance(given, str | os.PathLike):
         advice = "; Host.run takes models" if isinstance(given, onnx.ModelProto) else ""
@@ -586,20 +588,19 @@ def _path(given: Any, what: str) -> str:
 
 
 def _inlined(model: Model, report: Report) -> Model:
-    """The model with the bodies of its functions in place of their calls, as far as ONNX's inliner
-    does it.
+    """Return the model with its functions inlined, as far as ONNX's inliner can.
 
     Raises:
-        ModelError: what comes out is not valid.
+        ModelError: the inlined model is not valid.
     """
     model.close()
     try:
         inlined = Model(onnx.inliner.inline_local_functions(model.proto), path=model.path)
         validate(inlined)
     except (ModelError, RuntimeError) as error:
-        told = str(error).removeprefix(f"{model}: ")
+        message = str(error).removeprefix(f"{model}: ")
         raise ModelError(
-            f"its functions cannot be inlined: {told}",
+            f"its functions cannot be inlined: {message}",
             where=model,
             hint="compile without inline_functions",
         ) from error
@@ -610,16 +611,16 @@ def _inlined(model: Model, report: Report) -> Model:
 
 
 def _final_check(model: Model, report: Report) -> None:
-    """Prove the index, and that ``onnx.checker`` is as content as it was with the input.
+    """Check the index, and that ``onnx.checker`` accepts the model if it accepted the input.
 
     Raises:
-        PassError: it does; names the passes that changed something.
+        PassError: a check failed; names the passes that changed something.
     """
     try:
         model.check()
     except (
         Exception
-    ) as error:  # the input was proven when it was loaded: somebody edited past the Graph's methods
+    ) as error:  # the input was valid when it was loaded: a pass bypassed the Graph's methods
         ran = [record.name for record in report.passes if record.status in ("done", "not changed")]
         raise PassError(
             f"the graph is not sound after {', '.join(ran) or 'hooks'}: {described(error)}"

@@ -1,4 +1,4 @@
-"""Readers of input formats, by file suffix; ONNX itself is always there."""
+"""Readers of input formats, by file suffix; ONNX needs none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gehost.settings import (
 )
 
 Importer: TypeAlias = Callable[[str, Mapping[str, Any]], onnx.ModelProto]
-"""Takes a path and the importer's options by name; returns the model."""
+"""Takes a path and the values of the importer's options by name; returns the model."""
 
 
 class _Entry(NamedTuple):
@@ -48,38 +48,38 @@ class ImporterRegistry:
         name: str = "",
         command: str = "",
     ) -> None:
-        """Read files that end in ``suffix`` (with its dot) by ``importer``.
+        """Read files that end in ``suffix`` (with its dot) with ``importer``.
 
         Args:
-            suffix: as in ``.hlo``; of several that fit, the longest counts.
+            suffix: as in ``.hlo``; if several fit, the longest wins.
             importer: called with the path and the values of ``options``; returns a ModelProto.
-            options: what ``--set NAME.option=value`` may set.
-            name: of the importer in settings; the suffix without its dot unless given.
+            options: settable with ``--set NAME.option=value``.
+            name: of the importer in settings; default: the suffix without its dot.
             command: a command that reads the same files, as in ``gehost hlo import``; errors of
-                the importer name it.
+                the importer refer to it.
 
         Raises:
-            VendorError: this is no suffix, or it has an importer already; the options are not
-                those of another suffix of this name.
+            VendorError: the suffix is not valid or has an importer already; another importer of
+                this name has different options.
         """
         if not suffix.startswith(".") or suffix.endswith(".onnx"):
             raise VendorError(
-                f'importer {_named(importer)}: "{suffix}" is no suffix that can be given '
-                'to an importer, as in ".hlo"'
+                f'importer {_named(importer)}: suffix "{suffix}" cannot be registered',
+                hint='wanted a dot and a name other than onnx, as in ".hlo"',
             )
         known = self._entries.get(suffix)
         if known is not None:
             raise VendorError(
                 f'two importers for "{suffix}" files, {_named(known.importer)} and '
                 f"{_named(importer)}",
-                hint="take one away",
+                hint="remove one",
             )
         entry = _Entry(importer, name or suffix.lstrip("."), tuple(options), command)
         check_options(entry.options, f"importer {_named(importer)}")
         for other in self._entries.values():
             if other.name == entry.name and other.options != entry.options:
                 raise VendorError(
-                    f"two importers are called {entry.name} and have other options, "
+                    f"two importers are called {entry.name} and have different options, "
                     f"{_named(other.importer)} and {_named(importer)}",
                     hint="rename one",
                 )
@@ -100,16 +100,16 @@ class ImporterRegistry:
         return self._entries[max(fitting, key=len)] if fitting else None
 
     def load(self, path: str, settings: Mapping[str, Any] = NO_OPTIONS) -> Model:
-        """Read a model file with the importer of its suffix, as ONNX where there is none.
+        """Read a model file with the importer of its suffix; as ONNX if there is none.
 
         Args:
             path: the file.
             settings: options of importers, by ``NAME.option``; others are ignored.
 
         Raises:
-            ModelError: the file cannot be read or is no valid model.
-            UsageError: a setting has another type than its option.
-            VendorError: an importer failed in a way of its own.
+            ModelError: the file cannot be read or is not a valid model.
+            UsageError: a setting does not have the type of its option.
+            VendorError: an importer failed with an error that is not gehost's.
         """
         entry = self._find(path)
         if entry is None:
@@ -147,7 +147,7 @@ class ImporterRegistry:
     def original(
         self, path: str, settings: Mapping[str, Any] = NO_OPTIONS
     ) -> onnx.ModelProto | str:
-        """Return what an importer makes of a file; the path itself where the file is ONNX.
+        """Return the model of a file that has an importer; the path itself if the file is ONNX.
 
         Raises:
             GehostError: as ``load`` does.
@@ -173,18 +173,19 @@ def installed_importers(settings: Mapping[str, Any] = NO_OPTIONS) -> ImporterReg
 
 
 def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Model:
-    """Read any model file: through the installed importers, as ONNX where none fits.
+    """Read any model file: with an installed importer, or as ONNX if none fits its suffix.
 
-    The model is indexed, not validated as ``Host.compile`` does it. Vendor files are not loaded.
+    The model is indexed but not validated, as ``Host.compile`` does. Vendor files are not loaded.
 
     Args:
         path: the file.
         settings: options of importers, by ``NAME.option``, as in ``{"hlo.constants": "c.npz"}``.
 
     Raises:
-        ModelError: the file cannot be read or is no valid model.
-        UsageError: a setting names no option of an importer, or has another type.
-        VendorError: a plugin cannot be loaded, or an importer failed in a way of its own.
+        ModelError: the file cannot be read or is not a valid model.
+        UsageError: a setting names no option of an importer, or does not have its type.
+        VendorError: a plugin cannot be loaded, or an importer failed with an error that is not
+            gehost's.
     """
     name = os.fspath(path)
     if name.endswith(".onnx") and not settings:
@@ -196,4 +197,5 @@ def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None 
 
 
 def _named(importer: Importer) -> str:
-    return f"{getattr(importer, '__module__', '?')}.{getattr(importer, '__qualname__', repr(importer))}"
+    name = getattr(importer, "__qualname__", repr(importer))
+    return f"{getattr(importer, '__module__', '?')}.{name}"

@@ -1,4 +1,4 @@
-"""Kinds of fusion that ``gehost tune`` measures as one: passes that only pay together."""
+"""Kinds of fusion that ``gehost tune`` measures as one: passes that pay off only together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class KindRegistry:
     """Kinds by name, in the order in which they are measured.
 
     Args:
-        passes: the names of the registered passes; one that no kind names is a kind of its own.
+        passes: the names of the registered passes; one that is in no group is a kind of its own.
     """
 
     def __init__(self, passes: Iterable[str]) -> None:
@@ -23,7 +23,7 @@ class KindRegistry:
 
         Args:
             name: of the kind.
-            passes: their names; none is in another kind.
+            passes: their names; a pass can be in one kind only.
 
         Raises:
             VendorError: the name is taken, a pass is not registered, or is in another kind.
@@ -42,10 +42,10 @@ class KindRegistry:
 
     @property
     def grouped(self) -> set[str]:
-        """The passes that a kind names; they are measured also where they are off by default."""
+        """The passes that are in a named kind; they are measured even if off by default."""
         return {one for one, kind in self._passes.items() if kind}
 
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Kinds with their passes; then each pass that is in none."""
+        """Yield kinds with their passes; then each pass that is in none."""
         yield from self._kinds.items()
         yield from ((name, (name,)) for name, kind in self._passes.items() if not kind)

@@ -1,7 +1,7 @@
 """The stages of a compile: one row each, in order.
 
-A new stage takes a row here and its hook in ``hookspecs.py``, besides its name in
-``CustomPassStage``. The host, the executor, the dumper, ``bisect`` and reproducers read this table.
+A new stage needs a row here, its hook in ``hookspecs.py`` and its name in ``CustomPassStage``. The
+host, the executor, the dumper, ``bisect`` and reproducers read this table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gehost.stages import CustomPassStage
 
 
 class BuiltIn(NamedTuple):
-    """Work of the host's own between two stages."""
+    """Built-in work of the host between two stages."""
 
     name: str
     run: Callable[[CompileContext], None]
@@ -31,7 +31,7 @@ class StageRow(NamedTuple):
     stage: CustomPassStage
     hook: str
     dump: str
-    """Its part of a dump's file name."""
+    """The stage's part of a dump's file name."""
     before: BuiltIn | None = None
     """Runs before the stage's passes."""
 

@@ -1,6 +1,4 @@
-"""The plugins of a host: its own features, installed ones by name, then vendor modules; and
-calls that name the one at fault.
-"""
+"""The plugins of a host, in order: its own, installed ones by name, then vendor modules."""
 
 from __future__ import annotations
 
@@ -37,18 +35,18 @@ class Hook:
 
     @property
     def own(self) -> bool:
-        """Whether it is gehost's, which leaves the process as it is."""
+        """Whether it is gehost's own, which does not change the process."""
         module: str = getattr(self.implementation.function, "__module__", None) or ""
         return module.startswith("gehost.")
 
     def __call__(self, **arguments: Any) -> Any:
-        """Call it with those of ``arguments`` that it asks for; raises what the plugin raises."""
+        """Call it with the arguments that it declares; exceptions pass through."""
         return self.implementation.function(
             *[arguments[name] for name in self.implementation.argnames]
         )
 
-    def told(self, error: BaseException) -> str:
-        """What went wrong in a call, with plugin, file and line."""
+    def message(self, error: BaseException) -> str:
+        """Return the message for an exception of a call, with plugin, file and line."""
         code = getattr(self.implementation.function, "__code__", None)
         where = deepest_line(error, code.co_filename) if code is not None else None
         return (
@@ -57,20 +55,19 @@ class Hook:
 
     @contextmanager
     def blamed(self) -> Generator[None]:
-        """Turn whatever a call raises into a ``VendorError`` that names the plugin; gehost's own
-        errors go through.
-        """
+        """Turn exceptions other than gehost's own into a ``VendorError`` that names the plugin."""
         try:
             yield
         except (GehostError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise VendorError(self.told(error)) from error
+            raise VendorError(self.message(error)) from error
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's, which looks closely at all that a plugin holds, but for what of a module is no
-    marked function anyway.
+    """Plugin manager that skips the members of a module that are not marked functions.
+
+    pluggy inspects every member, which is slow and may raise.
     """
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
@@ -84,23 +81,21 @@ def _is_marked(found: Any) -> bool:
 
 
 def may_have_hooks(module: ModuleType) -> bool:
-    """Whether a module holds something that is marked as a hook or has the name of one, or nearly,
-    or says itself what it holds.
-    """
+    """Whether a module has a marked hook, a name close to one, or its own ``__getattr__``."""
     return any(
         name in _TELLING or _is_marked(found) for name, found in vars(module).items()
     ) or any(_is_like_hook(name) for name, _ in _functions_of(module))
 
 
 class Plugins:
-    """Some plugins, whose hooks are called one by one in the order given."""
+    """A list of plugins, whose hooks are called one by one in the given order."""
 
     def __init__(self, plugins: Sequence[tuple[str, Any]]) -> None:
         """Register plugins by name.
 
         Raises:
-            VendorError: two of one name; a hook that does not exist, that asks for what it is
-                not given, that wraps others, or that is not marked.
+            VendorError: two have the same name; a hook does not exist, asks for an unknown
+                argument, wraps other hooks, or is not marked.
         """
         self._manager = _Manager(GROUP)
         self._manager.add_hookspecs(hookspecs)
@@ -117,7 +112,7 @@ class Plugins:
             raise VendorError(
                 "two plugins have this name, or one was given twice",
                 where=what,
-                hint="take one away",
+                hint="remove one",
             )
         try:
             manager.register(plugin, name)
@@ -130,7 +125,7 @@ class Plugins:
             ) from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # pluggy looks at everything that the plugin holds
+        except BaseException as error:  # pluggy inspects every member of the plugin
             raise VendorError(described(error), where=what) from error
         for caller in manager.get_hookcallers(plugin) or ():
             if any(
@@ -139,8 +134,8 @@ class Plugins:
                 if found.plugin is plugin
             ):
                 raise VendorError(
-                    f"{caller.name} wraps other plugins' hooks; they are called one by one, "
-                    "write a plain one",
+                    f"{caller.name} is a hook wrapper, which gehost does not support; write a "
+                    "plain hook",
                     where=what,
                 )
         for hook in hookspecs.HOOKS:
@@ -160,20 +155,20 @@ class Plugins:
                 )
 
     def __bool__(self) -> bool:
-        """Whether one of them implements a hook."""
+        """Whether any plugin implements a hook."""
         return any(self._manager.get_hookcallers(plugin) for plugin in self._manager.get_plugins())
 
     def each(self, hook: str) -> Iterator[Hook]:
-        """The implementations of a hook in the order of their plugins."""
+        """Yield the implementations of a hook in the order of their plugins."""
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             yield Hook(hook, implementation)
 
     def call(self, hook: str, **arguments: Any) -> list[Any]:
-        """Call every implementation; returns what is not None.
+        """Call every implementation; return the results that are not None.
 
         Raises:
-            GehostError: what a plugin raised; a ``VendorError`` that names the plugin for
-                whatever is none of gehost's.
+            GehostError: raised by a plugin; other exceptions become a ``VendorError`` that names
+                the plugin.
         """
         answers: list[Any] = []
         for implementation in self.each(hook):
@@ -183,7 +178,7 @@ class Plugins:
 
 
 def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
-    """The functions that a plugin defines itself, by name."""
+    """Return the functions that a plugin defines itself, by name."""
     if isinstance(plugin, ModuleType):
         return [
             (name, found)
@@ -199,13 +194,13 @@ def _functions_of(plugin: Any) -> list[tuple[str, Any]]:
 
 
 def _hooks_meant(name: str) -> list[str]:
-    """The hooks that a function's name most likely means, best first."""
+    """Return the hooks that a misspelled name most likely means, best first."""
     full = f"{GROUP}_{name}"
     return [full] if full in hookspecs.HOOKS else nearest_hooks(name, hookspecs.HOOKS)
 
 
 def _is_like_hook(name: str) -> bool:
-    """Whether a function that need not be marked misspells a hook; ``register_ops`` need not."""
+    """Whether a name misspells a hook; ``register_ops``, without the prefix, does not."""
     return (
         name not in hookspecs.HOOKS
         and is_misspelled(f"{name.partition('_')[0]}_", GROUP)
@@ -214,7 +209,7 @@ def _is_like_hook(name: str) -> bool:
 
 
 def _meant(plugin: Any) -> str:
-    """The hooks that the misspelled ones of a plugin most likely mean, for a message."""
+    """Return "did you mean …" for the misspelled hooks of a plugin; "" if there are none."""
     near = {
         meant: None
         for name, found in _functions_of(plugin)
@@ -225,10 +220,10 @@ def _meant(plugin: Any) -> str:
 
 
 def installed_plugins() -> list[tuple[str, Any]]:
-    """The plugins of the entry point group ``gehost``, by name.
+    """Return the plugins of the entry point group ``gehost``, by name.
 
     Raises:
-        VendorError: one cannot be imported.
+        VendorError: a plugin cannot be imported.
     """
     found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
     return [(entry.name, _load(entry)) for _, entry in sorted(found.items())]

@@ -21,14 +21,14 @@ from gehost.stages import CustomPassStage
 
 
 class RunnablePass(Protocol):
-    """What a registered factory makes: one object a compile."""
+    """A pass instance, created by the registered factory once a compile."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Any: ...
 
 
 @dataclass(frozen=True)
 class PassSpec:
-    """A registered pass, whatever style it is written in."""
+    """A registered pass of any style."""
 
     name: str
     stage: CustomPassStage
@@ -43,18 +43,18 @@ class PassSpec:
     benefit: int = 1
     labels: frozenset[str] = field(default_factory=frozenset[str])
     trusted: bool = False
-    """Changes the graph through rule transactions alone, which prove themselves."""
+    """Edits the graph only through rules, whose rewrites are checked one by one."""
     from_plugin: bool = False
     """Registered by a plugin's hook, not by a vendor file."""
     default: bool = True
-    """Whether the pass runs without a switch; else ``--enable``, or its name in a switch file,
+    """Whether the pass runs without a switch; if not, ``--enable`` or its name in a switch file
     turns it on.
     """
     options: Sequence[PassOption] = ()
-    """What ``--set NAME.option=value`` may set; ``context.options`` has the values."""
+    """Settable with ``--set NAME.option=value``; ``context.options`` has the values."""
 
     def __post_init__(self) -> None:
-        """Take numpy's integers, too."""
+        """Convert numpy's integers to Python's."""
         for name in ("min_opset", "max_opset", "benefit"):
             given = getattr(self, name)
             if given is not None:
@@ -76,7 +76,7 @@ class PassRegistry:
 
     @contextmanager
     def loading(self, vendor: str, *, from_plugin: bool = False) -> Generator[None]:
-        """What is added is ``vendor``'s; after an error, nothing was added."""
+        """Register the passes added in the block as ``vendor``'s; after an error, none of them."""
         before = dict(self._specs)
         self._vendor, self._from_plugin = vendor, from_plugin
         try:
@@ -88,11 +88,11 @@ class PassRegistry:
             self._vendor, self._from_plugin = "", False
 
     def add(self, spec: PassSpec) -> None:
-        """Register a pass; one that names no vendor is that of the file being loaded.
+        """Register a pass; its vendor is that of the file being loaded unless it names one.
 
         Raises:
-            VendorError: its name is taken (both files are named), its stage is one at which
-                graphs are fixed, or two of its options have one name.
+            VendorError: its name is in use (the message has both files), its graph is fixed at
+                this stage, or two of its options have the same name.
         """
         check_stage(spec.stage, spec.origin, spec.name)
         check_options(spec.options, f"{spec.origin}: {spec.name}")
@@ -112,32 +112,32 @@ class PassRegistry:
     def check_hooks(
         self, cls: type, bases: Sequence[type], not_hooks: Collection[str], origin: object
     ) -> None:
-        """Refuse a class with a public name that most likely misspells a hook of ``bases``.
+        """Refuse a class that defines a public name close to a hook of ``bases``.
 
         Args:
             cls: the class.
-            bases: of the style; what they define are hooks, unless it is in ``not_hooks``.
-            not_hooks: names that are not for authors to define.
-            origin: of the class.
+            bases: of the style; their attributes are hooks, except those in ``not_hooks``.
+            not_hooks: attributes that authors must not define.
+            origin: source location of the class.
 
         Raises:
-            VendorError: names the hook that is meant.
+            VendorError: names the hook that was probably meant.
         """
         problem = misspelled_hook(cls, bases, not_hooks)
         if problem is not None:
             raise VendorError(problem, where=origin)
 
     def suspect(self, cls: type, advice: str) -> None:
-        """Report a class that is a whole pass and not registered, unless it is a helper.
+        """Note a class that is a complete pass and not registered, unless it is a helper.
 
         Args:
-            cls: the class; one with a ``_`` in front of its name, or with subclasses, is a helper.
+            cls: the class; a ``_`` in front of its name, or subclasses, make it a helper.
             advice: what to do.
         """
         self._suspects[cls] = advice
 
     def unregistered(self) -> list[str]:
-        """A line on each class that looks like a pass that its author forgot to register."""
+        """Return a line for each class that its author probably forgot to register."""
         known = {spec.factory for spec in self}
         names = {spec.name for spec in self}
         return [
@@ -150,8 +150,9 @@ class PassRegistry:
         ]
 
     def arrange(self, batches: Sequence[Sequence[str]]) -> None:
-        """Bring what several styles added of one file into the file's order, by line; the order
-        within a style stays.
+        """Put the passes of one file, collected style by style, in the order of their lines.
+
+        The order within a style stays.
         """
         specs = [[self._specs.pop(name) for name in batch] for batch in batches]
         for spec in heapq.merge(*specs, key=_line):
@@ -170,12 +171,12 @@ class PassRegistry:
         return list(self._specs)
 
     def at(self, stage: CustomPassStage) -> list[PassSpec]:
-        """The passes of a stage in load order."""
+        """Return the passes of a stage in load order."""
         return [spec for spec in self._specs.values() if spec.stage is stage]
 
 
 def _place(cls: type) -> str:
-    """File and line of a class, as far as Python knows them."""
+    """Return file and line of a class; its module's name if Python does not know them."""
     try:
         path = inspect.getsourcefile(cls) or cls.__module__
         return f"{path}:{inspect.getsourcelines(cls)[1]}"

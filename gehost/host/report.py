@@ -1,4 +1,4 @@
-"""What a compile did, as data."""
+"""The report of a compile, as data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gehost.spelling import counted
 
 @dataclass(repr=False)
 class Report:
-    """The report of one compile; ``as_dict`` is the JSON file, a notebook shows the page."""
+    """The report of one compile; ``as_dict`` is its JSON file, a notebook shows its page."""
 
     model: str = ""
     nodes_before: int = 0
@@ -33,21 +33,21 @@ class Report:
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     cleanup: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
-    """What went wrong without ending the compile: skipped vendor files, failed passes, inference
-    that gave up.
+    """Failures that did not end the compile: skipped vendor files, failed passes, incomplete
+    inference.
     """
     warnings: list[str] = field(default_factory=list[str])
-    """Of the input: types that do not fit, which ``onnx.checker`` with full checks refuses."""
+    """About the input: inconsistent types, which ``onnx.checker`` with full checks refuses."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])
-    """Of gehost, Python, packages and the system; filled in where the report becomes a file."""
+    """Of gehost, Python, packages and the system; filled in when the report is written."""
     notes: list[str] = field(default_factory=list[str])
-    """What may be a mistake of the user's: no passes, files that register nothing."""
+    """Likely mistakes of the user: no passes, files that register nothing."""
     exit_code: int = 0
-    """Of the first failure that the compile kept going after (``HostOptions.keep_going``)."""
+    """Exit code of the first failure after which the compile went on (``keep_going``)."""
     error: str = ""
-    """What ended the compile; what is not known by then is empty."""
+    """The error that ended the compile; fields that were not known yet are empty."""
 
     def __repr__(self) -> str:
         nodes = f"{self.nodes_before} nodes before, {self.nodes_after} after"
@@ -56,8 +56,8 @@ class Report:
         return one_line(f"<Report {self.model}: {nodes}, {counted(rewrites, 'rewrite')}{ended}>")
 
     def _repr_html_(self) -> str:
-        """The page of ``--report FILE.html``, in a frame of its own."""
-        # the page is above this layer, and only a notebook asks for it
+        """Return the page of ``--report FILE.html``, in a frame of its own."""
+        # imported late: the page is above this layer, and only a notebook needs it
         page = importlib.import_module("gehost.diagnose.report.page").render(self)
         return (
             f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 640px; border: 0" '
@@ -65,7 +65,7 @@ class Report:
         )
 
     def keep_going(self, problem: str, exit_code: int) -> None:
-        """Note a failure that does not end the compile."""
+        """Record a failure that does not end the compile."""
         self.problems.append(problem)
         self.exit_code = self.exit_code or exit_code
 
@@ -79,7 +79,7 @@ class Report:
             self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON can carry it."""
+        """Return the report as JSON data."""
         plain = asdict(self)
         for row, record in zip(plain["passes"], self.passes, strict=True):
             row["rejected"] = dict(record.rejected)
@@ -90,7 +90,7 @@ class Report:
 
 
 def op_counts(model: Model) -> dict[str, int]:
-    """Nodes by operator over all graphs of a model, most frequent first."""
+    """Count nodes by operator over all graphs of a model, most frequent first."""
     counts: Counter[str] = Counter()
     for graph in model.graphs:
         counts.update({op: len(nodes) for op, nodes in graph.by_op.items() if nodes})

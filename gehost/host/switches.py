@@ -1,4 +1,4 @@
-"""Which passes run: by option, by the fusion-switch file, by default all that are on."""
+"""Decide which passes run: by option, by the fusion-switch file, or by default."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _RUNTIME = {"level": str, "disabled_optimizers": list, "libraries": list}
 
 @dataclass(frozen=True)
 class SwitchFile:
-    """A fusion-switch file; ``gehost tune`` writes all of it, GE's have the passes alone."""
+    """A fusion-switch file. ``gehost tune`` writes all parts; GE's files have only the passes."""
 
     passes: Mapping[str, bool]
-    """On or off by name; ``ALL`` is for the others."""
+    """On or off by name; ``ALL`` stands for passes that are not named."""
     runtime: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """``level``, ``disabled_optimizers``, ``libraries``: for the session that runs the model."""
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What was measured, and where."""
+    """The measurements, with the machine and versions they were made on."""
 
     def foreign(self) -> list[str]:
-        """Return a line on each thing in which the evidence is not from this machine."""
+        """Return a line for each version or CPU that differs from this machine's."""
         measured = {**self.evidence.get("versions", {}), "cpu": self.evidence.get("cpu")}
         here = machine(name for name in measured if name != "cpu")
         return [
@@ -42,7 +42,7 @@ class SwitchFile:
 
 
 def machine(packages: Iterable[str]) -> dict[str, str]:
-    """Return what times depend on: the versions of ``packages`` and the name of the CPU."""
+    """Return the versions of ``packages`` and the name of the CPU, on which times depend."""
     found: dict[str, str] = {}
     for name in packages:
         try:
@@ -64,17 +64,17 @@ def _cpu() -> str:
 def disabled_passes(options: HostOptions, defaults: Mapping[str, bool]) -> set[str]:
     """Return the names of the passes that must not run.
 
-    ``only`` turns all others off. ``disable``/``enable`` beats a named entry of the switch file, which beats the file's ``ALL``,
-    which beats "on". ``ALL`` does not turn on a pass that is off by default.
+    ``only`` turns all others off. ``disable`` and ``enable`` win over a named entry of the switch
+    file, which wins over the file's ``ALL``, which wins over "on". ``ALL`` does not turn on a pass
+    that is off by default.
 
     Args:
         options: of the host.
         defaults: whether each pass is on by default.
 
     Raises:
-        UsageError: a switch names no known pass, a pass is both enabled and disabled, ``only`` stands
-            beside ``enable`` or ``disable``, or the
-            file cannot be read.
+        UsageError: a switch names no known pass, a pass is both enabled and disabled, ``only`` is
+            used with ``enable`` or ``disable``, or the file cannot be read.
     """
     known = list(defaults)
     check_names([*options.enable, *options.disable], known, "--enable/--disable")
@@ -107,8 +107,7 @@ def read_switch_file(path: str) -> SwitchFile:
     """Read a file like ``{"Switch": {"GraphFusion": {"PassName": "off", "ALL": "on"}}}``.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is not known, or a value of another
-            kind.
+        UsageError: the file cannot be read, has an unknown key, or a value of the wrong type.
     """
     try:
         content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -149,8 +148,9 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], source: str) -> 
 
 
 def check_names(names: Iterable[str], known: Sequence[str], source: str) -> None:
-    """Raise ``UsageError`` with the nearest names when one of ``names`` is not ``known``;
-    ``source`` says who gave it.
+    """Raise ``UsageError`` with the nearest names if one of ``names`` is not ``known``.
+
+    ``source`` is the option or file that has the names.
     """
     for name in names:
         if name not in known:

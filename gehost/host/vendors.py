@@ -20,20 +20,20 @@ PASSES_DIR = "custom_fusion_passes"
 PACKAGE = "gehost_vendors"
 _HIDDEN = "the name starts with"
 _MOST_LOOKED_AT = 200
-"""Directories that are searched for vendors where a root holds none; it may be ``/``."""
+"""Number of directories searched for vendors below a root that holds none; it may be ``/``."""
 
 
 class VendorFile(NamedTuple):
-    """A module or package that a vendor ships."""
+    """A vendor's module or package."""
 
     vendor: str
     path: Path
     module_name: str
-    """``gehost_vendors.<vendor>.<stem>``; ``gehost_vendors_2`` and so on where another root has
-    a vendor of that name.
+    """``gehost_vendors.<vendor>.<stem>``; ``gehost_vendors_2`` and so on if another root has a
+    vendor of the same name.
     """
     plugin_name: str
-    """``<vendor>/<stem>``: what messages about its hooks call it."""
+    """``<vendor>/<stem>``; messages about its hooks use this name."""
 
     @property
     def is_package(self) -> bool:
@@ -46,22 +46,22 @@ class VendorFile(NamedTuple):
 
 
 class VendorFiles(NamedTuple):
-    """What is below the directories of vendors."""
+    """The files found below the directories of vendors."""
 
     files: list[VendorFile]
     """In load order."""
     skipped: list[str]
-    """What is not loaded, and why."""
+    """Entries that are not loaded, and why."""
     vendors: list[str]
     unexpected: int
-    """How many are skipped for another reason than a ``_`` or ``.`` in front of the name."""
+    """Number of files skipped for a reason other than a ``_`` or ``.`` in front of the name."""
 
 
 def find_vendor_files(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
-    """Every vendor file below ``roots`` in load order, and what is skipped and why.
+    """Find every vendor file below ``roots``, in load order, and the skipped files.
 
     Raises:
-        UsageError: a root is no directory that can be read, or is itself a vendor's.
+        UsageError: a root is not a readable directory, or is itself a vendor's.
     """
     try:
         return _find(roots)
@@ -152,7 +152,7 @@ def _vendors_of(root: Path, skipped: list[str]) -> list[str]:
 
 
 def _directories(path: Path) -> list[Path]:
-    """The directories in a directory by name; none where it cannot be read."""
+    """Return the directories in a directory by name; none if it cannot be read."""
     try:
         return sorted(entry for entry in path.iterdir() if entry.is_dir())[:_MOST_LOOKED_AT]
     except OSError:
@@ -160,7 +160,7 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _roots_below(root: Path) -> list[Path]:
-    """The directories of vendors that are up to two levels below, the nearest ones."""
+    """Return the directories of vendors up to two levels below, only the nearest ones."""
     level = [root]
     for _ in range(2):
         level = [
@@ -180,9 +180,7 @@ def _roots_below(root: Path) -> list[Path]:
 
 
 def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
-    """The name of the package in which a vendor's files are imported, and how their names tell
-    it from its namesakes.
-    """
+    """Return a package name for a vendor's files; with a number where the name is in use."""
     stem, number = vendor.replace(".", "_"), 1
     while (name := f"{PACKAGE}{f'_{number}' if number > 1 else ''}.{stem}") in taken:
         number += 1
@@ -191,7 +189,7 @@ def _free_package(vendor: str, taken: set[str]) -> tuple[str, str]:
 
 
 def _loadable(path: Path) -> tuple[Path, str]:
-    """The file to be loaded, and why it is not to be, if so."""
+    """Return the file to load, and a reason if it must not be loaded."""
     if path.name.startswith(("_", ".")):
         return path, f"{_HIDDEN} {path.name[0]}"
     if path.is_dir():
@@ -201,8 +199,9 @@ def _loadable(path: Path) -> tuple[Path, str]:
 
 
 class VendorModules:
-    """The loaded vendor modules of one host; in ``sys.modules`` only while the host works, so
-    that hosts share nothing.
+    """The loaded vendor modules of one host.
+
+    They are in ``sys.modules`` only while the host works, so that hosts share nothing.
     """
 
     def __init__(self) -> None:
@@ -210,8 +209,9 @@ class VendorModules:
 
     @contextmanager
     def installed(self) -> Generator[None]:
-        """Make relative imports of these modules work; what they print goes to stderr, what they
-        change is put back.
+        """Install the modules in ``sys.modules``, so that relative imports work.
+
+        Output goes to stderr; changes to the process are undone at the end.
         """
         with exclusive():
             before = _take_vendor_modules()
@@ -227,7 +227,7 @@ class VendorModules:
         """Import a vendor file, unless another one imported it already; call inside ``installed``.
 
         Raises:
-            VendorError: whatever its import raised, with file and line.
+            VendorError: its import raised an exception; the message has file and line.
         """
         known = sys.modules.get(file.module_name)
         if known is not None:
@@ -252,7 +252,7 @@ class VendorModules:
                 if f"{name}.".startswith(f"{file.module_name}."):
                     del sys.modules[name]
             if isinstance(error, VendorError) and str(error).startswith(str(file.directory)):
-                raise  # it says the line already, which is not always where the error came up
+                raise  # its message has the right line, which may not be where it was raised
             where = _fault(error, file)
             raise VendorError(described(error, known=where), where=where) from error
         finally:
@@ -272,9 +272,7 @@ def _import(file: VendorFile) -> ModuleType:
 
 
 def _make_packages(file: VendorFile) -> None:
-    """The packages that a vendor's files are in: they hold nothing but the place where siblings
-    are found.
-    """
+    """Create the empty packages of a vendor's files, with the search path for their siblings."""
     package = file.module_name.rpartition(".")[0]
     top = package.partition(".")[0]
     for name, path in ((top, []), (package, [str(file.directory)])):
@@ -284,7 +282,7 @@ def _make_packages(file: VendorFile) -> None:
 
 
 def modules_of(module: ModuleType) -> list[ModuleType]:
-    """The imported modules of a package, the helpers (``_name``) beside it, and the module."""
+    """Return the imported modules of a package, its helpers (``_name``), and the module itself."""
     helpers = f"{module.__name__.rpartition('.')[0]}._"
     return [
         *(
@@ -297,7 +295,7 @@ def modules_of(module: ModuleType) -> list[ModuleType]:
 
 
 def is_inside(part: ModuleType, module: ModuleType) -> bool:
-    """Whether a module is one of a package's."""
+    """Whether ``part`` is a module of the package ``module``."""
     return part.__name__.startswith(f"{module.__name__}.")
 
 
@@ -309,19 +307,20 @@ def _take_vendor_modules() -> dict[str, ModuleType]:
 
 
 def _forget_strays(before: set[str], directory: Path) -> None:
-    """Drop modules that a vendor imported from its own directory by way of ``sys.path``: the
-    next vendor has its own.
+    """Drop modules that a vendor imported from its own directory through ``sys.path``.
+
+    The next vendor may have modules of the same names.
     """
     inside = os.path.join(directory, "")
     for name in set(sys.modules) - before:
-        module: Any = sys.modules[name]  # a vendor may put there what it likes
+        module: Any = sys.modules[name]  # a vendor may put any object there
         path = module.__dict__.get("__file__") if issubclass(type(module), ModuleType) else None
         if isinstance(path, str) and path.startswith(inside) and not name.startswith(PACKAGE):
             del sys.modules[name]
 
 
 def fault_of(error: BaseException, file: VendorFile) -> VendorError:
-    """Whatever went wrong with a vendor file after it was imported, as an error that names it."""
+    """Turn an error that came after a vendor file's import into one that names the file."""
     if isinstance(error, VendorError) and str(file.directory) in str(error):
         return error
     where = file.path if isinstance(error, VendorError) else _fault(error, file)
@@ -331,9 +330,7 @@ def fault_of(error: BaseException, file: VendorFile) -> VendorError:
 
 
 def _fault(error: BaseException, file: VendorFile) -> SourceLocation:
-    """File and line at fault: where a syntax error is, else the deepest line of the vendor's
-    files.
-    """
+    """Return the line at fault: the syntax error's, or the deepest one in the vendor's files."""
     if isinstance(error, SyntaxError) and error.filename and os.path.exists(error.filename):
         return SourceLocation(error.filename, error.lineno or 1)
     return deepest_line(error, str(file.directory)) or SourceLocation(str(file.path), 1)

@@ -238,8 +238,8 @@ def test_a_name_that_is_no_nodes_is_told_apart(tmp_path: Path, name: str, reason
 
 
 LIMITS = [
-    "no note: as in the original, or made by a hook; direct edits by a pass or hook are not recorded",
-    "the clean-up leaves no note: it keeps one of several equal nodes, and the constants it computes and the nodes it removes are not recorded",
+    "no note: an original node, or added by a hook; direct edits by a pass or hook are not recorded",
+    "not recorded: equal nodes merged by the clean-up, constants it computed and nodes it removed",
 ]
 
 
@@ -255,8 +255,8 @@ def test_the_command_prints_a_tree_or_json(
         '│   │   └── Add "sum", no note',
         '│   └── Relu "relu", no note',
         '├── Max "P2_Max_0", made by P2 (two) from',
-        '│   ├── Gemm "P1_Gemm_0": see there',
-        '│   └── Relu "relu": see there',
+        '│   ├── Gemm "P1_Gemm_0": see above',
+        '│   └── Relu "relu": see above',
         '└── Neg "minus", no note',
         *LIMITS,
     ]
@@ -271,7 +271,7 @@ def test_of_a_constant_node_nothing_is_claimed(
     text = '<ir_version: 3, opset_import: ["": 9]> g (float[2] x) => (float[2] y) { k = Constant <value = float {1}> () y = Add(x, k) }'
     onnx.save(parse(text), here / "m.onnx")
     assert run(["blame", "m.onnx", "k"]) == 0
-    assert capsys.readouterr().out.startswith('Constant "k", of which nothing is kept: ')
+    assert capsys.readouterr().out.startswith('Constant "k", without a record: ')
     assert run(["blame", "m.onnx", "y"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         'Add "y", no note',

@@ -216,7 +216,7 @@ def test_a_built_graph_takes_no_more_operators(builder):
     for more in (lambda: a * b, lambda: es.Relu(a), lambda: -a):
         with pytest.raises(
             PatternError,
-            match="EsTensor 0 of .* is of a graph that is built already; begin another one$",
+            match="EsTensor 0 of .* belongs to a graph that is built already; begin another one$",
         ):
             more()
 

@@ -266,7 +266,7 @@ def test_a_pass_that_wrote_the_graph_and_then_failed_ends_the_compile_even_with_
     assert result.graph.node[-1].metadata_props[0].key == "k"
     with pytest.raises(
         PassError,
-        match=r"^P \(.*\): Run: ZeroDivisionError: .*; what it did cannot be undone, so that the compile",
+        match=r"^P \(.*\): Run: ZeroDivisionError: .*; its edits cannot be undone, so the compile",
     ):
         run_code(vendors, fusion(body.format("1 / 0")), keep_going=True)
     with pytest.raises(PassError, match=r"^P \(.*\) left an invalid graph: .* cannot be undone"):
@@ -319,7 +319,7 @@ LOOKING = [
     ("body", "told"),
     [
         ("1 / 0", ".*ZeroDivisionError"),
-        ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; it may only look"),
+        ("graph.set_metadata(graph.tail, 'k', 'v')", " edited the graph; this hook is read-only"),
     ],
 )
 def test_a_hook_that_may_only_look_is_held_to_it(
@@ -417,7 +417,7 @@ def test_hooks_around_rewrites_see_what_is_replaced_by_what_and_what_is_refused(
 
 @pytest.mark.parametrize(
     ("body", "told"),
-    [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; it may only look")],
+    [("1 / 0", "ZeroDivisionError"), ("EDIT", "edited the graph; this hook is read-only")],
 )
 def test_a_hook_around_rewrites_that_fails_fails_the_pass_and_is_named(
     vendors: Any, body: str, told: str

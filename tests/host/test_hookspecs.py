@@ -34,7 +34,7 @@ def test_the_list_of_hooks_is_complete() -> None:
 def test_a_docstring_says_when_a_hook_is_called_and_what_it_may_do(name: str) -> None:
     text = inspect.getdoc(getattr(hookspecs, name)) or ""
     assert re.match(r"(Called|Asked) ", text)
-    assert re.search(r"look only|may edit|add|says", text)
+    assert re.search(r"read only|may edit|add |Return False|groups", text)
     annotations = inspect.get_annotations(getattr(hookspecs, name))
     assert set(annotations) == {*inspect.signature(getattr(hookspecs, name)).parameters, "return"}
 

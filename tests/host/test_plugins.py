@@ -118,7 +118,7 @@ class Wrapper:
             "Argument(s) {'model'} are declared in the hookimpl but can not be found in the hookspec",
         ),
         (Unmarked(), "gehost_after_infershape is not marked; put @gehost.hookimpl above it"),
-        (Wrapper(), "gehost_after_infershape wraps other plugins' hooks"),
+        (Wrapper(), "gehost_after_infershape is a hook wrapper"),
     ],
 )
 def test_a_plugin_with_a_wrong_hook_is_named(plugin: Any, told: str) -> None:

@@ -15,7 +15,7 @@ Run: TypeAlias = Callable[..., tuple[int, str, str]]
 Refused: TypeAlias = Callable[..., str]
 
 NO_VENDORS = (
-    "gehost: no vendors, so that only the clean-up runs; name their directory (--vendors)\n"
+    "gehost: no vendors given, so only the clean-up runs; name their directory (--vendors)\n"
 )
 """Standard error of a compile without vendors, as most of these are."""
 OLD_OUTPUT = b"what was there before"

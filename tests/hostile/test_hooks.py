@@ -302,13 +302,13 @@ def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str)
         ("es.Abs(match.inputs[0])", "Abs"),
         (
             "es.Add(built('Abs').outputs[0], match.outputs[0])",
-            "is of a graph that is built already; begin another one",
+            "belongs to a graph that is built already; begin another one",
         ),
         (
             "es.Add(built('Abs').outputs[0], built('Abs').outputs[0])",
-            "is of a graph that is built already",
+            "belongs to a graph that is built already",
         ),
-        ("es.Add(built('Abs').outputs[0], object())", "is of a graph that is built already"),
+        ("es.Add(built('Abs').outputs[0], object())", "belongs to a graph that is built already"),
         ("EsGraphBuilder('x').BuildAndReset([])", "graph 'x' has no outputs"),
         (
             "EsGraphBuilder('x').BuildAndReset([built('Abs').outputs[0]])",

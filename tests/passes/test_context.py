@@ -86,7 +86,7 @@ def test_rewrites_by_hand_stop_at_the_limit_and_those_before_stay(vendors: Any) 
         ("not changed", 0),
     ]
     assert run == ["start"]
-    assert "as many rewrites as it may" in report.passes[1].message
+    assert "reached its limit of rewrites" in report.passes[1].message
 
 
 def _add(host: Any, factory: Any, name: str) -> None:

@@ -129,10 +129,10 @@ class Answers:
 @pytest.mark.parametrize(
     ("answers", "supported", "reason"),
     [
-        ([], True, "nobody objects"),
-        ([None, True], True, "nobody objects"),
+        ([], True, "no plugin objects"),
+        ([None, True], True, "no plugin objects"),
         ([None, "no float64 here", "another reason"], False, "no float64 here"),
-        ([True, False], False, "a plugin says that the target cannot run it"),
+        ([True, False], False, "a plugin reports that the target cannot run it"),
         ([lambda node: f"no {node.op_type}"], False, "no Reshape"),
     ],
 )
