@@ -41,6 +41,7 @@ class Bind:
         op: the operator.
         source: the pattern.
         needed: the outputs of operators that must be there.
+        rivals: the operators that fit the same nodes, this one among them.
         is_linked: whether it may be reached otherwise than by its output.
     """
 
@@ -49,11 +50,12 @@ class Bind:
         op: OpPattern,
         source: SourcePattern,
         needed: frozenset[int],
+        rivals: Sequence[int],
         *,
         is_linked: bool,
     ) -> None:
         self.op = op
-        self._claim = _claim(op, source, needed, is_linked=is_linked)
+        self._claim = _claim(op, needed, rivals, is_linked=is_linked)
         self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
         self._operands = _operands(op, source)
         self._no_more = no_more_inputs(op, len(op.inputs))
@@ -138,18 +140,25 @@ def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Valu
     return lambda value: value is not None and tensor_holds(tensor, value)
 
 
+def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
+    """Return the indices of the operators that may fit the same nodes, by names of operators."""
+    by_name: dict[str, list[int]] = {}
+    for op in source.ops:
+        for name in op.ops:
+            by_name.setdefault(name, []).append(op.index)
+    return {
+        names: sorted({index for name in names for index in by_name[name]})
+        for names in {frozenset(op.ops) for op in source.ops}
+    }
+
+
 def _claim(
-    op: OpPattern, source: SourcePattern, needed: frozenset[int], *, is_linked: bool
+    op: OpPattern, needed: frozenset[int], rivals: Sequence[int], *, is_linked: bool
 ) -> Callable[[Binding, Node], bool]:
     """The closure that binds a node itself and its outputs, where no other operator has it and
     its parameters are right.
     """
     index, parameters_hold = op.index, _parameters(op)
-    rivals = tuple(
-        other.index
-        for other in source.ops
-        if other is not op and not other.ops.keys().isdisjoint(op.ops)
-    )
     outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
     count = len(op.outputs)
     counted = frozenset(
@@ -157,7 +166,7 @@ def _claim(
         for name, signature in op.ops.items()
         if signature is not None and signature.variadic_outputs
     )
-    if count == 1 and not is_linked and not rivals and not counted:
+    if count == 1 and not is_linked and len(rivals) == 1 and not counted:
 
         def claim_its_maker(binding: Binding, node: Node) -> bool:
             """The only output is bound, and led here."""
@@ -173,7 +182,7 @@ def _claim(
         if node.graph is not binding.graph or (node.op in counted and len(given) != count):
             return False
         for rival in rivals:
-            if nodes[rival] is node:
+            if rival != index and nodes[rival] is node:
                 return False
         nodes[index] = node
         for slot, tensor, wanted in outputs:

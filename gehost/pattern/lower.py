@@ -102,6 +102,7 @@ class LoweredPattern:
             names={name: self._captured(tensor) for name, tensor in pattern.names.items()},
             origin=graph.origin,
             nodes=tuple(self._nodes),
+            has_choices=any(tensor.options for tensor in self._tensors),
         )
 
     def _captured(self, tensor: EsTensor) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
-from gehost.pattern.bind_op import Bind, Binding, Inputs, holds, operand_of
+from gehost.pattern.bind_op import Bind, Binding, Inputs, holds, operand_of, rivals_of
 from gehost.pattern.fits import is_output
 from gehost.pattern.roots import Roots
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
@@ -37,11 +37,13 @@ class CompiledPattern:
         self._anchors = source.leaves(first)
         anchors = {tensor.producer for tensor in self._anchors}
         needed = _needed(source) if self._has_choices else source.needed
+        rivals = rivals_of(source)
         binds = [
             Bind(
                 op,
                 source,
                 needed,
+                rivals[frozenset(op.ops)],
                 is_linked=op.index in anchors or len(source.outputs) > 1,
             )
             for op in source.ops

@@ -134,10 +134,8 @@ class SourcePattern(Struct, frozen=True, eq=False):
     origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
     """The author's operators, by the index of their patterns."""
-
-    @property
-    def has_choices(self) -> bool:
-        return any(tensor.options for tensor in self.tensors)
+    has_choices: bool = False
+    """Whether a tensor has options; those of a variant are taken."""
 
     def leaves(self, tensor: TensorPattern) -> list[TensorPattern]:
         """The tensors that may stand for ``tensor``: itself, or those of its options, in order."""
