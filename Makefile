@@ -11,9 +11,10 @@ WHEEL := build/wheel
 DOCS := build/docs-venv
 JAX := build/jax-venv
 IREE := build/iree-venv
+MODELS := build/models-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes shapes runtime tune-check bench gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes shapes runtime tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -116,6 +117,16 @@ bench: $(BENCH)/installed compiled
 $(BENCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+# Exports that the corpus lacks, in build/models: random weights, no network but the registry. MODELS_ARGS="bert.768.dynopt" and more.
+bench-models: $(MODELS)/installed
+	$(MODELS)/bin/python tests/benchmarks/models.py $(MODELS_ARGS)
+
+# torch's own index has a build without CUDA; PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL name it.
+$(MODELS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(MODELS)
+	$(MODELS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench-models]'
 	@touch $@
 
 compiled: interpreted $(VENV)/installed

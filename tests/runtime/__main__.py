@@ -28,6 +28,7 @@ NORMS = (
     *("SkipLayerNormalization", "LayerNormalization"),
     *("SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization"),
 )
+ATTENTIONS = ("MultiHeadAttention", "Attention", "GroupQueryAttention")
 PARTS = ("Softmax", "Sqrt", "Erf", "Tanh")
 """What an unfused attention, normalization or activation leaves."""
 RTOL, ATOL = 1e-3, 1e-4
@@ -93,15 +94,16 @@ def check(name: str, host: Host, directory: str) -> tuple[list[str], dict[str, A
                     problems.append(f"{file.stem}, {what}: {one.place}: {one.a} and {one.b}")
     ran = kernels(target, load_feeds(files[0]), directory)
     left = {op: ran[op] for op in PARTS if ran[op]}
-    if left or ran["MultiHeadAttention"] != layers:
-        problems.append(f"kernels: {ran['MultiHeadAttention']} of {layers} layers; left: {left}")
+    fused = sum(ran[op] for op in ATTENTIONS)
+    if left or fused != layers:
+        problems.append(f"kernels: {fused} of {layers} layers; left: {left}")
     reference = Runner(target, engine="reference").run(load_feeds(files[0]))
     for one in compare_outputs(original.run(load_feeds(files[0])), reference, rtol=RTOL, atol=ATOL):
         if not one.equal:
             problems.append(f"body in onnx.reference: {one.place}: {one.a} and {one.b}")
     row = {
         "nodes": (report.nodes_before, report.nodes_after),
-        "attention": f"{ran['MultiHeadAttention']} of {layers}",
+        "attention": f"{fused} of {layers}: " + ", ".join(op for op in ATTENTIONS if ran[op]),
         "norms": ", ".join(f"{ran[op]} {op}" for op in NORMS if ran[op]),
         "feeds": runs,
         "worst": worst,

@@ -1,0 +1,204 @@
+"""Attention together with its three projections, as one kernel with packed weights.
+
+``x, wq → MatMul → q;  x, wk → MatMul → k;  x, wv → MatMul → v;  q, k, v, bias, (mask) → MultiHeadAttention``
+``x, [wq wk wv] → MatMul → (Add bias) → Split → q, k, v → MultiHeadAttention``
+``==>   x, [wq wk wv], bias, (mask) → com.microsoft::Attention``
+
+The weights are put side by side when the model is compiled, so that the kernel reads x once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsGraphBuilder,
+    FusionBasePass,
+    Region,
+    Rejection,
+    TensorType,
+    es,
+    hookimpl,
+    ops,
+)
+
+from ._attention import added_constant
+from .attention import multi_head_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gehost import CustomPassContext, EsTensor, Graph, Node, Value
+
+KERNEL = "com.microsoft::MultiHeadAttention"
+
+
+def _shape(
+    inputs: Sequence[TensorType | None], attributes: Mapping[str, Any]
+) -> Sequence[TensorType | None]:
+    """[B, S, N·V] of input [B, S, D]."""
+    given = inputs[0]
+    if given is None or given.shape is None or len(given.shape) != 3:
+        return [None]
+    return [TensorType(given.dtype, (*given.shape[:2], int(attributes["qkv_hidden_sizes"][2])))]
+
+
+@ops.register("com.microsoft::Attention", shape=_shape, provided_by="onnxruntime>=1.31")
+def packed_attention(
+    input: EsTensor,  # noqa: A002 - the kernel's signature
+    weights: EsTensor,
+    bias: EsTensor,
+    mask_index: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
+    past: EsTensor | None = None,  # noqa: ARG001 - the kernel's signature
+    attention_bias: EsTensor | None = None,
+    *,
+    num_heads: int,
+    scale: float,
+    qkv_hidden_sizes: Sequence[int],
+) -> EsTensor:
+    """Attention of a tensor to itself, with its projections; mask_index and past are not used here.
+
+    Shapes: input [B, S, D]; weights [D, 2·N·H + N·V]; bias [2·N·H + N·V]; attention_bias
+    [B or 1, N or 1, S, S]; qkv_hidden_sizes N·H, N·H, N·V; result [B, S, N·V]. All float32.
+    """
+    whole = es.MatMul(input, weights) + bias
+    ends = np.cumsum([0, *qkv_hidden_sizes])
+    q, k, v = (
+        es.Slice(whole, ends[place : place + 1], ends[place + 1 : place + 2], [2])
+        for place in range(3)
+    )
+    return multi_head_attention(
+        q, k, v, None, None, attention_bias, num_heads=num_heads, scale=scale
+    )
+
+
+@dataclass
+class _Projections:
+    """What q, k and v of an attention are computed by."""
+
+    x: Value
+    weights: np.ndarray
+    """[D, 2·N·H + N·V]."""
+    bias: np.ndarray
+    widths: tuple[int, int, int]
+    nodes: list[Node]
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterOriginGraphOptimize, default=False)
+class OrtPackedAttentionPass(FusionBasePass):
+    """Fuse attention with the projections of its input.
+
+    Forms: three products of one tensor, with their biases in the kernel or none; one product,
+    with or without bias, split into q, k and v.
+    Shapes: x [B, S, D], weights [D, N·H] for q and k, [D, N·V] for v.
+    Keeps: the numbers but for rounding.
+    Refuses: ``layout``: k or v is no projection (rotary, repeated heads, past); ``input``: they are
+    projections of different tensors; ``weights``: not constant matrices; ``shared``: a projection
+    is read by others, too.
+    Source: com.microsoft.Attention-1 of ONNX Runtime.
+    """
+
+    shape_proven = True
+    """The kernel's result is [B, S, N·V], as that of the kernel it replaces."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        for kernel in graph.nodes_of(KERNEL):
+            found = _projections(kernel)
+            if isinstance(found, str):
+                context.refuse(kernel, found)
+                continue
+            region = Region.of_nodes([*found.nodes, kernel])
+            if not region:
+                context.refuse(kernel, region.reason)
+                continue
+            assert not isinstance(region, Rejection)
+            builder = EsGraphBuilder("packed_attention")
+            inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+            mask = kernel.input(5)
+            made = es.op("com.microsoft::Attention")(
+                inputs[found.x],
+                found.weights,
+                found.bias,
+                None,
+                None,
+                None if mask is None else inputs[mask],
+                num_heads=kernel.attrs["num_heads"],
+                scale=kernel.attrs["scale"],
+                qkv_hidden_sizes=list(found.widths),
+            )
+            context.replace(region, builder.BuildAndReset([made]))
+
+
+def _projections(kernel: Node) -> _Projections | str:
+    """The projections of an attention, or why they cannot be packed."""
+    given = kernel.inputs[:3]
+    producers = [None if value is None else value.producer for value in given]
+    if producers[0] is not None and all(one is producers[0] for one in producers):
+        return _one_product(kernel, producers[0])
+    products = [one for one in producers if one is not None and one.op == "MatMul"]
+    if len(products) != 3:
+        return "layout: q, k and v are not all projections"
+    x = products[0].inputs[0]
+    if x is None or any(one.inputs[0] is not x for one in products):
+        return "input: q, k and v are projections of different tensors"
+    if any(_is_shared(value) for value in given):
+        return "shared: a projection is read by others, too"
+    arrays = [None if one.inputs[1] is None else one.inputs[1].array for one in products]
+    known = [one for one in arrays if one is not None and one.ndim == 2]
+    if len(known) != 3:
+        return "weights: not constant matrices"
+    q, k, v = (one.shape[1] for one in known)
+    bias = kernel.input(3)
+    packed = np.zeros(q + k + v, np.float32) if bias is None else bias.array
+    if packed is None:
+        return "weights: the bias is not constant"
+    return _Projections(x, np.concatenate(known, axis=1), packed, (q, k, v), products)
+
+
+def _one_product(kernel: Node, split: Node) -> _Projections | str:
+    """The same where one product is split into q, k and v."""
+    if split.op != "Split" or split.outputs != kernel.inputs[:3]:
+        return "layout: q, k and v are not all projections"
+    if split.attrs.get("axis", 0) not in (-1, 2) or kernel.input(3) is not None:
+        return "layout: not split on the last axis, or with a further bias"
+    whole = split.inputs[0]
+    assert whole is not None
+    nodes = [split]
+    widths = [None if one is None or one.shape is None else one.shape[-1] for one in split.outputs]
+    q, k, v = (width if isinstance(width, int) else 0 for width in widths)
+    bias = np.zeros(q + k + v, np.float32)
+    values = [*split.outputs, whole]
+    product = whole.producer
+    found = None if product is None else added_constant(product, q + k + v)
+    if product is not None and found is not None:
+        nodes.append(product)
+        whole, bias = found
+        values.append(whole)
+        product = whole.producer
+    if product is None or product.op != "MatMul":
+        return "layout: q, k and v are not all projections"
+    x, weight = product.inputs
+    array = None if weight is None else weight.array
+    if x is None or array is None or array.ndim != 2 or array.shape[1] != q + k + v:
+        return "weights: no constant matrix as wide as q, k and v"
+    if any(_is_shared(value) for value in values):
+        return "shared: a projection is read by others, too"
+    return _Projections(x, array, bias, (q, k, v), [*nodes, product])
+
+
+def _is_shared(value: Value | None) -> bool:
+    return value is None or value.is_graph_output or len(value.consumers()) != 1
+
+
+@hookimpl
+def gehost_tune_kinds(registry: Any) -> None:
+    """Packed weights, where attention is fused."""
+    registry.add(
+        "packed attention",
+        ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtPackedAttentionPass"],
+    )

@@ -1,0 +1,141 @@
+"""Projections of rows as one product, without the reshapes to a matrix and back.
+
+``x [B, S, D] → Reshape [-1, D] → Gemm w, b → Reshape [B, S, M]   ==>   x, w → MatMul → Add b``
+
+Small models spend more time in the two reshapes than in the product. Attention then finds its
+projections, and the kernels behind take the bias: attention, Gelu, the residual normalization.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    FusionBasePass,
+    Region,
+    Rejection,
+    es,
+    hookimpl,
+)
+
+from ._sizes import GraphSizes, all_same, remove_dead
+
+if TYPE_CHECKING:
+    from gehost import CustomPassContext, Graph, Node, Value
+
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterBuiltinFusionPass, default=False)
+class OrtProjectionPass(FusionBasePass):
+    """Write a Gemm between two reshapes as a MatMul of the rows and an Add.
+
+    Forms: with and without bias; the weight as it stands or transposed; rows of any rank; heads
+    that the first reshape also puts together.
+    Shapes: x [..., D]; w [D, M], with transB [M, D]; b [M].
+    Keeps: the numbers but for rounding.
+    Refuses: ``dtype``: not float32; ``attributes``: alpha or beta other than 1, or transA;
+    ``weights``: not constant, or not of these shapes; ``rows``: not proven that the reshapes only
+    flatten and restore the rows; ``shared``: the product is read by others, too.
+    Source: ONNX Gemm-13.
+    """
+
+    shape_proven = True
+    """The result has the rows of x and the columns of w: ``_rows`` proves it."""
+
+    def Run(self, graph: Graph, context: CustomPassContext) -> None:
+        if graph.depth:
+            return
+        sizes = GraphSizes(graph)
+        for node in graph.nodes_of("Gemm"):
+            before = None if node.inputs[0] is None else node.inputs[0].producer
+            after = _only_reader(node)
+            if before is None or before.op != "Reshape":
+                continue  # a matrix
+            if after is None or after.op != "Reshape" or after.inputs[0] is not node.outputs[0]:
+                context.refuse(node, "shared: the product does not go to one Reshape alone")
+                continue
+            found = _weights(node)
+            shape = found if isinstance(found, str) else _rows(before, after, found[0], sizes)
+            if isinstance(found, str) or isinstance(shape, str):
+                context.refuse(node, str(shape))
+                continue
+            self._fuse(context, [before, node, after], shape, *found)
+        remove_dead(graph)
+
+    def _fuse(
+        self,
+        context: CustomPassContext,
+        nodes: list[Node],
+        shape: list[int] | None,
+        weight: Value | np.ndarray,
+        bias: Value | None,
+    ) -> None:
+        region = Region.of_nodes(nodes)
+        if not region:
+            context.refuse(nodes[1], region.reason)
+            return
+        assert not isinstance(region, Rejection)
+        builder = EsGraphBuilder("projection")
+        inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
+        x = nodes[0].inputs[0]
+        assert x is not None
+        rows = inputs[x] if shape is None else es.Reshape(inputs[x], np.array(shape))
+        factor = weight if isinstance(weight, np.ndarray) else inputs[weight]
+        made = es.MatMul(rows, factor)
+        if bias is not None:
+            made = made + inputs[bias]
+        context.replace(region, builder.BuildAndReset([made]), keep_shared=True)
+
+
+def _weights(node: Node) -> tuple[Value | np.ndarray, Value | None] | str:
+    """The weight as [D, M] and the bias, or why they do not fit."""
+    x, weight = node.inputs[:2]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if x is None or x.dtype != DataType.FLOAT:
+        return f"dtype: float32 only, got {None if x is None else x.dtype}"
+    attrs = node.attrs
+    beta = attrs.get("beta", 1.0) if bias is not None else 1.0
+    if attrs.get("transA") or attrs.get("alpha", 1.0) != 1.0 or beta != 1.0:
+        return "attributes: alpha or beta other than 1, or transA"
+    array = None if weight is None else weight.array
+    if weight is None or array is None or array.ndim != 2:
+        return "weights: not constant, or no matrix"
+    columns = array.shape[0 if attrs.get("transB") else 1]
+    if bias is not None and (bias.array is None or bias.array.shape != (columns,)):
+        return f"weights: the bias is no constant [{columns}]"
+    return (np.ascontiguousarray(array.T) if attrs.get("transB") else weight), bias
+
+
+def _rows(
+    before: Node, after: Node, weight: Value | np.ndarray, sizes: GraphSizes
+) -> list[int] | str | None:
+    """The shape that makes rows of x, None if it has them; or why they may not be its rows."""
+    rows, columns = weight.shape if isinstance(weight, np.ndarray) else sizes.of(weight) or (0, 0)
+    given, made = sizes.of(before.inputs[0]), sizes.of(after.outputs[0])
+    flat = sizes.of(before.outputs[0])
+    if given is None or made is None or flat is None or len(flat) != 2 or flat[1] != rows:
+        return f"rows: {given} is not proven to be flattened to [-1, {rows}]"
+    front = len(made) - 1
+    tail = [size if isinstance(size, int) else 0 for size in given[front:]]
+    if math.prod(tail) != rows or not all_same(made, (*given[:front], columns)):
+        return f"rows: {list(made)} is not proven to be the rows of {list(given)}"
+    return None if len(tail) == 1 else [*[0] * front, rows]
+
+
+def _only_reader(node: Node) -> Node | None:
+    made = node.outputs[0]
+    if made is None or made.is_graph_output or len(made.consumers()) != 1:
+        return None
+    return made.consumers()[0][0]
+
+
+@hookimpl
+def gehost_tune_kinds(registry: Any) -> None:
+    """Projections, whose sizes the first pass makes plain."""
+    registry.add("projections", ["OrtSizesPass", "OrtProjectionPass"])
