@@ -263,6 +263,10 @@ class _Observer:
         observer = cls(plugins, model)
         return observer if any(observer._hooks.values()) else None
 
+    @property
+    def watches_rules(self) -> bool:
+        return bool(self._hooks["gehost_before_rule"])
+
     def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
         self._tell("gehost_before_rule", record=record, source=source, graph=graph)
 

@@ -170,6 +170,10 @@ class PassRegistry:
     def names(self) -> list[str]:
         return list(self._specs)
 
+    def keep_only(self, spec: PassSpec) -> None:
+        """Leave one pass, and that as it is given."""
+        self._specs = {spec.name: spec}
+
     def at(self, stage: CustomPassStage) -> list[PassSpec]:
         """Return the passes of a stage in load order."""
         return [spec for spec in self._specs.values() if spec.stage is stage]

@@ -252,6 +252,8 @@ def _sliced(node: Node, source: _Shape) -> _Shape | None:
         if node.input(4) is not None:
             return None
         steps = [1] * len(starts)
+    if not len(starts) == len(axes) == len(steps):  # ONNX's inference lets it pass
+        return None
     dims: list[Dim] = list(source)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not isinstance(axis, int) or not -len(dims) <= axis < len(dims):

@@ -97,6 +97,11 @@ class Rewrite:
 class RewriteObserver(Protocol):
     """Looks at the rewrites of a pass while they happen."""
 
+    @property
+    def watches_rules(self) -> bool:
+        """Whether ``before_rule`` is of use; its ``source`` is made for it."""
+        ...
+
     def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None: ...
 
     def before_rewrite(self, rewrite: Rewrite) -> None: ...

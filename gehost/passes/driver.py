@@ -138,8 +138,9 @@ class _RuleRunner:
         self._compiled: CompiledPattern | None = None
 
     def apply(self, graph: Graph, bound: _Bound) -> int:
-        if self._context.observer is not None:
-            self._context.observer.before_rule(self._context.record, self._lowered.source, graph)
+        observer = self._context.observer
+        if observer is not None and observer.watches_rules:
+            observer.before_rule(self._context.record, self._lowered.source, graph)
         if not self._lowered.has_its_operators(graph):
             return 0
         if self._compiled is None:

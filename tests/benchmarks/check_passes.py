@@ -29,11 +29,10 @@ class Checked:
 def measure_check_pass() -> dict[str, Checked]:
     """Each shipped pass, one after another in this process; loading the vendors is not counted."""
     options = HostOptions(vendors=[ROOT / "vendors"])
-    names = Host(options).passes.names()
     defaults = {parameter.name: parameter.default for parameter in command.params}
     found: dict[str, Checked] = {}
-    for name in names:
-        trial = Trial.of(name, names, options)
+    for name in Host(options).passes.names():
+        trial = Trial.of(name, options)
         start = time.process_time()
         result = check_pass(trial, instances=defaults["instances"], mutations=defaults["mutations"])
         found[name] = Checked(time.process_time() - start, result.summary())

@@ -87,3 +87,11 @@ def test_two_sayings_are_merged():
     assert merge_types(known, TensorType(DataType.FLOAT, (1, 2, 3))) == known
     other = OtherType(b"")
     assert merge_types(other, known) is other
+
+
+@pytest.mark.parametrize("rest", ["axes, one", "zero", "zero, pair"])
+def test_a_slice_whose_bounds_and_axes_differ_in_number_has_no_sizes(rest):
+    inputs = "float[N, M, 4] x, int64[2] starts, int64[2] ends, int64[2] axes"
+    model = load(f"v = Slice(x, starts, ends, {rest})", inputs)
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert str(model.graph.values["v"].type) == "float[?1,?2,?3]"

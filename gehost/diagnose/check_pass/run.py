@@ -70,7 +70,7 @@ def check_pass(
         trial: the pass, alone in a host.
         seed: of everything that is drawn.
         instances: how many good ones are wanted; at least one for each pattern.
-        mutations: of each instance, at most.
+        mutations: of each instance, at most; fewer where there are more patterns than instances.
         progress: is given a line that says how far the check is, now and then.
 
     Raises:
@@ -167,8 +167,10 @@ class _Check:
             _Search(number, _DRAWS_BESIDE if number in self._offered else _DRAWS)
             for number in range(count)
         ]
+        least, more = divmod(self._wanted, count)
+        self._mutations = -(-self._mutations * self._wanted // max(self._wanted, count))
         for search in searches:
-            wanted = max(1, -(-self._wanted // count))
+            wanted = max(1, least + (search.number < more))
             first = search.number % len(opsets)
             self._search(search, [*opsets[first:], *opsets[:first]], wanted)
         fired = [search for search in searches if search.good or search.number in self._offered]

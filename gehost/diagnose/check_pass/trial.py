@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -15,12 +15,14 @@ import onnx.shape_inference
 from gehost.errors import ModelError, UsageError
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
-from gehost.host.registry import PassSpec
+from gehost.host.registry import PassSpec, RunnablePass
 from gehost.ir.model import Model
 from gehost.ir.types import dtype_from_number
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
+from gehost.passes.base import PatternFusionPass
 from gehost.passes.cleanup.purity import Purity, Trust
+from gehost.pattern.pattern import Pattern
 from gehost.verify import OutputDifference, Runner, compare_outputs, tolerance
 from gehost.verify.feeds import FeedMaker
 from gehost.verify.sizes import tie_plans
@@ -64,19 +66,17 @@ class Trial:
     """One pass of a host that runs no other."""
 
     def __init__(self, host: Host, spec: PassSpec, refusals: Refusals) -> None:
-        """Takes a host in which every other pass is disabled and ``refusals`` is a plugin."""
+        """Takes a host with ``refusals`` as a plugin; of its passes it keeps ``spec`` alone."""
         self.host = host
-        self.spec = spec
+        self.spec = replace(spec, factory=_builds_patterns_once(spec.factory))
+        host.passes.keep_only(self.spec)
         self._refusals = refusals
 
     @classmethod
-    def of(cls, name: str, names: Sequence[str], options: HostOptions) -> Trial:
-        """A host for the pass ``name`` of those that ``options`` load, whose ``names`` are
-        known.
-        """
+    def of(cls, name: str, options: HostOptions) -> Trial:
+        """A host for the pass ``name`` of those that ``options`` load."""
         refusals = Refusals()
-        others = [other for other in names if other != name]
-        alone = replace(options, cleanup=False, enable=[name], disable=others)
+        alone = replace(options, cleanup=False, enable=[name], disable=[])
         host = Host(alone, plugins=[("check-pass", refusals)])
         host.drop_vendor_hooks()
         spec = host.passes.get(name)
@@ -97,6 +97,36 @@ class Trial:
             result, report = self.host.run(model)
         record = next(record for record in report.passes if record.name == self.spec.name)
         return Outcome(result, record.replaced, tuple(self._refusals.reasons), record.message)
+
+
+_OF_THE_HOST = frozenset({"Patterns", "_config", "_rules", "options"})
+"""Attributes that the host gives to an instance of a pass."""
+
+
+def _builds_patterns_once(factory: Callable[[], RunnablePass]) -> Callable[[], RunnablePass]:
+    """A factory whose passes share their patterns, as they are compiled many hundred times.
+
+    A pass that keeps anything of its own builds them each time, as they may be part of it.
+    """
+    kept: list[list[Pattern]] = []
+
+    def made() -> RunnablePass:
+        instance = factory()
+        if isinstance(instance, PatternFusionPass):
+            build = instance.Patterns
+
+            def patterns() -> Sequence[Pattern]:
+                if kept:
+                    return kept[0]
+                found = build()
+                if isinstance(found, list) and vars(instance).keys() <= _OF_THE_HOST:
+                    kept.append(found)
+                return found
+
+            vars(instance)["Patterns"] = patterns
+        return instance
+
+    return made
 
 
 # -- numbers

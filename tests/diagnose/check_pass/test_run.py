@@ -49,7 +49,7 @@ def findings(pass_: Any, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right(name):
-    result = check_pass(name, vendors=VENDORS, instances=2, mutations=6)
+    result = check_pass(name, vendors=VENDORS, instances=2, mutations=12)
     fired, patterns = result.patterns
     assert fired == patterns
     assert (patterns == 0) == (SHIPPED[name] == "fusion")
@@ -652,3 +652,58 @@ def test_a_pass_that_is_off_by_default_is_checked_with_its_settings(
     assert run(["check-pass", str(file), "--strict"]) == 5
     with pytest.raises(AssertionError, match="numbers differ"):
         check_pass("Quiet", vendors=vendors.root, settings={"Quiet.on": True})
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_patterns_are_built_once_unless_the_pass_keeps_something(keeps):
+    built = []
+
+    class Counted(planted.Rewrites):
+        inputs = 1
+
+        def __init__(self):
+            if keeps:
+                self.tensors = []
+
+        def Patterns(self):
+            builder = EsGraphBuilder("pattern")
+            x = es.Relu(builder.CreateInput(0))
+            built.append(x)
+            if keeps:
+                self.tensors.append(x)
+            return [Pattern(builder.BuildAndReset([es.Relu(x)])).CaptureTensor(x)]
+
+        def MeetRequirements(self, match):
+            return not keeps or len(self.tensors) == 1
+
+        def after(self, _match, x):
+            return es.Relu(x)
+
+    result = check_pass(Counted, instances=2, mutations=20)
+    assert result.ok
+    assert result.tried >= 30
+    assert (len(built) > 40) == keeps, len(built)
+
+
+def test_mutations_are_spread_over_the_patterns():
+    def tried(count):
+        class Several(planted.Rewrites):
+            inputs = 1
+
+            def Patterns(self):
+                found = []
+                for _ in range(count):
+                    builder = EsGraphBuilder("pattern")
+                    x = es.Relu(builder.CreateInput(0))
+                    found.append(Pattern(builder.BuildAndReset([es.Relu(x)])))
+                return found
+
+            def after(self, _match, x):
+                return es.Relu(x)
+
+        result = check_pass(Several, instances=3, mutations=8)
+        return result.instances, result.tried
+
+    assert tried(1) == (3, 24)
+    assert tried(2) == (3, 24)
+    assert tried(6) == (6, 24)

@@ -287,3 +287,13 @@ def test_a_sum_without_axes_goes_over_all_of_them(alone: Path) -> None:
         "[1,1]", "[2,3]"
     )
     assert_refuses(model(none), "MeanOfSumPass", "axes", vendors=alone)
+
+
+@pytest.mark.parametrize("axes", ["-1", "0", "2"])
+def test_a_sum_over_an_axis_that_a_scalar_lacks_is_left(axes: str, alone: Path) -> None:
+    """ONNX's inference and the reference let it pass."""
+    text = f"""g (double x) => (double y) <double half = {{0.5}}, int64[1] axes = {{{axes}}}> {{
+      r = ReduceSum(x, axes)
+      y = Mul(r, half)
+    }}"""
+    assert_refuses(parse(HEAD + text), "MeanOfSumPass", "axes", vendors=alone)

@@ -20,7 +20,7 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 
 def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
     """Return the axes of a reduction, from 0 on; None where they or the rank of its operand are not
-    known.
+    known, or it has no such axis.
     """
     rank = x.rank
     if rank is None:
@@ -34,7 +34,9 @@ def reduced_axes(node: Node, x: Value) -> tuple[int, ...] | None:
         return None
     if not axes:  # absent or empty: all of them, or none
         return () if node.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axis % rank for axis in axes))
+    if not all(-rank <= axis < rank for axis in axes):
+        return None
+    return tuple(sorted({axis % rank for axis in axes}))
 
 
 def kept_shape(x: Value, axes: tuple[int, ...]) -> tuple[int, ...] | None:
