@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gehost.ir.types import DataType, Dim, TensorType, ValueType
+from gehost.ir.types import Dim, TensorType, ValueType
 
 
 class Doubt(NamedTuple):
@@ -245,8 +245,8 @@ def _reference_pads_otherwise(s: Statement) -> bool:
     if _has_strides(s) or _is_dilated(s) or not any(pads):
         return False
     count = len(pads) // 2
-    if count == 1:
-        return pads[1] != 0
+    if count != 2:  # it counts the pads before the axes alone
+        return any(pads[count:])
     return bool(s.attributes.get("ceil_mode")) or any(
         pads[2 * i] + pads[2 * i + 1] != pads[i] + pads[count + i] for i in range(count)
     )
@@ -302,7 +302,7 @@ def _scales_to_another_size(s: Statement) -> bool:
 
 
 def _counts_otherwise(s: Statement) -> bool:
-    """Single or double precision gives another count."""
+    """Double precision, in which it is computed, gives another count."""
     numbers = [s.numbers(slot) for slot in range(3)]
     known, result = s.types[0] if s.types else None, s.result()
     if not isinstance(known, TensorType) or not known.dtype.is_float or not result:
@@ -310,12 +310,9 @@ def _counts_otherwise(s: Statement) -> bool:
     if not all(numbers):
         return False
     start, limit, delta = (part[0] for part in numbers if part)
-    kinds = [np.float64] if known.dtype is DataType.DOUBLE else [np.float32, np.float64]
     with np.errstate(all="ignore"):
-        ratios = [float((kind(limit) - kind(start)) / kind(delta)) for kind in kinds]
-    return any(
-        not math.isfinite(ratio) or max(math.ceil(ratio), 0) != result[0] for ratio in ratios
-    )
+        ratio = float((np.float64(limit) - np.float64(start)) / np.float64(delta))
+    return not math.isfinite(ratio) or max(math.ceil(ratio), 0) != result[0]
 
 
 # -- inputs and attributes that do not go together
@@ -340,9 +337,14 @@ def _is_wider(s: Statement) -> bool:
             continue
         if other is None or len(other) > len(shape):
             return True
-        if any(a not in (1, b) for a, b in zip(reversed(other), reversed(shape), strict=False)):
+        if any(map(_widens, reversed(other), reversed(shape))):
             return True
     return False
+
+
+def _widens(dim: Dim, other: Dim) -> bool:
+    """Whether a dimension may be broadcast to another one; a number over 1 never is."""
+    return dim not in (1, other) and not (isinstance(other, int) and other > 1)
 
 
 def _axes(s: Statement) -> list[Any] | None:
@@ -350,16 +352,32 @@ def _axes(s: Statement) -> list[Any] | None:
 
 
 def _has_no_axes(s: Statement) -> bool:
-    return _axes(s) == [] or (s.has(1) and s.shape(1) == (0,))
+    """No axes are given, and the tensor may have one of size 1."""
+    shape = s.shape(0)
+    none = _axes(s) == [] or (s.has(1) and s.shape(1) == (0,))
+    return none and (shape is None or any(not isinstance(dim, int) or dim == 1 for dim in shape))
 
 
 def _axes_out_of_order(s: Statement) -> bool:
     axes = _axes(s) or []
-    return axes != sorted(set(axes)) or len({axis < 0 for axis in axes}) > 1
+    return len(axes) > 1 and (axes != sorted(set(axes)) or axes[0] < 0)
 
 
 def _is_empty(s: Statement) -> bool:
     return any(0 in (s.shape(slot) or ()) for slot in range(len(s.types)))
+
+
+def _reduces_nothing(s: Statement) -> bool:
+    """An axis that is reduced may be empty, or which ones are reduced is not known."""
+    shape, axes = s.shape(0), _axes(s)
+    if shape is None or (axes is None and s.has(1)):
+        return True
+    if not axes:
+        axes = [] if s.attributes.get("noop_with_empty_axes") else list(range(len(shape)))
+    if any(not -len(shape) <= axis < len(shape) for axis in axes):
+        return True
+    sizes = [shape[axis] for axis in axes]
+    return any(not isinstance(size, int) or size == 0 for size in sizes)
 
 
 def _has_symbols(s: Statement) -> bool:
@@ -446,7 +464,8 @@ def _keeps_a_name(s: Statement) -> bool:
 
 def _bound_before_first_axis(s: Statement) -> bool:
     shape = s.shape(0)
-    return not shape or s.attributes.get("end", 0) < -len(shape)
+    end: int = s.attributes.get("end", 0)
+    return shape is None or -2 * len(shape) < end < -len(shape)
 
 
 def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
@@ -458,8 +477,9 @@ def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
 
 
 def _leading_sizes_differ(s: Statement) -> bool:
-    """Inputs of two dimensions or more may have different first sizes."""
-    shapes = [s.shape(slot) for slot in range(len(s.types)) if s.has(slot)]
+    """Inputs of two dimensions or more, without a mask, may have different first sizes."""
+    slots = [slot for slot in range(len(s.types)) if (s.op, slot) != ("Attention", 3)]
+    shapes = [s.shape(slot) for slot in slots if s.has(slot)]
     leading = {shape[0] for shape in shapes if shape is not None and len(shape) > 1}
     return len(leading) > 1 or None in leading
 
@@ -491,7 +511,7 @@ def _parameters_are_longer(s: Statement) -> bool:
     if not -len(shape) <= axis < len(shape):
         return True
     vectors = [s.shape(slot) for slot in range(1, len(s.types)) if s.has(slot)]
-    return any(v is None or (len(v) == 1 and v[0] not in (1, shape[axis])) for v in vectors)
+    return any(v is None or (len(v) == 1 and _widens(v[0], shape[axis])) for v in vectors)
 
 
 def _rois_differ(s: Statement) -> bool:
@@ -518,7 +538,8 @@ def _later_is_wider(s: Statement) -> bool:
         dotted = range(-count, 0) if dots else ()
         for letter, dim in zip((*front, *dotted, *back), shape, strict=False):
             before = first.setdefault(letter, dim)
-            if dim is None or (dim not in (1, before) and not (dots and before == 1)):
+            joined = bool(dots) and before == 1 and isinstance(dim, int)  # inference sees it
+            if dim is None or (dim not in (1, before) and not joined):
                 return True
     return False
 
@@ -573,6 +594,21 @@ class Condition(NamedTuple):
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "DeformConv", "QLinearConv"})
 _TRANSPOSED = frozenset({"ConvTranspose", "MaxUnpool"})
+_REDUCTIONS = frozenset(
+    f"Reduce{kind}"
+    for kind in (
+        "L1",
+        "L2",
+        "LogSum",
+        "LogSumExp",
+        "Max",
+        "Mean",
+        "Min",
+        "Prod",
+        "Sum",
+        "SumSquare",
+    )
+)
 _SLIDING = _POOLS | _CONVOLUTIONS | _TRANSPOSED
 
 
@@ -590,7 +626,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "input 1 is computed": Condition(_is_computed(1), _of("DFT", "Upsample", "Resize")),
         "leading sizes may differ": Condition(
             _leading_sizes_differ,
-            _of("Attention", "LinearAttention", "RotaryEmbedding", "TensorScatter"),
+            _of("Attention", "GridSample", "LinearAttention", "RotaryEmbedding", "TensorScatter"),
         ),
         "a parameter may be wider than the tensor": Condition(
             _is_wider, _of("GroupNormalization", "LayerNormalization", "PRelu", "RMSNormalization")
@@ -612,9 +648,10 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "single precision scales to another size": Condition(
             _scales_to_another_size, _of("Resize", "Upsample")
         ),
-        "another precision counts otherwise": Condition(_counts_otherwise, _of("Range")),
-        "there are no axes": Condition(_has_no_axes, _of("Squeeze", "Unsqueeze")),
+        "double precision counts otherwise": Condition(_counts_otherwise, _of("Range")),
+        "there are no axes": Condition(_has_no_axes, _of("Squeeze")),
         "axes are out of order": Condition(_axes_out_of_order, _of("Squeeze", "Unsqueeze")),
+        "a reduced axis may be empty": Condition(_reduces_nothing, _REDUCTIONS),
         "a part is empty": Condition(_has_empty_part, _of("Split")),
         "a slice back begins before the axis": Condition(_begins_before_the_axis, _of("Slice")),
         "a slice back ends behind the axis": Condition(_ends_behind_the_axis, _of("Slice")),

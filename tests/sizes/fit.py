@@ -20,12 +20,22 @@ _VALUES = (
     "mode",
     "coordinate_transformation_mode",
     "keep_aspect_ratio_policy",
+    "sorted",
 )
 _ATTRIBUTES = ("axes", "axis", "dilations", "output_padding", "output_shape", "pads", "strides")  # fmt: skip
 _MOST = 3
 """Conditions of one rule."""
 _EASE = 1.0
 """How many further cases each condition of a rule has to explain: rare cases get broad rules."""
+_HALF_SEEN = 0.2
+"""What a right case counts that one witness alone runs: the other one may have refused it because
+of what the doubt is about."""
+_ONE_FUNCTION = (
+    ("Conv", "ConvInteger", "QLinearConv"),
+    ("GRU", "LSTM", "RNN"),
+    ("LayerNormalization", "RMSNormalization"),
+)
+"""Operators whose sizes ONNX infers by one function: a doubt of one is a doubt of all."""
 
 
 @dataclass
@@ -34,18 +44,20 @@ class Rule:
 
     Attributes:
         wrong: cases in doubt whose sizes were wrong, by number.
-        right: how many cases are in doubt although their sizes are right.
+        right: how many cases are in doubt although both witnesses agree with their sizes.
+        half_seen: how many are in doubt although the only witness that runs them agrees.
     """
 
     op: str
     doubt: Doubt
     wrong: list[int]
     right: int
+    half_seen: int
 
     @property
     def share(self) -> float:
-        """The share of cases in doubt whose sizes are right."""
-        return self.right / (self.right + len(self.wrong))
+        """The share of right cases among those that are wrong or that both witnesses run."""
+        return self.right / max(self.right + len(self.wrong), 1)
 
 
 def statement_of(seen: Seen) -> Statement | None:
@@ -84,45 +96,51 @@ _ENOUGH = 0.9
 
 def fit(seen: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
     """The rules for all cases, and the cases with wrong sizes that no rule can hold for."""
-    by_op: dict[str, list[Seen]] = {}
+    by_function: dict[tuple[str, ...], list[Seen]] = {}
     for each in seen:
         if each.verdict in (AGREE, DISAGREE):
-            by_op.setdefault(each.op, []).append(each)
+            by_function.setdefault(alike(each.op), []).append(each)
     rules: list[Rule] = []
     beyond: list[Seen] = []
-    for op, cases in sorted(by_op.items()):
+    for ops, cases in by_function.items():
         if any(case.verdict == DISAGREE for case in cases):
-            found, left = _fit_operator(op, cases)
+            found, left = _fit_operators(ops, cases)
             rules += found
             beyond += left
-    return rules, beyond
+    return sorted(rules, key=lambda rule: rule.op), beyond
+
+
+def alike(op: str) -> tuple[str, ...]:
+    """The operators whose sizes ONNX infers as it does this one's, itself included."""
+    return next((ops for ops in _ONE_FUNCTION if op in ops), (op,))
 
 
 def fit_of(
     rules: Sequence[Rule], seen: Sequence[Seen], ops: set[str]
 ) -> tuple[list[Rule], list[Seen]]:
     """The rules, with those of some operators fitted to more cases."""
+    ops = {each for op in ops for each in alike(op)}
     new, beyond = fit([case for case in seen if case.op in ops])
     kept = [rule for rule in rules if rule.op not in ops]
     return sorted([*kept, *new], key=lambda rule: rule.op), beyond
 
 
-def _fit_operator(op: str, cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
+def _fit_operators(ops: Sequence[str], cases: Sequence[Seen]) -> tuple[list[Rule], list[Seen]]:
     statements = [statement_of(case) for case in cases]
     beyond = [
         c for c, s in zip(cases, statements, strict=True) if c.verdict == DISAGREE and s is None
     ]
     known = [(c, s) for c, s in zip(cases, statements, strict=True) if s is not None]
     wrong = _bits(case.verdict == DISAGREE for case, _ in known)
-    extents = _extents(op, [statement for _, statement in known], wrong)
+    half_seen = _bits(case.verdict == AGREE and len(case.actual or ()) < 2 for case, _ in known)
+    extents = _extents(ops[0], [statement for _, statement in known], wrong)
     rules: list[Rule] = []
     left = wrong
     while left:
-        when = max(extents, key=lambda when: _score(when, extents[when], wrong, left))
+        when = max(extents, key=lambda when: _score(when, extents[when], wrong, half_seen, left))
         extent = extents[when]
-        rules.append(
-            _rule(op, when, [c for place, (c, _) in enumerate(known) if extent >> place & 1])
-        )
+        inside = [c for place, (c, _) in enumerate(known) if extent >> place & 1]
+        rules += [_rule(op, when, inside) for op in ops]
         left &= ~extent
     return rules, beyond
 
@@ -156,25 +174,36 @@ def _extents(op: str, statements: Sequence[Statement], wrong: int) -> dict[tuple
     return found
 
 
-def _score(when: tuple[str, ...], extent: int, wrong: int, left: int) -> tuple[float, int]:
+def _score(
+    when: tuple[str, ...], extent: int, wrong: int, half_seen: int, left: int
+) -> tuple[float, int]:
     new = (extent & left).bit_count()
-    share = new / (new + (extent & ~wrong).bit_count() + _EASE * len(when))
+    right = (extent & ~wrong & ~half_seen).bit_count() + _HALF_SEEN * (
+        extent & half_seen
+    ).bit_count()
+    share = new / (new + right + _EASE * len(when))
     return min(share, _ENOUGH), new - len(when)
 
 
 def _rule(op: str, when: tuple[str, ...], cases: Sequence[Seen]) -> Rule:
-    """A rule for the opsets between the first and the last at which sizes were wrong."""
+    """A rule for the opsets between the first and the last at which sizes were wrong.
+
+    Args:
+        cases: all for which the conditions hold, of this operator and those like it.
+    """
     domain, name = split_op(op)
     starts = [schema.since_version for schema in history(domain, name)]
     wrong = [case for case in cases if case.verdict == DISAGREE]
     opsets = [case.opset for case in wrong]
-    first = max(start for start in starts if start <= min(opsets))
+    first = max((start for start in starts if start <= min(opsets)), default=starts[0])
     later = [start for start in starts if start > max(opsets)]
     last = later[0] - 1 if later else None
-    right = [c for c in cases if c.verdict == AGREE and first <= c.opset <= (last or c.opset)]
-    certain = min(map(_certain, wrong))
-    doubt = Doubt(first, last, when, certain)
-    return Rule(op, doubt, [case.number for case in wrong], len(right))
+    inside = [c for c in cases if c.op == op and first <= c.opset <= (last or c.opset)]
+    right = [c for c in inside if c.verdict == AGREE]
+    by_both = sum(len(c.actual or ()) == 2 for c in right)
+    doubt = Doubt(first, last, when, min(map(_certain, wrong)))
+    mine = [case.number for case in inside if case.verdict == DISAGREE]
+    return Rule(op, doubt, mine, by_both, len(right) - by_both)
 
 
 def _certain(seen: Seen) -> int:

@@ -31,7 +31,8 @@ _LONGEST = 10_000
 
 _HEAD = '''"""Sizes in doubt by operator, as ``make sizes`` measured them; it writes this file.
 
-Behind each: cases in doubt with a wrong size, and cases in doubt whose sizes were right.
+Behind each: cases in doubt with a wrong size, cases in doubt whose sizes were right by both
+witnesses, and by one that runs them alone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
         for doubt in doubts:
             rule = seen[op, doubt]
             values = f"{doubt.first}, {doubt.last}, {doubt.when!r}, {doubt.certain}"
-            lines.append(f"Doubt({values}),  # {len(rule.wrong)} wrong, {rule.right} right\n")
+            half = f", {rule.half_seen} by one" if rule.half_seen else ""
+            counts = f"{len(rule.wrong)} wrong, {rule.right} right{half}"
+            lines.append(f"Doubt({values}),  # {counts}\n")
         lines.append("),\n")
     lines.append("})\n")
     path.write_text("".join(lines), encoding="utf-8")

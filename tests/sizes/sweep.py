@@ -28,7 +28,7 @@ _WINDOWS = frozenset(
 """Operators whose sizes have the most rules, drawn four times as often as those."""
 
 
-NOT_DRAWN = "not drawn"
+NOT_DRAWN, FAILED = "not drawn", "gehost fails"
 
 
 @dataclass
@@ -84,7 +84,11 @@ def look(number: int) -> Seen:
         seen.by_onnx = onnx_shapes(case, model)
     except onnx.shape_inference.InferenceError:
         seen.by_onnx = [None] * len(case.node.output)
-    seen.inferred = gehost_shapes(case, model, {})
+    try:
+        seen.inferred = gehost_shapes(case, model, {})
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a defect of gehost
+        seen.verdict, seen.refused = FAILED, {"gehost": repr(error)}
+        return seen
     seen.actual, seen.refused = actual_shapes(case, model)
     seen.verdict = judge(case, seen.inferred, seen.actual)
     seen.by_onnx_verdict = judge(case, seen.by_onnx, seen.actual)

@@ -51,9 +51,39 @@ def test_the_condition_that_holds_for_the_wrong_ones_alone() -> None:
 def test_more_cases_of_an_operator_change_its_rules_alone() -> None:
     seen = [pool(size, size, **UP) for size in (3, 4)]
     other = fit(seen)[0][0]
-    kept = other.__class__("Other", Doubt(1, None, ("any node",), 0), [99], 0)
+    kept = other.__class__("Other", Doubt(1, None, ("any node",), 0), [99], 0, 0)
     rules, _ = fit_of([other, kept], [*seen, pool(5, 5, **UP)], {"MaxPool"})
     assert [(rule.op, rule.wrong) for rule in rules] == [("MaxPool", [3, 5]), ("Other", [99])]
+
+
+def test_a_right_case_that_one_witness_runs_is_counted_apart() -> None:
+    seen = [pool(size, size, **UP) for size in (3, 4, 5, 7)]
+    assert seen[2].actual is not None
+    seen[2].verdict = seen[3].verdict = AGREE
+    del seen[2].actual["reference"]
+    (rule,), _ = fit(seen)
+    assert (rule.wrong, rule.right, rule.half_seen, rule.share) == ([3], 1, 1, 0.5)
+
+
+def test_operators_of_one_function_have_each_others_doubts() -> None:
+    def conv(number: int, op: str, opset: int, *, wrong: bool) -> Seen:
+        kind = np.float32 if op == "Conv" else np.uint8
+        arrays = [np.zeros((1, 1, 6), kind), np.zeros((1, 1, 2), kind)]
+        attributes = {"auto_pad": "VALID", "pads": [1 if wrong else 0, 0]}
+        case = Case(node_of(op, arrays, attributes, 1), opset, arrays)
+        shapes: Shapes = [(1, 1, 5)]
+        return Seen(
+            number, op, opset, case, shapes, shapes, {"a": shapes}, {}, DISAGREE if wrong else AGREE
+        )
+
+    cases = [conv(0, "Conv", 7, wrong=True)]
+    cases += [conv(number, "ConvInteger", 13, wrong=False) for number in range(1, 9)]
+    rules, _ = fit(cases)
+    assert {rule.op: (rule.doubt.first, rule.doubt.when, rule.wrong) for rule in rules} == {
+        "Conv": (1, ("pads beside auto_pad",), [0]),
+        "ConvInteger": (10, ("pads beside auto_pad",), []),
+        "QLinearConv": (10, ("pads beside auto_pad",), []),
+    }
 
 
 def test_a_statement_is_what_inference_is_asked_to_believe() -> None:
