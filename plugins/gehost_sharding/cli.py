@@ -128,7 +128,9 @@ def _counts(propagation: Any) -> str:
 @click.argument("model", type=click.Path())
 @click.option("--mesh", "mesh_text", required=True, metavar="AXIS=SIZE,…")
 @click.option("--hardware", "hardware_path", type=click.Path(), metavar="FILE.toml")
-@click.option("--memory", metavar="SIZE", help="Bytes for weights per device, such as 16GiB.")
+@click.option(
+    "--memory", metavar="SIZE", help="Bytes per device for weights and live tensors, such as 16GiB."
+)
 @click.option("-o", "--output", required=True, type=click.Path(), help="The annotated model.")
 @click.option("--report", "report_path", type=click.Path(), metavar="FILE.json")
 @click.option("--dot", type=click.Path(), metavar="FILE.dot", help="Write the cost graph.")

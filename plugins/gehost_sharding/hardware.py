@@ -38,7 +38,7 @@ class Hardware:
     latency: float = 5e-6
     """Seconds per collective."""
     memory: int | None = None
-    """Bytes for weights."""
+    """Bytes for weights and live tensors."""
     axis_bandwidth: Mapping[str, float] = field(default_factory=dict[str, float])
     """``link_bandwidth`` of single mesh axes."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
@@ -16,6 +17,7 @@ from gehost_sharding.assignment import Assignment, Transfer, all_transfers, gath
 from gehost_sharding.cost_graph import CostGraph, Objective
 from gehost_sharding.elimination import MOST_CELLS, Minimum, evaluate, minimise
 from gehost_sharding.hardware import Hardware
+from gehost_sharding.memory import activation_bytes
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
 from gehost_sharding.propagation import OperatorStrategies, Pin, check_mesh
@@ -73,6 +75,15 @@ class Solved:
                 entry["bytes"] += transfer.bytes
         return found
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that a device holds at once: its weights, and tensors while they are alive."""
+        return self.held_weights() + self.activation_bytes
+
+    @cached_property
+    def activation_bytes(self) -> int:
+        return activation_bytes(self.assignment)
+
     def held_weights(self) -> int:
         """Bytes of weights that one device holds; each cut of a weight counts once."""
         assignment = self.assignment
@@ -98,9 +109,9 @@ class Plan:
     solved: Solved
     objective: Objective
     memory: int | None
-    """Capacity for weights, if one was given."""
+    """Capacity of a device, if one was given."""
     price: float
-    """Seconds per byte of weights in the last search."""
+    """Seconds per byte in the search that found the plan."""
     bound: float
     """No plan has less seconds than this (or a lower objective, if that is not time)."""
     is_proven: bool
@@ -155,11 +166,11 @@ class Planner:
 
         Args:
             objective: what to minimise; time by default.
-            memory: bytes of weights that a device may hold; least time under it.
+            memory: bytes of weights and live tensors that a device may hold; least time under it.
             pins: placements that the plan must have.
 
         Raises:
-            ModelError: no plan fits ``memory``; gives the least that is possible.
+            ModelError: no plan was found that fits ``memory``; gives the least that was found.
             UsageError: pins that contradict each other.
         """
         objective = objective or Objective()
@@ -168,7 +179,7 @@ class Planner:
         masks = self.pin_masks(cost_graph, pins)
         solved = self.solve(cost_graph, objective, masks)
         proven = solved.minimum.is_proven
-        if memory is None or solved.totals["weights"] <= memory:
+        if memory is None or solved.memory_bytes <= memory:
             return Plan(solved, objective, memory, objective.weights, solved.minimum.cost, proven)
         return self._under_capacity(cost_graph, objective, memory, masks, solved)
 
@@ -260,39 +271,48 @@ class Planner:
         masks: dict[int, Mask],
         free: Solved,
     ) -> Plan:
-        """Least time under a capacity: Lagrangian on the price of a byte, exact check of the sum.
+        """Least time under a capacity: a price on bytes, exact check of what the plan holds.
 
-        The plan is proven optimal only if it meets the Lagrangian bound.
+        The price is on weights, whose sum bounds what a device holds from below (Lagrange), then
+        also on results. The plan is proven optimal only if it meets the bound.
         """
-        least = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)
-        if least.totals["weights"] > memory:
-            raise ModelError(
-                f"{self.graph}: no plan on mesh {self.mesh} holds its weights in {memory} bytes"
-                f" per device; the least that is possible is {least.totals['weights']:.0f} bytes"
-            )
+        weights = self.solve(cost_graph, Objective(seconds=0.0, weights=1.0), masks)
+        results = self.solve(cost_graph, Objective(seconds=0.0, memory=1.0), masks)
+        least = min(weights, results, key=lambda found: found.memory_bytes)
         best, best_price = least, math.inf
         bound = objective_value(objective, free)
-        low, high = 0.0, _price_scale(objective, free, least)
-        for _ in range(_PRICE_STEPS):
-            price = high if math.isinf(best_price) else (low + high) / 2
-            priced = Objective(
-                objective.seconds, objective.weights + price, objective.memory, objective.wire
+        for name, cheapest in (("weights", weights), ("memory", results)):
+            low, high = 0.0, _price_scale(objective, name, free, cheapest)
+            fits_below = False
+            for _ in range(_PRICE_STEPS):
+                price = (low + high) / 2 if fits_below else high
+                priced = replace(objective, **{name: getattr(objective, name) + price})
+                found = self.solve(cost_graph, priced, masks)
+                if name == "weights" and found.minimum.is_proven:
+                    bound = max(bound, found.minimum.cost - price * memory)
+                if found.memory_bytes < least.memory_bytes:
+                    least = found
+                if found.memory_bytes <= memory:
+                    fits_below, high = True, price
+                    value = objective_value(objective, found)
+                    if best.memory_bytes > memory or value <= objective_value(objective, best):
+                        best, best_price = found, price
+                elif fits_below:
+                    low = price
+                elif found.totals[name] <= cheapest.totals[name]:
+                    break
+                else:
+                    high *= 16
+                if fits_below and high - low <= 1e-9 * high:
+                    break
+        if least.memory_bytes > memory:
+            raise ModelError(
+                f"{self.graph}: no plan on mesh {self.mesh} was found that holds"
+                f" {memory} bytes per device; the least is {least.memory_bytes} bytes, of which"
+                f" {least.held_weights()} are weights"
             )
-            found = self.solve(cost_graph, priced, masks)
-            if found.minimum.is_proven:
-                bound = max(bound, found.minimum.cost - price * memory)
-            if found.totals["weights"] <= memory:
-                if objective_value(objective, found) <= objective_value(objective, best):
-                    best, best_price = found, price
-                elif math.isinf(best_price):
-                    best_price = price
-                high = price
-            elif math.isinf(best_price):
-                high *= 16
-            else:
-                low = price
-            if not math.isinf(best_price) and high - low <= 1e-9 * high:
-                break
+        if best.memory_bytes > memory:
+            best = least
         value = objective_value(objective, best)
         proven = free.minimum.is_proven and value - bound <= 1e-9 * abs(value)
         price = objective.weights + (0.0 if math.isinf(best_price) else best_price)
@@ -375,8 +395,8 @@ def objective_value(objective: Objective, solved: Solved) -> float:
     )
 
 
-def _price_scale(objective: Objective, free: Solved, least: Solved) -> float:
+def _price_scale(objective: Objective, name: str, free: Solved, cheapest: Solved) -> float:
     """A price at which the saved bytes are worth the difference in the objective."""
-    saved = free.totals["weights"] - least.totals["weights"]
-    lost = objective_value(objective, least) - objective_value(objective, free)
-    return max(lost / saved, 1e-30)
+    saved = free.totals[name] - cheapest.totals[name]
+    lost = objective_value(objective, cheapest) - objective_value(objective, free)
+    return max(lost / saved, 1e-30) if saved > 0 else 1e-30

@@ -84,6 +84,7 @@ def _figures(solved: Solved, alpha: float, beta: float) -> dict[str, Any]:
         "communication_cost": totals["wire"],
         "weighted": {"alpha": alpha, "beta": beta, "value": objective_value(weighted, solved)},
         "weight_bytes": solved.held_weights(),
+        "activation_bytes": solved.activation_bytes,
         "wire_bytes": solved.wire_bytes,
         "output_bytes": solved.output_bytes,
         "by_collective": solved.by_collective(),
@@ -205,7 +206,15 @@ def lines(plan: Plan, *, verbose: bool = False) -> Iterator[str]:
     rows = [_row("this plan", solved)]
     for label, found in plan.compared.items():
         rows.append([label, found] if isinstance(found, str) else _row(label, found))
-    heads = ["plan", "ms", "communication ms", "sent B", "weights B", "collectives"]
+    heads = [
+        "plan",
+        "ms",
+        "communication ms",
+        "sent B",
+        "weights B",
+        "activations B",
+        "collectives",
+    ]
     yield from tabulate(rows, headers=heads, tablefmt="simple", floatfmt=".4g").splitlines()
     yield f"gathering the outputs sends {solved.output_bytes} B more per device"
 
@@ -221,6 +230,7 @@ def _row(label: str, solved: Solved) -> list[Any]:
         (seconds - solved.compute_seconds) * 1e3,
         solved.wire_bytes,
         solved.held_weights(),
+        solved.activation_bytes,
         kinds or "none",
     ]
 

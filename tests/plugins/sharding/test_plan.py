@@ -133,17 +133,21 @@ def narrow_decoder() -> ModelGraph:
     return ModelGraph(decoder(2, batch=8, length=16, width=128, heads=4))
 
 
+def least_bytes(search: Planner) -> int:
+    with pytest.raises(ModelError, match=r"no plan on mesh .* was found that holds 1 bytes") as one:
+        search.plan(memory=1)
+    return int(str(one.value).partition("the least is ")[2].split()[0])
+
+
 def test_a_capacity_is_kept_and_the_bound_holds() -> None:
     search = planner(narrow_decoder(), Mesh.parse("x=4"))
     free = search.plan()
-    least = search.solve(search.cost_graph(prices_weights=True), Objective(0.0, 1.0), {})
-    low, high = least.totals["weights"], free.solved.totals["weights"]
+    low, high = least_bytes(search), free.solved.memory_bytes
     assert low < high
     previous = float("inf")
     for memory in np.linspace(low, high, 5).astype(int):
         plan = search.plan(memory=int(memory))
-        assert plan.solved.totals["weights"] <= memory
-        assert plan.solved.held_weights() <= memory
+        assert plan.solved.memory_bytes <= memory
         seconds = plan.solved.totals["seconds"]
         assert plan.bound <= seconds * (1 + 1e-9)
         assert seconds <= previous * (1 + 1e-9)
@@ -153,13 +157,36 @@ def test_a_capacity_is_kept_and_the_bound_holds() -> None:
     assert previous == pytest.approx(free.solved.totals["seconds"])
 
 
-def test_the_least_memory_that_is_possible_is_given() -> None:
-    search = planner(narrow_decoder(), Mesh.parse("x=4"))
-    least = search.solve(search.cost_graph(prices_weights=True), Objective(0.0, 1.0), {})
-    with pytest.raises(
-        ModelError, match=f"the least that is possible is {least.totals['weights']:.0f} bytes"
-    ):
-        search.plan(memory=int(least.totals["weights"]) - 1)
+def test_results_count_as_memory() -> None:
+    """Activations alone exceed the capacity: the plan splits what it would hold whole."""
+    graph = graph_of("""(float[8,4096] x) => (float[8,4096] y) {
+        a = Exp (x)
+        y = Neg (a)
+    }""")
+    # a latency so high that splitting never pays
+    search = Planner(graph, Mesh.parse("x=4"), Hardware(latency=1.0))
+    pinned = [Pin.parse("y=-1:x", graph, search.mesh), Pin.parse("a=-1:x", graph, search.mesh)]
+    whole = search.plan(pins=pinned)
+    assert whole.solved.held_weights() == 0
+    assert whole.solved.activation_bytes == 2 * 8 * 4096 * 4  # an operand and a result
+    plan = search.plan(memory=3 * 8 * 4096)
+    assert plan.solved.activation_bytes == 2 * 8 * 4096 * 4 // 4
+    with pytest.raises(ModelError, match="the least is 65536 bytes, of which 0 are weights"):
+        search.plan(memory=65535)
+
+
+def test_activations_are_counted_while_they_are_alive() -> None:
+    graph = graph_of("""(float[8,16] x, float[8,16] b) => (float[8,16] y) {
+        s = Add (x, b)
+        t = Exp (s)
+        u = Neg (t)
+        v = Add (u, s)
+        y = Neg (v)
+    }""")
+    mesh = Mesh.parse("d=1")
+    solved = planner(graph, mesh).plan().solved
+    row = 8 * 16 * 4
+    assert solved.activation_bytes == 3 * row  # t, u and s, which v still reads
 
 
 def test_the_weighted_objective_is_exact_on_bytes() -> None:
