@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 
-from gehost.errors import ModelError
+from gehost.errors import GehostError, ModelError
 from gehost.ir.check import check_graph
 from gehost.ir.edits import Journal, set_metadata
 from gehost.ir.elements import ElementsOfModel
@@ -175,6 +175,22 @@ class Model:
     def _put_configurations(self, configurations: Iterable[onnx.DeviceConfigurationProto]) -> None:
         del self.proto.configuration[:]
         self.proto.configuration.extend(configurations)
+
+    def raise_ir_version(self, version: int) -> None:
+        """Raise the IR version to at least ``version``.
+
+        Raises:
+            GehostError: the model is below IR version 4, whose initializers mean something else.
+        """
+        if self.ir_version >= version:
+            return
+        if self.ir_version < 4:
+            raise GehostError(f"{self}: IR version {self.ir_version} cannot be raised")
+        self.journal.record(self._put_ir_version, self.ir_version)
+        self._put_ir_version(version)
+
+    def _put_ir_version(self, version: int) -> None:
+        self.ir_version = self.proto.ir_version = version
 
     @property
     def has_device_configurations(self) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gehost_sharding.annotations import annotate, read_annotations
     from gehost_sharding.hardware import Hardware
+    from gehost_sharding.hook import PlanningHook
     from gehost_sharding.launch import RankError, run_split
     from gehost_sharding.mesh import Mesh
     from gehost_sharding.model_graph import ModelGraph, read_model
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "annotations": ("annotate", "read_annotations"),
     "hardware": ("Hardware",),
+    "hook": ("PlanningHook",),
     "launch": ("RankError", "run_split"),
     "mesh": ("Mesh",),
     "model_graph": ("ModelGraph", "read_model"),
@@ -49,6 +51,7 @@ __all__ = [
     "Pin",
     "Plan",
     "Planner",
+    "PlanningHook",
     "Propagation",
     "RankError",
     "Rule",

@@ -39,18 +39,33 @@ def annotate(assignment: Assignment) -> onnx.ModelProto:
         del model.graph.input[:]
         model.graph.input.extend(kept)
     model.ir_version = max(model.ir_version, LEAST_IR_VERSION)
-    mesh = assignment.mesh
     del model.configuration[:]
-    configuration = model.configuration.add(name=str(mesh), num_devices=mesh.devices)
-    configuration.device.extend(_device_name(mesh, device) for device in range(mesh.devices))
-    specs = _SpecWriter(mesh)
+    model.configuration.append(configuration_of(assignment.mesh))
     for node in model.graph.node:
         del node.device_configurations[:]
-    for operator in assignment.graph.operators:
-        node = model.graph.node[operator.position]
-        entry = node.device_configurations.add(configuration_id=configuration.name)
-        _write_specs(entry, assignment, operator, specs)
+    for position, entries in node_entries(assignment).items():
+        model.graph.node[position].device_configurations.extend(entries)
     return model
+
+
+def configuration_of(mesh: Mesh) -> onnx.DeviceConfigurationProto:
+    """Return the configuration that stands for a mesh, and is named after it."""
+    found = onnx.DeviceConfigurationProto(name=str(mesh), num_devices=mesh.devices)
+    found.device.extend(_device_name(mesh, device) for device in range(mesh.devices))
+    return found
+
+
+def node_entries(
+    assignment: Assignment,
+) -> dict[int, tuple[onnx.NodeDeviceConfigurationProto, ...]]:
+    """Return the device configurations of nodes, by their position in the model."""
+    specs = _SpecWriter(assignment.mesh)
+    found: dict[int, tuple[onnx.NodeDeviceConfigurationProto, ...]] = {}
+    for operator in assignment.graph.operators:
+        entry = onnx.NodeDeviceConfigurationProto(configuration_id=str(assignment.mesh))
+        _write_specs(entry, assignment, operator, specs)
+        found[operator.position] = (entry,)
+    return found
 
 
 def _device_name(mesh: Mesh, device: int) -> str:

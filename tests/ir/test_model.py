@@ -480,6 +480,23 @@ def test_device_configurations_are_set_and_taken_back():
     assert model.flush().SerializeToString(deterministic=True) == before
 
 
+def test_the_ir_version_is_raised_and_taken_back():
+    model = load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    before = model.ir_version
+    mark = model.mark()
+    model.raise_ir_version(before)
+    assert model.mark() == mark
+    model.raise_ir_version(before + 1)
+    assert (model.ir_version, model.flush().ir_version) == (before + 1, before + 1)
+    mark = model.mark()
+    model.raise_ir_version(before + 2)
+    model.undo(mark)
+    assert (model.ir_version, model.proto.ir_version) == (before + 1, before + 1)
+    old = Model(onnx.ModelProto(ir_version=3, graph=onnx.GraphProto(name="g")))
+    with pytest.raises(GehostError, match="IR version 3 cannot be raised"):
+        old.raise_ir_version(11)
+
+
 def test_what_is_read_is_a_copy_and_what_is_assigned_is_checked():
     model = load("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     (node,) = model.graph.nodes
