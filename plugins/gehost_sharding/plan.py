@@ -358,7 +358,7 @@ class Planner:
 
     def _data_axes(self) -> list[tuple[int, ...]]:
         active = self.mesh.active_axes
-        return [active[:1], active] if len(active) > 1 else [active]
+        return [active[:1], active] if len(active) > 1 else [active] if active else []
 
     def _data_parallel_masks(self, cost_graph: CostGraph, axes: tuple[int, ...]) -> dict[int, Mask]:
         """Weights whole, and no other axis in use."""

@@ -210,9 +210,10 @@ def _show(
 
     comparison = None if earlier is None else Comparison.of(earlier, records)
     if own["report"]:
-        from gehost_zoo.page import write_page
+        from gehost_zoo.page import render, write_page
 
-        write_page(own["report"], output, records, invalid, comparison, own["against"])
+        path, against = own["report"], own["against"]
+        write_page(path, render(path, output, records, invalid, comparison, against))
     for line in summary_lines(records, invalid, comparison):
         click.echo(line)
     if own["report"]:

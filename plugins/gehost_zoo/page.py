@@ -29,20 +29,12 @@ _MOST_EXTREME = 10
 _MOST_LISTED = 100
 
 
-def write_page(
-    path: str,
-    directory: str,
-    records: Sequence[Record],
-    invalid: Sequence[str],
-    comparison: Comparison | None,
-    against: str | None,
-) -> None:
+def write_page(path: str, text: str) -> None:
     """Write the page whole or not at all.
 
     Raises:
         OutputError: it cannot be written.
     """
-    text = render(path, directory, records, invalid, comparison, against)
     target = Path(path).absolute()
     try:
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=".zoo-")

@@ -200,6 +200,14 @@ def test_the_weighted_objective_is_exact_on_bytes() -> None:
     assert both.minimum.cost <= memory.totals["memory"] + memory.totals["wire"]
 
 
+def test_a_mesh_of_one_device_has_nothing_to_compare_with() -> None:
+    search = planner(block(), Mesh.parse("x=1"))
+    plan = search.plan()
+    search.compare(plan, {})
+    assert plan.compared == {}
+    assert plan.solved.wire_bytes == 0
+
+
 def test_pins_hold() -> None:
     graph = block()
     mesh = Mesh.parse("data=2,model=2")
