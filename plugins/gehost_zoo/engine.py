@@ -23,8 +23,10 @@ from gehost_zoo.work import LOST, Record, Task, compile_model, warm_up
 
 TRIES = 3
 """A model whose process died runs at most twice again."""
-_ENDED = 10
-"""Processes that may end through no fault of the model: before they take it, or killed."""
+_STARTS = 10
+"""Processes that may end before they take the model, as long as none was killed."""
+_KILLED = 100
+"""Processes that may end through no fault of the model where some were killed."""
 _KILLS = {-signal.SIGKILL, -signal.SIGTERM, int(signal.SIGTERM)}
 """Exit codes of a process that another one ended; pebble's ends with 15 at SIGTERM."""
 _KERNEL_COUNTS = Path("/proc/vmstat")
@@ -130,12 +132,13 @@ class Worker:
         """
         deaths = ended = kills = 0
         cause = ""
-        while deaths < TRIES and ended < _ENDED:
+        while deaths < TRIES and ended < (_KILLED if kills else _STARTS):
             freed = _kills_for_memory()
             try:
                 self._start(task)
             except (ProcessExpired, psutil.NoSuchProcess, TimeoutError, RuntimeError) as error:
                 ended, cause = ended + 1, _cause(error)
+                kills += getattr(error, "exitcode", None) in _KILLS
             else:
                 try:
                     return self._compile(task)
@@ -151,7 +154,7 @@ class Worker:
         if deaths == TRIES:
             what = f"its process died {TRIES} times"
         else:
-            what = f"{ended} processes ended before it was done, {kills} of them killed meanwhile"
+            what = f"{ended} processes ended before it was done, {kills} of them killed"
         return task.record("died", LOST, f"{what}; {cause}")
 
     def _start(self, task: Task) -> None:

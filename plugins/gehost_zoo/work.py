@@ -229,7 +229,7 @@ def _raise_if_full(failure: BaseException) -> None:
     error: BaseException | None = failure
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(str(failure)) from failure
+            raise DiskFullError(f"{failure}; --resume continues when there is space") from failure
         error = error.__cause__
 
 

@@ -153,7 +153,7 @@ def test_a_model_is_not_blamed_for_kills_from_outside(place: Any, monkeypatch: A
     # and they end somewhere
     flag.unlink()
     monkeypatch.setattr(engine, "_kills_for_memory", lambda: 0)
-    monkeypatch.setattr(engine, "_ENDED", 2)
+    monkeypatch.setattr(engine, "_KILLED", 2)
     assert place.zoo("models", "-o", "kills", "--jobs", "1") == 7
     (row,) = place.results("kills").values()
     assert row["error"].startswith("2 processes ended before it was done, 2 of them killed")
