@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from gehost.errors import UsageError
+from gehost.shipped import DEFAULT_GROUP, shipped_vendors
 
 DumpFormat = Literal["pbtxt", "onnx"]
 
@@ -23,8 +24,8 @@ class HostOptions:
     """
 
     vendors: Sequence[str | os.PathLike[str]] = ()
-    """Directories that hold ``<vendor>/custom_fusion_passes/``, in the order in which they are
-    loaded.
+    """Directories that hold ``<vendor>/custom_fusion_passes/``, or vendors that a package ships
+    (``gehost:onnx``), in the order in which they are loaded.
     """
     plugins: bool = True
     """Load installed plugins (entry point group ``gehost``)."""
@@ -145,14 +146,23 @@ def let_idle_threads_sleep() -> None:
 
 
 def from_environment(
-    given: Mapping[str, Any], environ: Mapping[str, str] | None = None
+    given: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    *,
+    note: Callable[[str], object] | None = None,
 ) -> HostOptions:
     """Options for the command line: what was given, else what the environment says, else the
     defaults.
 
-    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists. Dumps:
+    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists, else the default
+    vendors of installed packages. Dumps:
     ``DUMP_GRAPH_PATH``, else the working directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is
     also the level of dumps unless one was given.
+
+    Args:
+        given: fields of ``HostOptions``; None and () are not given.
+        environ: the environment; ``os.environ`` when None.
+        note: gets a line where default vendors stand in.
 
     Raises:
         UsageError: an option or a variable has a value that there is not.
@@ -161,7 +171,10 @@ def from_environment(
     chosen = dict(given)
     if not chosen.get("vendors"):
         listed = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
-        chosen["vendors"] = listed or (["vendors"] if Path("vendors").is_dir() else [])
+        here = ["vendors"] if Path("vendors").is_dir() else []
+        chosen["vendors"] = listed or here or shipped_vendors(DEFAULT_GROUP)
+        if not listed and not here and chosen["vendors"] and note is not None:
+            note(f"no vendors given: using {', '.join(chosen['vendors'])}")
     level = env.get("DUMP_GE_GRAPH", "")
     if level not in ("", "0", *_LEVELS):
         raise UsageError(

@@ -19,6 +19,7 @@ PLUGINS = Path(gehost_drr.__file__).parents[1]
 LAYERS = [
     ["location", "native", "spelling"],
     ["errors"],
+    ["shipped"],
     ["stages", "status", "options", "settings"],
     ["ir"],
     ["ops", "expressions"],
@@ -29,8 +30,8 @@ LAYERS = [
     ["verify"],
     ["passes"],
     ["host"],
-    ["scaffold"],
     ["diagnose", "tune"],
+    ["scaffold"],
     ["testing"],
     ["cli"],
     ["__main__"],

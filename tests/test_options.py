@@ -95,7 +95,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("given", "environ", "there", "vendors"),
     [
-        ((), {}, False, []),
+        ((), {}, False, ["gehost:onnx"]),
         ((), {}, True, ["vendors"]),
         ((), {"GEHOST_VENDORS": "a:b c:"}, True, ["a", "b c"]),
         ((), {"GEHOST_VENDORS": ""}, True, ["vendors"]),
@@ -107,7 +107,11 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
 ) -> None:
     if there:
         (here / "vendors").mkdir()
-    assert from_environment({"vendors": given}, environ).vendors == vendors
+    notes: list[str] = []
+    found = from_environment({"vendors": given}, environ, note=notes.append)
+    assert found.vendors == vendors
+    assert notes == ["no vendors given: using gehost:onnx"] * (vendors == ["gehost:onnx"])
+    assert HostOptions().vendors == ()
 
 
 @pytest.mark.usefixtures("here")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gehost.cli.output import print_notes
 from gehost.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ vendors_option = click.option(
     type=click.Path(),
     metavar="DIR",
     help=(
-        "Directory that holds <vendor>/custom_fusion_passes/; repeatable. Default: "
-        "GEHOST_VENDORS, or ./vendors."
+        "Directory that holds <vendor>/custom_fusion_passes/, or a vendor of an installed package, "
+        "as gehost:onnx; repeatable. Default: GEHOST_VENDORS, or ./vendors, or gehost:onnx."
     ),
 )
 keep_going_option = click.option(
@@ -102,7 +103,7 @@ def options_of(given: dict[str, Any]) -> HostOptions:
     for flag in ("cleanup", "plugins"):
         if f"no_{flag}" in given:
             given[flag] = not given.pop(f"no_{flag}")
-    return from_environment(given)
+    return from_environment(given, note=lambda line: print_notes([line]))
 
 
 _COMPILE_OPTIONS = (

@@ -6,10 +6,14 @@ import click
 
 from gehost.cli.options import json_option, options_of, vendors_option
 from gehost.cli.output import print_json, print_notes, print_skipped, writing_output
+from gehost.errors import UsageError
 
 
 @click.command()
 @vendors_option
+@click.option(
+    "--shipped", is_flag=True, help="Of all vendors that installed packages ship, not --vendors."
+)
 @json_option
 @click.option(
     "-v",
@@ -17,12 +21,17 @@ from gehost.cli.output import print_json, print_notes, print_skipped, writing_ou
     is_flag=True,
     help="Also list the options that --set takes, and the files that are skipped.",
 )
-def passes(vendors: tuple[str, ...], *, as_json: bool, verbose: bool) -> None:
+def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: bool) -> None:
     """List the passes of vendors and plugins, in the order in which they run."""
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
+    from gehost.shipped import shipped_vendors
     from gehost.stages import RUN_STAGES
 
+    if shipped and vendors:
+        raise UsageError("--shipped lists what is installed; give it or --vendors")
+    if shipped:
+        vendors = tuple(shipped_vendors())
     with output_on_stderr():
         host = Host(options_of({"vendors": vendors}))
     if verbose:

@@ -23,7 +23,7 @@ from gehost.host.dumper import dump_proto
 from gehost.host.hookspecs import hookimpl
 from gehost.host.pipeline import SHAPE_INFERENCE, stages_before
 from gehost.host.registry import PassSpec
-from gehost.host.vendors import PASSES_DIR, find_vendor_files
+from gehost.host.vendors import PASSES_DIR, find_vendor_files, vendor_directories
 from gehost.ir.files.external import external_tensors, nbytes
 from gehost.ir.files.save import save_model
 from gehost.ir.graph import Graph
@@ -143,15 +143,14 @@ def _copy_vendors(
             ),
         ]
 
-    for number, root in enumerate(map(Path, roots), start=1):
+    for number, root in enumerate(roots, start=1):
         name = "vendors" if number == 1 else f"vendors-{number}"
         (home / name).mkdir()
         copied.append(name)
-        for vendor in sorted(root.iterdir()):
-            if (vendor / PASSES_DIR).is_dir():
-                shutil.copytree(
-                    vendor / PASSES_DIR, home / name / vendor.name / PASSES_DIR, ignore=ignored
-                )
+        for vendor in vendor_directories(root, []):
+            shutil.copytree(
+                vendor / PASSES_DIR, home / name / vendor.name / PASSES_DIR, ignore=ignored
+            )
     return copied, left_out
 
 

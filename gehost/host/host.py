@@ -273,7 +273,7 @@ class Host:
         """Return a line if there are fewer passes than the user may expect."""
         passes = [spec for spec in self.passes if spec.default or not spec.from_plugin]
         if not self.options.vendors and not passes:
-            return ["no vendors given, so only the clean-up runs; name their directory (--vendors)"]
+            return ["0 passes: no vendors given, so only the clean-up runs; name some (--vendors)"]
         used = {spec.vendor for spec in passes} | {file.vendor for file in self._used}
         idle = [vendor for vendor in dict.fromkeys(self._vendors) if vendor not in used]
         if not idle and not self._unexpected and passes:

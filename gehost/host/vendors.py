@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gehost.errors import UsageError, VendorError, deepest_line, described
 from gehost.host.containment import contained, exclusive
 from gehost.location import SourceLocation
+from gehost.shipped import shipped_directory
 from gehost.spelling import hint, is_misspelled
 
 PASSES_DIR = "custom_fusion_passes"
@@ -79,10 +80,10 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
     packages: set[str] = set()
     if not all(os.fspath(root) for root in roots):
         raise UsageError("a directory of vendors has no name; give one, as in --vendors vendors")
-    for root in (Path(os.path.abspath(root)) for root in roots):
-        for vendor in _vendors_of(root, skipped):
+    for root in roots:
+        for home in vendor_directories(root, skipped):
+            vendor, directory = home.name, home / PASSES_DIR
             vendors.append(vendor)
-            directory = root / vendor / PASSES_DIR
             package, number = _free_package(vendor, packages)
             for entry in sorted(os.listdir(directory)):
                 if entry == "__pycache__":
@@ -100,6 +101,24 @@ def _find(roots: Sequence[str | os.PathLike[str]]) -> VendorFiles:
                 found.append(VendorFile(vendor, path, module_name, f"{vendor}/{stem}{number}"))
     hidden = sum(line.rpartition(": ")[2].startswith(_HIDDEN) for line in skipped)
     return VendorFiles(found, skipped, vendors, len(skipped) - hidden)
+
+
+def vendor_directories(root: str | os.PathLike[str], skipped: list[str]) -> list[Path]:
+    """List the vendors of a directory, or the one that ``PACKAGE:VENDOR`` names.
+
+    Args:
+        skipped: gets the directories that are no vendors, and why.
+
+    Raises:
+        UsageError: as ``find_vendor_files``; no installed package ships this vendor.
+    """
+    shipped = shipped_directory(root)
+    if shipped is None:
+        path = Path(os.path.abspath(root))
+        return [path / vendor for vendor in _vendors_of(path, skipped)]
+    if not (shipped / PASSES_DIR).is_dir():
+        raise VendorError(f"{shipped} holds no {PASSES_DIR}", where=root)
+    return [shipped]
 
 
 def _vendors_of(root: Path, skipped: list[str]) -> list[str]:

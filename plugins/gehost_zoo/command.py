@@ -48,6 +48,10 @@ def _bytes(_context: click.Context, _option: click.Parameter, value: str | None)
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
+def _note(line: str) -> None:
+    click.echo(f"gehost: {line}", err=True)
+
+
 def zoo_command(compile_: click.Command) -> click.Command:
     """Make the command; what holds for each model are options of ``gehost compile`` itself."""
     shared = {option.name: option for option in compile_.params if option.name in _SHARED}
@@ -135,7 +139,7 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
         raise UsageError("--jobs is for this machine; --dask uses the workers of its scheduler")
     if own["report"] and not own["report"].endswith(".html"):
         raise UsageError(f"--report {own['report']}: wanted a file name that ends in .html")
-    options = replace(from_environment(given), dump=None)  # models would share it
+    options = replace(from_environment(given, note=_note), dump=None)  # models would share it
     earlier = read_results(own["against"]) if own["against"] else None
     results: dict[str, Record] = {}
     if Path(output, NAME).exists():
@@ -263,7 +267,7 @@ def _tune(models: tuple[str, ...], output: str, threads: int, budget: float, **g
     from gehost_zoo.progress import Progress
 
     given["cleanup"] = not given.pop("no_cleanup")
-    options = replace(from_environment(given), dump=None)
+    options = replace(from_environment(given, note=_note), dump=None)
     zoo = find_models(models, lambda path: path.endswith(".onnx"), outside=output)
     progress = Progress(len(zoo.entries), len(zoo.entries))
     for line in [*zoo.invalid, *zoo.duplicates]:

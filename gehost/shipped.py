@@ -1,0 +1,61 @@
+"""Vendors that installed packages ship: ``gehost:onnx`` names the entry point ``onnx`` of gehost.
+
+A package lists its vendors in the entry point group ``gehost.vendors``. Each value is the path of
+a vendor's directory, the one that holds ``custom_fusion_passes``; the entry point's name is the
+vendor's. Those in ``gehost.default_vendors`` are what the command line uses when it gets none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from gehost.errors import UsageError, VendorError, described
+from gehost.spelling import hint
+
+GROUP = "gehost.vendors"
+DEFAULT_GROUP = "gehost.default_vendors"
+
+_SPELLING = re.compile(r"[A-Za-z0-9][\w.-]+:[\w.-]+")
+
+
+def shipped_vendors(group: str = GROUP) -> list[str]:
+    """List the vendors of installed packages, as ``PACKAGE:VENDOR``."""
+    return sorted({_spelled(entry) for entry in entry_points(group=group)})
+
+
+def shipped_directory(root: str | os.PathLike[str]) -> Path | None:
+    """Return the directory of the vendor ``PACKAGE:VENDOR``; None where ``root`` is a path.
+
+    Raises:
+        UsageError: no installed package ships this vendor.
+        VendorError: its entry point cannot be loaded, or is no path of a vendor.
+    """
+    text = os.fspath(root)
+    if not _SPELLING.fullmatch(text) or os.path.exists(text):
+        return None
+    entries = {_spelled(entry): entry for entry in entry_points(group=GROUP)}
+    if text not in entries:
+        listed = ", ".join(sorted(entries)) or "none"
+        raise UsageError(
+            "no installed package ships this vendor"
+            + (hint(text, entries) or f"; there are {listed}"),
+            where=text,
+        )
+    try:
+        found: str | os.PathLike[str] = entries[text].load()
+        return Path(found)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise VendorError(
+            f"the entry point {entries[text].value} is no path of a vendor: {described(error)}",
+            where=text,
+        ) from error
+
+
+def _spelled(entry: EntryPoint) -> str:
+    package = entry.dist.name if entry.dist is not None else ""
+    return f"{package}:{entry.name}"
