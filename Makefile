@@ -54,6 +54,11 @@ sizes: $(VENV)/installed
 runtime: $(VENV)/installed
 	$(BIN)/python -m tests.runtime $(RUNTIME_ARGS)
 
+# Passes that gehost new writes from random places of the corpus. NEW_ARGS="--models 26" and more.
+.PHONY: new-check
+new-check: $(VENV)/installed
+	$(BIN)/python -m tests.new_from $(NEW_ARGS)
+
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed
 	$(BIN)/python -m tests.tune.planted $(TUNE_ARGS)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gehost.host.hookspecs import hookimpl
     from gehost.host.host import Host
     from gehost.host.importers import ImporterRegistry, read_model
+    from gehost.host.new_pass_styles import StyleRegistry
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
     from gehost.ir import shapes
@@ -83,6 +84,7 @@ _MODULES = {
     "host.hookspecs": ("hookimpl",),
     "host.host": ("Host",),
     "host.importers": ("ImporterRegistry", "read_model"),
+    "host.new_pass_styles": ("StyleRegistry",),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),
     "ir.files.external": ("external_files",),
@@ -164,6 +166,7 @@ __all__ = [
     "RewriteRecorder",
     "Shape",
     "Status",
+    "StyleRegistry",
     "SubgraphBoundary",
     "SubgraphInput",
     "SubgraphOutput",

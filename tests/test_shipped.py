@@ -89,4 +89,8 @@ def test_no_passes_are_reported(
     Path("vendors/acme/custom_fusion_passes").mkdir(parents=True)
     assert run(["passes"]) == 0
     assert "0 passes of 1 vendor" in capfd.readouterr().err
-    assert Host(HostOptions(vendors=(), plugins=False)).notes[0].startswith("0 passes: no vendors")
+    assert (
+        Host(HostOptions(vendors=(), plugins=False))
+        .notes[0]
+        .startswith("0 passes: no vendors given")
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gehost.cli.output import writing_output
+from gehost.errors import UsageError
 
 
 @click.command()
@@ -17,10 +18,57 @@ from gehost.cli.output import writing_output
     metavar="DIR",
     help="Directory of vendors.",
 )
-def new(name: str, vendors: str) -> None:
-    """Write a new pass and its test: `gehost new acme/fuse_matmul_add`."""
-    from gehost.scaffold import write_pass
+@click.option(
+    "--from",
+    "model",
+    type=click.Path(),
+    metavar="MODEL",
+    help="Take the pattern from nodes of this model, and the test's model too.",
+)
+@click.option(
+    "--nodes",
+    metavar="A,B,C",
+    help="With --from: the nodes, each by its name or by a tensor that it makes.",
+)
+@click.option(
+    "--style",
+    default="class",
+    show_default=True,
+    metavar="STYLE",
+    help=(
+        "With --from: class, decompose (of one node), or a style of an installed plugin: those of "
+        "gehost are declarative rules and traced functions."
+    ),
+)
+@click.option(
+    "--stage",
+    default="kAfterInferShape",
+    show_default=True,
+    metavar="STAGE",
+    help="With --from: where the pass runs, and in which graph the nodes are.",
+)
+def new(
+    name: str, vendors: str, model: str | None, nodes: str | None, style: str, stage: str
+) -> None:
+    """Write a new pass and its test: `gehost new acme/fuse_matmul_add`.
 
+    With --from and --nodes, the pattern is these nodes of a model: `gehost show` prints their
+    names. The pass replaces them with an operator of VENDOR's, whose body they are; change it from
+    there.
+    """
+    from gehost.host.containment import output_on_stderr
+    from gehost.scaffold.write import write_pass, write_pass_from
+
+    if (model is None) != (nodes is None):
+        raise UsageError("--from MODEL and --nodes A,B,C go together")
+    if model is None or nodes is None:
+        paths = write_pass(name, vendors)
+    else:
+        listed = [each.strip() for each in nodes.split(",") if each.strip()]
+        if not listed:
+            raise UsageError("names no node", where="--nodes")
+        with output_on_stderr():
+            paths = write_pass_from(name, vendors, model, listed, style, stage)
     with writing_output():
-        for path in write_pass(name, vendors):
+        for path in paths:
             click.echo(f"wrote {path}")

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from types import SimpleNamespace
 from typing import Literal
 
+from gehost.diagnose.at_stage import at_stage
 from gehost.diagnose.nodes import check_name, near_names, nodes_named
 from gehost.diagnose.report.page import svg
 from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
-from gehost.errors import GehostError, UsageError, one_line
-from gehost.host.hookspecs import hookimpl
-from gehost.host.host import Host
+from gehost.errors import UsageError, one_line
 from gehost.host.importers import read_model
-from gehost.host.pipeline import PIPELINE
-from gehost.host.registry import PassSpec
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.options import HostOptions
@@ -77,47 +71,7 @@ def show(
             return rendered(loaded)
         finally:
             loaded.close()
-    return _at_stage(model, options, stage, rendered)
-
-
-class _Reached(GehostError):  # noqa: N818 - it ends a compile and is no error
-    """Ends the compile at the stage."""
-
-
-def _at_stage(
-    model: str, options: HostOptions, stage: str, rendered: Callable[[Model], str]
-) -> str:
-    """Render the graph as the first pass of a stage meets it."""
-    row = next((row for row in PIPELINE if row.stage.name == stage), None)
-    if row is None:
-        known = [row.stage.name for row in PIPELINE]
-        meant = hint(stage, known) or f"; stages: {', '.join(known)}"
-        raise UsageError(f"there is no stage {stage}{meant}", where="--stage")
-    found: list[str] = []
-
-    def render(graph: Graph) -> None:
-        found.append(rendered(graph.model))
-
-    def before_pass(spec: PassSpec, graph: Graph) -> None:
-        if spec.stage is row.stage:
-            render(graph)
-            raise _Reached
-
-    def stage_finished() -> None:
-        if found:
-            raise _Reached
-
-    watch = SimpleNamespace(
-        **{
-            "gehost_before_pass": hookimpl(tryfirst=True)(before_pass),
-            row.hook: hookimpl(tryfirst=True)(render),  # where no pass runs at the stage
-            "gehost_stage_finished": hookimpl(tryfirst=True)(stage_finished),
-        }
-    )
-    host = Host(options.rewrites_only(), plugins=[("show", watch)])
-    with suppress(_Reached):
-        host.compile(model, os.devnull)  # which ends before it would be written
-    return found[0]
+    return at_stage(model, options, stage, rendered)
 
 
 def _selections(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gehost.host.context import CompileContext
     from gehost.host.importers import ImporterRegistry
     from gehost.host.kinds import KindRegistry
+    from gehost.host.new_pass_styles import StyleRegistry
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.ir.graph import Graph, Node
     from gehost.ops import OpRegistry
@@ -58,6 +59,11 @@ def gehost_register_commands(cli: click.Group) -> None:
 
     Import heavy modules inside the commands.
     """
+
+
+@hookspec
+def gehost_register_styles(registry: StyleRegistry) -> None:
+    """Called by ``gehost new``, of installed plugins: add styles in which it writes passes."""
 
 
 @hookspec

@@ -15,7 +15,7 @@ from gehost import hookimpl
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from gehost import PassRegistry
+    from gehost import PassRegistry, StyleRegistry
     from gehost_drr import drr
     from gehost_drr.dce import DeadCodeEliminationPass
     from gehost_drr.greedy import (
@@ -97,3 +97,12 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'gehost_drr' has no attribute {name!r}")
     return getattr(importlib.import_module(f"gehost_drr.{_MODULE_OF[name]}"), name)
+
+
+@hookimpl
+def gehost_register_styles(registry: StyleRegistry) -> None:
+    """Let ``gehost new --from`` write passes in this style."""
+    from importlib.resources import files
+
+    template = files(__name__) / "new_pass.py.jinja"
+    registry.add("drr", template.read_text(encoding="utf-8"), by_function=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gehost import hookimpl
 
 if TYPE_CHECKING:  # the command line loads plugins before it knows whether it needs them at all
-    from gehost import PassRegistry
+    from gehost import PassRegistry, StyleRegistry
 
     from .desc import InputSpec, MappedPattern, OpDesc, ParamAttr, PassDesc, Tensor, op
     from .register import RegisteredPass, RegisterPass
@@ -69,3 +69,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'gehost_register_pass' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f"gehost_register_pass.{home}"), name)
     return found
+
+
+@hookimpl
+def gehost_register_styles(registry: StyleRegistry) -> None:
+    """Let ``gehost new --from`` write passes in this style."""
+    from importlib.resources import files
+
+    template = files(__name__) / "new_pass.py.jinja"
+    registry.add("traced", template.read_text(encoding="utf-8"), by_function=True)

@@ -27,7 +27,7 @@ NAMES = [
 
 def test_the_list_of_hooks_is_complete() -> None:
     assert list(hookspecs.HOOKS) == NAMES
-    assert len(NAMES) == 21
+    assert len(NAMES) == 22
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,10 +179,19 @@ def test_the_command_line_calls_the_hook_for_commands(monkeypatch: pytest.Monkey
     assert calls == ["register_commands"]
 
 
+def test_new_calls_the_hook_for_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gehost.scaffold import styles
+
+    plugin, calls = recorder()
+    monkeypatch.setattr(styles, "installed_plugins", lambda: [("recorder", plugin)])
+    assert list(styles.installed_styles()) == ["class", "decompose"]
+    assert calls == ["register_styles"]
+
+
 def test_a_vendor_file_may_implement_every_other_hook(
     vendors: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The two that are called of plugins only are never called of a vendor file; the rest are."""
+    """The three that are called of plugins only are never called of a vendor file; the rest are."""
     implementations = [f"@hookimpl\ndef {name}(): print('called {name}')\n" for name in NAMES]
     vendors.write("acme/hooks.py", *implementations)
     vendors.write(
@@ -196,4 +205,5 @@ def test_a_vendor_file_may_implement_every_other_hook(
     host.run(parse(MODEL))
     lines = capsys.readouterr().err.splitlines()
     called = {line.removeprefix("called ") for line in lines}
-    assert set(NAMES) - called == {"gehost_register_commands", "gehost_collect_passes"}
+    of_plugins = {"gehost_register_commands", "gehost_register_styles", "gehost_collect_passes"}
+    assert set(NAMES) - called == of_plugins

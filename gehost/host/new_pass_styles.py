@@ -1,0 +1,49 @@
+"""Styles in which ``gehost new --from`` writes a pass: templates of this package and of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gehost.errors import VendorError
+
+
+class Style(NamedTuple):
+    """How a pass is written."""
+
+    template: str
+    """Jinja2."""
+    by_function: bool
+    """The pass has the name of its function, which is that of its file; else of a class."""
+
+
+class StyleRegistry:
+    """Styles by name."""
+
+    def __init__(self) -> None:
+        self._styles: dict[str, Style] = {}
+
+    def add(self, name: str, template: str, *, by_function: bool = False) -> None:
+        """Add a style.
+
+        Args:
+            name: as ``--style`` takes it.
+            template: Jinja2 that writes the file of the pass. It gets ``place`` (with ``inputs``,
+                ``constants``, ``operands``, ``operators``, ``outputs`` and ``picture``), the names
+                ``stem``, ``pass_name``, ``op``, ``stage`` and ``origin``, ``body()`` (the
+                declaration of the operator) and ``refuse(text)``. Templates of the plugins that
+                come with gehost are examples.
+            by_function: the pass is called ``stem``, as its function is.
+
+        Raises:
+            VendorError: there is a style of this name.
+        """
+        if name in self._styles:
+            raise VendorError(f"there is a style {name} already; choose another name")
+        self._styles[name] = Style(template, by_function)
+
+    def get(self, name: str) -> Style | None:
+        return self._styles.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._styles)

@@ -1,0 +1,367 @@
+"""Nodes of a model as an author would write them down: operators, parameters, captures, names."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import onnx
+
+from gehost.diagnose.bisect.submodel import submodel
+from gehost.diagnose.nodes import check_name, near_names, nodes_named
+from gehost.errors import UsageError
+from gehost.es import schemas
+from gehost.ir.graph import Node, Value, split_op
+from gehost.ir.model import Model
+from gehost.ir.region import Region, Rejection
+from gehost.pattern.explain.messages import named
+
+_BESIDE_NUMBERS = frozenset(
+    [
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Pow",
+        "Max",
+        "Min",
+        "Mod",
+        "Equal",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+    ]
+)
+"""Operators beside whose tensors a number of one element stands as it is."""
+_TAKEN = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}.union(
+    [
+        "attr",
+        "body",
+        "builder",
+        "es",
+        "fused",
+        "made",
+        "match",
+        "native",
+        "node",
+        "np",
+        "op",
+        "ops",
+        "pat",
+        "pattern",
+        "replace",
+        "res",
+        "self",
+    ],
+    ["where"],
+)
+"""Names that mean something else in what is written."""
+_LONGEST = 24
+"""Characters of a name that is taken from the model."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One node: the variables and texts that stand for it in Python."""
+
+    op: str
+    """``domain::Type`` outside ONNX's domain."""
+    operands: Sequence[str]
+    """Names of tensors, numbers, or ``None`` for an absent one."""
+    results: Sequence[str]
+    """A name for each output."""
+    given: Mapping[str, str]
+    """The parameters that the node has, as Python."""
+    asked: Mapping[str, str]
+    """All parameters that it may have, as Python; ``None`` must be absent."""
+
+    @property
+    def split_only(self) -> Mapping[str, str]:
+        """The parameter that says how many outputs a Split has."""
+        return {name: text for name, text in self.given.items() if name == "split"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Nodes that a pass is to match, and the sub-model that they are."""
+
+    inputs: Sequence[str]
+    """Tensors that are computed outside, in the order of their first reader."""
+    constants: Sequence[str]
+    """Constants that are captured by name."""
+    operators: Sequence[Operator]
+    """In topological order."""
+    outputs: Sequence[str]
+    """Tensors that are read outside; the last that is made comes first."""
+    model: onnx.ModelProto
+    """The nodes alone, with their constants."""
+
+    @property
+    def operands(self) -> list[str]:
+        """What an operator that stands for the nodes takes."""
+        return [*self.inputs, *self.constants]
+
+    @property
+    def picture(self) -> str:
+        """The operators in order, for a headline."""
+        return " → ".join(split_op(each.op)[1] for each in self.operators)
+
+
+def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
+    """Find nodes by their names, or by those of tensors that they make.
+
+    Raises:
+        UsageError: there is no node of a name, or several.
+    """
+    found: dict[Node, None] = {}
+    for name in names:
+        check_name(name)
+        nodes = nodes_named(model, name)
+        if not nodes:
+            raise UsageError(
+                f'the model has no node "{name}"; {near_names(model, name)}', where="--nodes"
+            )
+        if len(nodes) > 1:
+            raise UsageError(
+                f'{len(nodes)} nodes are called "{name}"',
+                where="--nodes",
+                hint="name each by a tensor that it makes",
+            )
+        found[nodes[0]] = None
+    return list(found)
+
+
+def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None = None) -> Place:
+    """Write down nodes of a model.
+
+    Args:
+        model: with inferred types.
+        nodes: of one graph; ``Constant`` nodes among them count as constants.
+        inputs: the placeholders in order, also for constants; then other constants are written
+            as lists. None: what is computed outside, and constants are captured.
+
+    Raises:
+        UsageError: no pattern can be made of the nodes: a path leaves them and comes back, one
+            holds nested graphs, or nothing reads what they make.
+    """
+    region = Region.of_nodes(
+        node for node in nodes if not all(v is not None and v.is_constant for v in node.outputs)
+    )
+    if isinstance(region, Rejection):
+        raise UsageError(f"no pattern can be made of these nodes: {region.reason}", where="--nodes")
+    for node in region.nodes:
+        if node.bodies:
+            raise UsageError(
+                f"{named(node)} holds nested graphs, which a pattern cannot", where="--nodes"
+            )
+    writer = _Writer(model, region, inputs)
+    operators = [writer.operator(node) for node in region.nodes]
+    outputs = region.outputs[::-1]
+    return Place(
+        inputs=[writer.names[value] for value in writer.inputs],
+        constants=[writer.names[value] for value in writer.constants],
+        operators=operators,
+        outputs=[writer.names[value] for value in outputs],
+        model=alone(model, outputs, _ends(v for v in writer.inputs if not v.is_constant)),
+    )
+
+
+def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
+    """Copy the nodes between these tensors into a model; external data comes along."""
+    part = submodel(model, [(value.name, value) for value in outputs], inputs, name="place")
+    found = onnx.ModelProto()
+    found.CopyFrom(part)
+    constants = {value.name: value for graph in model.graphs for value in graph.values.values()}
+    for tensor in found.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            array = constants[tensor.name].numpy()
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    return found
+
+
+def _ends(inputs: Iterable[Value]) -> list[Value]:
+    """Where the sub-model begins: whole numbers and flags come with what computes them.
+
+    They are mostly sizes and indices, which fit the other inputs only as the model computes them.
+    """
+    found: dict[Value, None] = {}
+    waiting, seen = list(inputs), set[Value]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen or value.is_constant:
+            continue
+        seen.add(value)
+        counts = value.dtype is not None and not value.dtype.is_float
+        if value.producer is None or value.producer.bodies or not counts:
+            found[value] = None
+        else:
+            waiting.extend(each for each in value.producer.inputs if each is not None)
+    return list(found)
+
+
+class _Writer:
+    """Gives each tensor a name, and each node its text."""
+
+    def __init__(self, model: Model, region: Region, inputs: Sequence[Value] | None) -> None:
+        self._model = model
+        self._captures = inputs is None
+        self._taken = set(_TAKEN)
+        self.names: dict[Value, str] = {}
+        outside = [value for value in region.inputs if value is not None]
+        self.inputs = (
+            [value for value in outside if not value.is_constant] if inputs is None else inputs
+        )
+        self.constants: list[Value] = []
+        for value in self.inputs:
+            self.names[value] = self._name(_short(value, "x"))
+
+    def operator(self, node: Node) -> Operator:
+        domain, _ = split_op(node.op)
+        signature = None
+        if self._model.function(node.op) is None:
+            signature = schemas.signature(*split_op(node.op), self._model.opset(domain) or 1)
+        given, asked = self._parameters(node, signature)
+        operands: list[str] = []
+        for slot, value in enumerate(node.inputs):
+            if self._captures and value is not None and _is_axes(node, slot, signature):
+                given["axes"] = asked["axes"] = _text(value.numpy().tolist(), node, "axes")
+                continue
+            operands.append("None" if value is None else self._operand(node, value))
+        while operands and operands[-1] == "None":
+            operands.pop()
+        results = [
+            self._name(split_op(node.op)[1].lower() if value is not None else "unused")
+            for value in node.outputs
+        ]
+        self.names.update(
+            (value, name)
+            for value, name in zip(node.outputs, results, strict=True)
+            if value is not None
+        )
+        return Operator(node.op, operands, results, given, asked)
+
+    def _parameters(
+        self, node: Node, signature: schemas.Signature | None
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        given = {name: _text(value, node, name) for name, value in node.attrs.items()}
+        if signature is None:
+            return given, dict(given)
+        new_names = {old: new for new, old in signature.old_names.items()}
+        given = {new_names.get(name, name): text for name, text in given.items()}
+        asked = {
+            new_names.get(name, name): _text(default, node, name)
+            for name, default in signature.attributes.items()
+        }
+        for name in signature.migrating:
+            if (
+                name == "axes"
+                and self._captures
+                and node.input(signature.parameters[name].slot) is None
+            ):
+                asked[name] = "None"
+        asked.update(given)
+        if node.op == "Split":  # the outputs say it
+            asked.pop("num_outputs", None)
+            given.pop("num_outputs", None)
+        if signature.flattens:
+            asked["axis"] = given["axis"] = "-1"
+        return given, asked
+
+    def _operand(self, node: Node, value: Value) -> str:
+        if value in self.names:
+            return self.names[value]
+        if (number := _number(node, value)) is not None:
+            return number
+        if not self._captures:
+            return _text(value.numpy().tolist(), node, f'constant "{value.name}"')
+        self.constants.append(value)
+        self.names[value] = self._name(_short(value, "constant"))
+        return self.names[value]
+
+    def _name(self, wanted: str) -> str:
+        found, number = wanted, 0
+        while found in self._taken:
+            number += 1
+            found = f"{wanted}_{number}"
+        self._taken.add(found)
+        return found
+
+
+def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool:
+    """Whether an input is the last and holds constant axes: they are a parameter."""
+    if signature is None or "axes" not in signature.migrating:
+        return False
+    value = node.inputs[slot]
+    last = slot == len(node.inputs) - 1 == signature.parameters["axes"].slot
+    return last and value is not None and value.is_constant
+
+
+def _number(node: Node, value: Value) -> str | None:
+    """A constant of one element beside a tensor of at least its rank, as Python."""
+    array = value.array
+    if node.op not in _BESIDE_NUMBERS or array is None or array.size != 1:
+        return None
+    others = [each for each in node.inputs if each is not None and each is not value]
+    ranks = [each.rank for each in others if not each.is_constant]
+    if not ranks or any(rank is None or rank < array.ndim for rank in ranks):
+        return None
+    if array.dtype.kind not in "fiu" or not np.isfinite(array.item()):
+        return None
+    return _python(array.reshape(())[()])
+
+
+def _text(value: Any, node: Node, name: str) -> str:
+    """A parameter as Python."""
+    text = _python(value)
+    if text is None:
+        raise UsageError(
+            f"{name} of {named(node)} is no number, text or list of them",
+            where="--nodes",
+            hint="leave the node out",
+        )
+    return text
+
+
+def _python(value: Any) -> str | None:
+    """A number, text, array or list of them as Python; None for anything else."""
+    if value is None or isinstance(value, bool | str):
+        return repr(value)
+    if isinstance(value, bytes):
+        return repr(value.decode(errors="replace"))
+    if isinstance(value, np.ndarray | np.generic):
+        array: np.ndarray[Any, Any] = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]
+        if array.dtype.kind not in "fiub":
+            return None
+        if isinstance(value, np.generic) or array.ndim == 0:
+            return _float(array) if array.dtype.kind == "f" else repr(array.item())
+        return f'np.array({_python(array.tolist())}, "{array.dtype}")'
+    if isinstance(value, float):
+        return _float(np.asarray(value, np.float32 if value == np.float32(value) else np.float64))
+    if isinstance(value, int):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        texts = [_python(each) for each in cast("Sequence[Any]", value)]
+        return None if None in texts else f"[{', '.join(text for text in texts if text)}]"
+    return None
+
+
+def _float(number: np.ndarray[Any, Any]) -> str:
+    """The shortest text that is this number in its dtype."""
+    if not math.isfinite(number.item()):
+        return f'float("{number.item()}")'
+    text = str(number[()])
+    return text if "." in text or "e" in text else f"{text}.0"
+
+
+def _short(value: Value, default: str) -> str:
+    """The last part of a tensor's name where it is short and a name in Python, too."""
+    last = re.split(r"[./:]", value.name)[-1].lower()
+    short = len(last) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9_]*", last)
+    return last if short and not re.search(r"_output_\d+$|^val_\d+$", last) else default

@@ -1,0 +1,170 @@
+"""A pass for the nodes of a place, in each style that authors write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from gehost.errors import UsageError
+from gehost.host.new_pass_styles import Style, StyleRegistry
+from gehost.host.plugins import Plugins, installed_plugins
+from gehost.ir.graph import split_op
+from gehost.scaffold.place import Operator, Place
+
+DECOMPOSE = "decompose"
+"""The style of one node."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the new pass and its operator are called."""
+
+    stem: str
+    """Of the file."""
+    pass_name: str
+    op: str
+    """The operator that takes the place of the nodes."""
+    stage: str
+    origin: str
+    """Where the nodes are, for the docstring."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The node that a DecomposePass replaces."""
+
+    operator: Operator
+    slots: Sequence[tuple[int, str]]
+    """The inputs that it has, with the names of their tensors."""
+    present: Sequence[bool]
+    """Whether each of its inputs is there."""
+    parts: bool
+    """Whether the place is the node's parts; else it is the node itself."""
+
+
+def installed_styles() -> StyleRegistry:
+    """Load the styles of this package and of installed plugins.
+
+    Raises:
+        VendorError: a plugin cannot be loaded, or takes a name that is taken.
+    """
+    registry = StyleRegistry()
+    for name in ("class", DECOMPOSE):
+        registry.add(name, _template(f"place_{name}.py.jinja"))
+    Plugins(installed_plugins()).call("gehost_register_styles", registry=registry)
+    return registry
+
+
+def written(style: Style, place: Place, names: Names, replaced: Replaced | None) -> tuple[str, str]:
+    """Write the pass and its test as Python.
+
+    Args:
+        replaced: of a DecomposePass; None for the other styles.
+
+    Raises:
+        UsageError: the style cannot express something of the place.
+    """
+    environment = Environment(
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - it writes Python
+    )
+    filters: dict[str, Any] = {
+        "arguments": _arguments,
+        "entries": _entries,
+        "keywords": _keywords,
+        "outputs_of": _outputs_of,
+        "prefixed": _prefixed,
+        "quoted": _quoted,
+        "unpacked": _unpacked,
+    }
+    environment.filters.update(filters)
+    known: dict[str, Any] = {
+        **vars(names),
+        "place": place,
+        "body": lambda: _body(place, names.op),
+        "es_call": _es_call,
+        "refuse": _refuse,
+        "op_type": split_op(names.op)[1],
+        "parts": False,
+        "uses_numpy": any("np.array(" in t for op in place.operators for t in op.asked.values()),
+    }
+    if replaced is not None:
+        known.update(
+            replaced=replaced.operator.op,
+            replaced_type=split_op(replaced.operator.op)[1],
+            asked=replaced.operator.asked,
+            slots=replaced.slots,
+            present=list(replaced.present),
+            parts=replaced.parts,
+        )
+    test = _template("test_place.py.jinja")
+    return (
+        environment.from_string(style.template).render(known),
+        environment.from_string(test).render(known),
+    )
+
+
+def _template(name: str) -> str:
+    return (files("gehost") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _refuse(problem: str) -> None:
+    raise UsageError(problem, where="--style")
+
+
+def _body(place: Place, op: str) -> str:
+    """The operator that stands for the nodes, with its body."""
+    outputs = f", outputs=[{_quoted(place.outputs)}]" if len(place.outputs) > 1 else ""
+    lines = [f'@ops.register("{op}"{outputs})', f"def body({', '.join(place.operands)}):"]
+    lines += [
+        f"    {_unpacked(each.results, several=False)} = {_es_call(each, each.given)}"
+        for each in place.operators
+    ]
+    return "\n".join([*lines, f"    return {', '.join(place.outputs)}", ""])
+
+
+def _es_call(each: Operator, given: Mapping[str, str]) -> str:
+    """``es.Softmax(x, axis=-1)``."""
+    domain, op_type = split_op(each.op)
+    function = f'es.op("{each.op}")' if domain else f"es.{op_type}"
+    return f"{function}({_arguments(each, given)})"
+
+
+def _arguments(each: Operator, given: Mapping[str, str]) -> str:
+    several = len(each.results) > 1 and "split" not in given
+    count = {"num_outputs": str(len(each.results))} if several else {}
+    return ", ".join([*each.operands, *(f"{n}={t}" for n, t in {**given, **count}.items())])
+
+
+def _entries(given: Mapping[str, str]) -> str:
+    return ", ".join(f'"{name}": {text}' for name, text in given.items())
+
+
+def _keywords(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in given.items())
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _unpacked(names: Sequence[str], *, several: bool = True) -> str:
+    """Targets of an assignment; ``several``: also a single one is unpacked."""
+    return f"{names[0]}," if several and len(names) == 1 else ", ".join(names)
+
+
+def _prefixed(texts: Sequence[str], prefix: str) -> str:
+    return ", ".join(
+        f"{prefix}{text}" if text.isidentifier() and text != "None" else text for text in texts
+    )
+
+
+def _outputs_of(names: Sequence[str], made: str) -> str:
+    return ", ".join(f"{made}.Output({index})" for index in range(len(names)))

@@ -1,0 +1,177 @@
+"""Write a pass and its test: one to start from, or one for nodes of a model."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from gehost.diagnose.at_stage import at_stage
+from gehost.errors import OutputError, UsageError
+from gehost.host.vendors import PASSES_DIR
+from gehost.ir.files.save import write_bytes_atomic
+from gehost.ir.model import Model
+from gehost.options import HostOptions
+from gehost.scaffold.decompose import decomposed
+from gehost.scaffold.place import Place, chosen_nodes, place_of
+from gehost.scaffold.styles import DECOMPOSE, Names, Replaced, installed_styles, written
+from gehost.spelling import hint
+
+_SUFFIX = "_pass"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a new pass goes, and what it is called."""
+
+    vendor: str
+    stem: str
+    home: Path
+    """The vendor's directory."""
+
+    @classmethod
+    def of(cls, name: str, root: str) -> Target:
+        """Read ``vendor/pass``.
+
+        Raises:
+            UsageError: it is not in lower-case Python names.
+        """
+        vendor, _, stem = name.partition("/")
+        for part in (vendor, stem):
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", part) or keyword.iskeyword(part):
+                raise UsageError(
+                    f'"{name}": wanted VENDOR/PASS in lower case letters, digits and _, as in '
+                    "acme/fuse_matmul_add"
+                )
+        return cls(vendor, stem, Path(root) / vendor)
+
+    @property
+    def camel(self) -> str:
+        """The name in capitals, without ``Pass``."""
+        return "".join(word.capitalize() for word in self.stem.removesuffix(_SUFFIX).split("_"))
+
+    @property
+    def files(self) -> tuple[Path, Path, Path]:
+        """The pass, its test and the model of the test."""
+        tests = self.home / "tests"
+        return (
+            self.home / PASSES_DIR / f"{self.stem}.py",
+            tests / f"test_{self.stem}.py",
+            tests / f"{self.stem}.onnx",
+        )
+
+
+def write_pass(name: str, root: str) -> list[Path]:
+    """Write ``<root>/<vendor>/custom_fusion_passes/<pass>.py`` and its test; returns the files.
+
+    Raises:
+        UsageError: ``name`` is not ``vendor/pass`` in lower-case Python names, or a file exists
+            already.
+        OutputError: a file or directory cannot be written.
+    """
+    target = Target.of(name, root)
+    texts = [
+        Template((files("gehost") / "templates" / template).read_text(encoding="utf-8"))
+        for template in ("pass.py.txt", "test_pass.py.txt")
+    ]
+    return _write(
+        {
+            path: text.safe_substitute(pass_name=f"{target.camel}Pass").encode()
+            for path, text in zip(target.files, texts, strict=False)
+        }
+    )
+
+
+def write_pass_from(
+    name: str, root: str, model: str, nodes: Sequence[str], style: str, stage: str
+) -> list[Path]:
+    """Write a pass whose pattern is some nodes of a model, and its test with the sub-model.
+
+    The pass replaces the nodes with an operator of the vendor's, whose body they are. Tensors from
+    outside are placeholders. A constant of one element beside an arithmetic operator is matched by
+    value, other constants are captured by name. Attributes are constraints, also those that are
+    left at their defaults. A ``decompose`` pass replaces one node: by the parts that ONNX, or the
+    model, defines it by; else by an operator whose body is the node.
+
+    Args:
+        name: ``vendor/pass``.
+        root: the directory of vendors.
+        model: the file.
+        nodes: names of nodes, or of tensors that they make.
+        style: of ``installed_styles``.
+        stage: where it runs; the nodes are those that the first pass of this stage meets, without
+            the passes of other vendors.
+
+    Raises:
+        UsageError: as ``write_pass``; there is no such node, stage or style, or no pattern can be made
+            of the nodes.
+        ModelError: the model cannot be read.
+        OutputError: a file or directory cannot be written.
+    """
+    target = Target.of(name, root)
+    _check_free(target.files)
+    styles = installed_styles()
+    chosen = styles.get(style)
+    if chosen is None:
+        meant = hint(style, styles) or f"; there are {', '.join(styles)}"
+        raise UsageError(f"there is no style {style}{meant}", where="--style")
+    options = HostOptions(plugins=False)
+    place, replaced = at_stage(model, options, stage, lambda seen: _seen(seen, nodes, style))
+    plural = "node" if len(nodes) == 1 else "nodes"
+    names = Names(
+        stem=target.stem,
+        pass_name=target.stem if chosen.by_function else f"{target.camel}Pass",
+        op=f"{target.vendor}::{target.camel}",
+        stage=stage,
+        origin=textwrap.fill(
+            f"Written by `gehost new --from` for {plural} {', '.join(nodes)} of "
+            f"{os.path.basename(model)}: a starting point to change.",
+            99,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ).replace("\\", "/"),
+    )
+    code, test = written(chosen, place, names, replaced)
+    data = place.model.SerializeToString()
+    return _write(dict(zip(target.files, (code.encode(), test.encode(), data), strict=True)))
+
+
+def _seen(model: Model, names: Sequence[str], style: str) -> tuple[Place, Replaced | None]:
+    """Write down the nodes; for a DecomposePass also the node that it replaces."""
+    nodes = chosen_nodes(model, names)
+    if style == DECOMPOSE:
+        if len(nodes) != 1:
+            raise UsageError("one node is replaced", where=f"--style {DECOMPOSE}", hint="name one")
+        return decomposed(model, nodes[0])
+    return place_of(model, nodes), None
+
+
+def _check_free(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            raise UsageError("exists already", where=path, hint="choose another name")
+
+
+def _write(wanted: Mapping[Path, bytes]) -> list[Path]:
+    """Write new files; returns them.
+
+    Raises:
+        UsageError: one exists already.
+        OutputError: a file or directory cannot be written.
+    """
+    _check_free(wanted)
+    for path, data in wanted.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot make the directory: {error.strerror}", where=path.parent
+            ) from error
+        write_bytes_atomic(path, data)
+    return list(wanted)
