@@ -31,8 +31,11 @@ _MOST_GROUPS = 40
 )
 @compile_options
 @keep_going_option
+@click.option("--all", "all_", is_flag=True, help="Also list misses far from a match.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every node.")
-def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **given: Any) -> None:
+def explain(
+    model: str, pass_name: str, node: str | None, *, all_: bool, as_json: bool, **given: Any
+) -> None:
     """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph as
     the pass meets it.
     """
@@ -45,10 +48,10 @@ def explain(model: str, pass_name: str, node: str | None, *, as_json: bool, **gi
         print_json(explanation.as_dict())
         return
     with writing_output():
-        _print(explanation)
+        _print(explanation, with_shallow=all_)
 
 
-def _print(explanation: Explanation) -> None:
+def _print(explanation: Explanation, *, with_shallow: bool) -> None:
     """Print the pass, notes on it as a whole, and a paragraph for each cause or asked finding."""
     about = ", ".join(
         part for part in (explanation.kind, explanation.vendor, explanation.stage) if part
@@ -57,22 +60,33 @@ def _print(explanation: Explanation) -> None:
     if explanation.node is None:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in explanation.counts().items())
         lines.append(f"candidates: {counts or 'none'}")
-    groups = explanation.groups()
+    if len(explanation.variants) > 1:
+        listed = [f'{number} "{name}"' for number, name in enumerate(explanation.variants, 1)]
+        lines.append(f"patterns: {', '.join(listed)}")
+    groups, shallow = explanation.near_and_shallow()
+    if with_shallow:
+        groups, shallow = explanation.groups(), []
+    several = len(explanation.variants) > 1
     for group in groups[:_MOST_GROUPS]:
-        lines.extend(["", *_paragraph(group)])
+        lines.extend(["", *_paragraph(group, several=several)])
     if len(groups) > _MOST_GROUPS:
         lines.extend(
             ["", f"… and {len(groups) - _MOST_GROUPS} more causes that match less; --json has all"]
         )
+    if shallow:
+        count = sum(len(group.findings) for group in shallow)
+        lines.extend(["", f"{count} × far from a match (--all lists them)"])
     for line in lines:
         indent = len(line) - len(line.lstrip())
         click.echo(" " * indent + one_line(line))
 
 
-def _paragraph(group: Group) -> list[str]:
+def _paragraph(group: Group, *, several: bool) -> list[str]:
     """Return count, depth and place of a group, the first node's reason, and the other nodes."""
     first = group.first
     parts = [f"{len(group.findings)} × {first.outcome}" if first.node else str(first.outcome)]
+    if several and first.pattern is not None:
+        parts.append(f'pattern {first.pattern + 1} "{first.variant}"')
     if first.outcome is Outcome.MISSED:
         all_found = first.depth == first.size
         if first.size:
@@ -93,7 +107,8 @@ def _paragraph(group: Group) -> list[str]:
         else ""
     )
     also = [f"    also at {', '.join(others)}{more}"] if others else []
-    return [", ".join(parts), f"    {_reason(first)}", *also]
+    advice = [f"        {line}" for line in first.advice]
+    return [", ".join(parts), f"    {_reason(first)}", *advice, *also]
 
 
 def _reason(found: Finding) -> str:

@@ -169,7 +169,7 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
         constants=[writer.names[value] for value in writer.constants],
         operators=operators,
         outputs=[writer.names[value] for value in outputs],
-        model=alone(model, outputs, _ends(v for v in writer.inputs if not v.is_constant)),
+        model=alone(model, outputs, _ends(model, writer.inputs)),
     )
 
 
@@ -178,19 +178,21 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
     part = submodel(model, [(value.name, value) for value in outputs], inputs, name="place")
     found = onnx.ModelProto()
     found.CopyFrom(part)
-    constants = {value.name: value for graph in model.graphs for value in graph.values.values()}
+    values = {value.name: value for graph in model.graphs for value in graph.values.values()}
     for tensor in found.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            array = constants[tensor.name].numpy()
+            array = values[tensor.name].numpy()
             tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
     return found
 
 
-def _ends(inputs: Iterable[Value]) -> list[Value]:
-    """Where the sub-model begins: whole numbers and flags come with what computes them.
+def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
+    """Where the sub-model begins: at tensors of numbers whose sizes are known or the model inputs'.
 
-    They are mostly sizes and indices, which fit the other inputs only as the model computes them.
+    Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
+    indices, which fit the other inputs only as the model computes them.
     """
+    given = {dim for value in model.graph.inputs for dim in value.shape or ()}
     found: dict[Value, None] = {}
     waiting, seen = list(inputs), set[Value]()
     while waiting:
@@ -198,8 +200,14 @@ def _ends(inputs: Iterable[Value]) -> list[Value]:
         if value in seen or value.is_constant:
             continue
         seen.add(value)
-        counts = value.dtype is not None and not value.dtype.is_float
-        if value.producer is None or value.producer.bodies or not counts:
+        shape = value.shape
+        drawn = (
+            value.dtype is not None
+            and value.dtype.is_float
+            and shape is not None
+            and all(isinstance(dim, int) or (dim and dim in given) for dim in shape)
+        )
+        if drawn or value.producer is None or value.producer.bodies:
             found[value] = None
         else:
             waiting.extend(each for each in value.producer.inputs if each is not None)

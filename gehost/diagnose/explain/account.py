@@ -54,7 +54,7 @@ class Account:
         self._at: _Pattern | None = None
         self._looks: list[Look] = []
         self._rewritten: dict[Node, str] = {}
-        self._refused: dict[Node, list[str]] = {}
+        self._refused: dict[Node, list[tuple[str, tuple[str, ...]]]] = {}
         self._made: dict[Node, None] = {}
         self._taken: dict[Node, Node] = {}
         """Nodes that went into a match, and the one that made its output 0; also of rules that
@@ -103,8 +103,9 @@ class Account:
         self._taken.update((node, anchor) for node in rewrite.region.nodes if not node.in_graph)
         self._made.update(dict.fromkeys(rewrite.made))
 
-    def refused(self, node: Node, reason: str) -> None:
-        self._refused.setdefault(node, []).append(reason)
+    def refused(self, node: Node, reason: str, advice: tuple[str, ...] = ()) -> None:
+        """A match at a node was refused."""
+        self._refused.setdefault(node, []).append((reason, advice))
 
     def settle(self, targets: Sequence[Node] | None) -> None:
         """Record the outcome of each candidate, now that the rule has run."""
@@ -123,6 +124,11 @@ class Account:
                 told.add(node)
                 self._tell_late(node)
         self._looks, self._rewritten, self._refused, self._made = [], {}, {}, {}
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of the patterns that were tried, in order."""
+        return [pattern.source.name for pattern in self._patterns.values()]
 
     def findings(self) -> list[Finding]:
         """All of them, without misses of nodes that another pattern found; and patterns for
@@ -143,11 +149,23 @@ class Account:
     # -- findings of a node
     # ---------------------------------------------------------------------------------------
 
-    def add(self, node: Node, outcome: Outcome, reason: str) -> None:
+    def add(self, node: Node, outcome: Outcome, reason: str, advice: tuple[str, ...] = ()) -> None:
         """Note a finding where no operator of the pattern is to blame."""
-        place, size = (None, 0) if self._at is None else (self._at.place, self._at.size)
+        at = self._at
+        place, size, variant = (None, 0, "") if at is None else (at.place, at.size, at.source.name)
         found = Finding(
-            outcome, reason, node.label, node.op, _body(node), place, "", self._origin, size, size
+            outcome,
+            reason,
+            node.label,
+            node.op,
+            _body(node),
+            place,
+            "",
+            self._origin,
+            size,
+            size,
+            variant=variant,
+            advice=advice,
         )
         self._findings.append((node, found))
 
@@ -166,6 +184,7 @@ class Account:
             miss.depth,
             miss.size,
             miss.closeness,
+            self._at.source.name,
         )
         self._findings.append((node, found))
 
@@ -190,8 +209,8 @@ class Account:
             else:
                 self.add(node, Outcome.TAKEN, f'was taken by the match at "{by.label}"{told}')
         elif anchor in self._refused:
-            for reason in dict.fromkeys(self._refused[anchor]):
-                self.add(node, Outcome.REFUSED, reason)
+            for reason, advice in dict.fromkeys(self._refused[anchor]):
+                self.add(node, Outcome.REFUSED, reason, advice)
         else:
             return False
         return True
@@ -249,6 +268,7 @@ def _without_candidates(pattern: _Pattern) -> Finding:
         origin,
         0,
         pattern.size,
+        variant=pattern.source.name,
     )
 
 

@@ -42,6 +42,8 @@ class Finding(NamedTuple):
         size: how many operators the pattern has.
         closeness: of a near miss, how near it came to one more operator; of those of one depth
             the highest is the nearest.
+        variant: the name of the pattern; "" where no pattern is known.
+        advice: what to do about a refusal, where more is known than the reason.
     """
 
     outcome: Outcome
@@ -55,6 +57,13 @@ class Finding(NamedTuple):
     depth: int = 0
     size: int = 0
     closeness: int = 0
+    variant: str = ""
+    advice: tuple[str, ...] = ()
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether it is a miss that found fewer than half of the pattern's operators."""
+        return self.outcome is Outcome.MISSED and bool(self.node) and 2 * self.depth < self.size
 
     @property
     def cause(self) -> str:
@@ -92,6 +101,7 @@ class Explanation:
         status: as in the report of a compile.
         message: why the pass does not apply or failed, or which of its patterns do not apply.
         notes: about the pass as a whole.
+        variants: the names of the pass's patterns that were tried, in order.
     """
 
     model: str
@@ -104,6 +114,7 @@ class Explanation:
     status: str = ""
     message: str = ""
     notes: list[str] = field(default_factory=list[str])
+    variants: list[str] = field(default_factory=list[str])
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def counts(self) -> dict[str, int]:
@@ -112,24 +123,19 @@ class Explanation:
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
-        """For each node the nearest of its misses over all patterns, and all else."""
+        """For each node its best result over all patterns; of misses, the nearest."""
         nearest: dict[Any, Finding] = {}
-        missed = Outcome.MISSED
         for place, found in enumerate(self.findings):
-            key = (
-                (found.graph, found.node, found.op)
-                if found.outcome is missed and found.node
-                else place
-            )
+            key = (found.graph, found.node, found.op) if found.node else place
             known = nearest.get(key)
-            if known is None or (found.depth, found.closeness) > (known.depth, known.closeness):
+            if known is None or _better(found, known):
                 nearest[key] = found
         return list(nearest.values())
 
     def groups(self) -> list[Group]:
         """Rewritten nodes first, then the nearest misses.
 
-        Of each node the nearest miss alone; of one that was asked for, all.
+        Each node is there once, under its best result; one that was asked for, under all.
         """
         grouped: dict[Any, list[Finding]] = {}
         for found in self._nearest() if self.node is None else self.findings:
@@ -144,6 +150,15 @@ class Explanation:
             groups, key=lambda g: (order.index(g.first.outcome), -g.first.depth, -len(g.findings))
         )
 
+    def near_and_shallow(self) -> tuple[list[Group], list[Group]]:
+        """Split ``groups``: the shallow misses apart, where there is anything else."""
+        groups = self.groups()
+        near = [group for group in groups if self.node or not group.first.is_shallow]
+        if not near:
+            deepest = max((group.first.depth for group in groups), default=0)
+            near = [group for group in groups if group.first.depth == deepest]
+        return near, [group for group in groups if group not in near]
+
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON can carry it."""
         findings = [found._asdict() for found in self.findings]
@@ -154,3 +169,14 @@ class Explanation:
             "counts": self.counts(),
             "groups": [group.as_dict() for group in self.groups()],
         }
+
+
+_IMPORTANCE = {outcome: place for place, outcome in enumerate(Outcome)}
+
+
+def _better(found: Finding, known: Finding) -> bool:
+    """Whether a result of a node says more than another one."""
+    one, other = _IMPORTANCE[found.outcome], _IMPORTANCE[known.outcome]
+    if one != other:
+        return one < other
+    return (found.depth, found.closeness) > (known.depth, known.closeness)

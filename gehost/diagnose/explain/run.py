@@ -13,6 +13,7 @@ import onnx
 
 from gehost.diagnose.explain.account import Account
 from gehost.diagnose.explain.findings import Explanation, Finding, Outcome
+from gehost.diagnose.explain.unproven import advice
 from gehost.diagnose.nodes import Whereabouts, check_name, near_names, nodes_named
 from gehost.errors import GehostError, UsageError
 from gehost.host.context import CompileContext
@@ -112,6 +113,7 @@ class _Watch:
             )
         told.status, told.message = record.status, record.message
         told.findings = [*self._gone, *self.account.findings()]
+        told.variants = self.account.variants
         told.notes = [*self._notes, *_state_of(record)]
 
     # -- the compile up to the pass
@@ -196,7 +198,9 @@ class _Watch:
         pending, self._pending = self._pending, None
         if record.name != self._name:
             return
+        told: tuple[str, ...] = ()
         if pending is not None:
+            told = advice(reason, pending[0].region)
             reason = f"at commit: {reason}"
         elif self._has_own_run and not self.account.saw_rules:
             pass
@@ -204,7 +208,7 @@ class _Watch:
             reason = "MeetRequirements: it returned False"
         elif not reason.startswith("MeetRequirements"):
             reason = f"MeetRequirements: {reason}"
-        self.account.refused(node, reason)
+        self.account.refused(node, reason, told)
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
         """Explain a pass without patterns."""

@@ -612,3 +612,59 @@ def test_on_a_real_model_what_is_told_agrees_with_the_report_of_a_compile(
         counts = explain(model, record.name, options).counts()
         assert counts.get("rewritten", 0) == record.replaced, record.name
         assert ("refused" in counts) == bool(record.rejected), record.name
+
+
+def test_an_unproven_size_comes_with_its_source_and_both_ways_out(vendors: Any) -> None:
+    """Planted: an advice that names the first input of the model instead of the size's source."""
+    body = '(float["n"] a, float["m"] b) => (float[?] y) { c = Neg(b) y = Mul(a, c) }'
+    wider = Pass("es.Mul(x, y)", 2, "es.Expand(x, es.Shape(y))").code()
+    (refused,) = told(vendors, wider, body).findings
+    assert refused.reason.startswith('at commit: unproven: dimension 0 of "y" was ')
+    assert '?1 is computed by the match from "a" [n] and "c" [m]' in refused.advice[0]
+    body = '(float["n"] a, float["m"] b) => (float["m"] y) { c = Abs(b) y = Neg(c) }'
+    (refused,) = told(vendors, Pass("-x", replacement="es.Reshape(x, [2])").code(), body).findings
+    source, known, proven = refused.advice
+    assert 'm is dimension 0 of input "c", made by Abs' in source
+    assert "--dim m=SIZE" in known
+    assert "shape_proven = True" in proven
+
+
+EXP_AND_SIN = """
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class P(PatternFusionPass):
+    def Patterns(self):
+        found = []
+        for name, op in (("with exp", es.Exp), ("with sin", es.Sin)):
+            b = EsGraphBuilder(name)
+            x = b.CreateInput(0)
+            found.append(Pattern(b.BuildAndReset([es.Neg(es.Abs(es.Relu(op(x))))])))
+        return found
+
+    def Replacement(self, match):
+        b = EsGraphBuilder("r")
+        return b.BuildAndReset([es.Cos(b.CreateInput(0))])
+"""
+
+
+def test_each_node_is_there_once_with_the_variant_of_its_best_result(vendors: Any) -> None:
+    found = told(
+        vendors,
+        EXP_AND_SIN,
+        "(float[2] x) => (float[2] y, float[2] z) { a = Sin(x) b = Relu(a) c = Abs(b) y = Neg(c) d = Exp(x) z = Neg(d) }",
+    )
+    assert found.variants == ["with exp", "with sin"]
+    best = {
+        f.node: (f.outcome.value, f.variant) for group in found.groups() for f in group.findings
+    }
+    assert sum(len(group.findings) for group in found.groups()) == len(best) == 2
+    assert best["y"] == ("rewritten", "with sin")
+    near, shallow = found.near_and_shallow()
+    assert [group.first.node for group in near] == ["y"]
+    assert [group.first.node for group in shallow] == ["z"]
+
+
+def test_the_deepest_misses_are_shown_where_all_are_shallow(vendors: Any) -> None:
+    found = told(vendors, EXP_AND_SIN, "(float[2] x) => (float[2] y) { a = Exp(x) y = Neg(a) }")
+    near, shallow = found.near_and_shallow()
+    assert [group.first.depth for group in near] == [1]
+    assert shallow == []

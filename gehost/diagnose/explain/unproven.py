@@ -1,0 +1,88 @@
+"""What to do where a size of a replacement is not proven."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gehost.ir.graph import Graph, Value
+from gehost.ir.region import Region
+from gehost.ir.sizes import is_invented, names_in
+from gehost.ir.types import Dim
+from gehost.pattern.explain.messages import named
+
+_SIZES = re.compile(
+    r"unproven: dimension \d+ of \"(?P<tensor>.*)\" was (?P<old>.+), "
+    r"would be (?:that of an input, )?(?P<new>.+)"
+)
+_MOST_NAMED = 3
+
+
+def advice(reason: str, region: Region) -> tuple[str, ...]:
+    """Say where the sizes of an unproven rewrite come from, and both ways to resolve it.
+
+    Args:
+        reason: of the refusal; "" is returned for any but an unproven size.
+        region: the match, as it is after the refusal.
+    """
+    found = _SIZES.search(reason)
+    if found is None:
+        return ()
+    sizes = dict.fromkeys((found["old"], found["new"]))
+    named_sizes = [size for size in sizes if not size.isdecimal() and size != "unknown"]
+    sources = [f"{size} is {_source(size, region)}" for size in named_sizes]
+    known = [f"the new size has to come from where {found['old']} does: {'; '.join(sources)}"]
+    return (
+        *(known if sources else ()),
+        f"either let the sizes be known: {_make_known(sizes, region.graph)}",
+        (
+            "or prove it: check in MeetRequirements what makes the sizes equal, and set "
+            "shape_proven = True on the class, with the argument"
+        ),
+    )
+
+
+def _source(size: str, region: Region) -> str:
+    """The dimension that has a size, of an input of the match if there is one."""
+    inputs = [value for value in region.inputs if value is not None]
+    for value, what in (
+        *((value, "input") for value in inputs),
+        *((value, "tensor") for value in _upstream(inputs)),
+    ):
+        for place, dim in enumerate(value.shape or ()):
+            if dim == size:
+                maker = "" if value.producer is None else f", made by {named(value.producer)}"
+                return f'dimension {place} of {what} "{value.name}"{maker}'
+    listed = [f'"{v.name}" [{", ".join(map(_shown, v.shape))}]' for v in inputs if v.shape]
+    return f"computed by the match from {' and '.join(listed) or 'inputs of unknown rank'}"
+
+
+def _shown(size: Dim) -> str:
+    return "?" if size is None else str(size)
+
+
+def _upstream(values: Iterable[Value]) -> Iterator[Value]:
+    """The tensors that these are computed from, nearest first."""
+    waiting, seen = list(values), set(values)
+    for value in waiting:  # grows while it is walked
+        if value.producer is None:
+            continue
+        for operand in value.producer.inputs:
+            if operand is not None and operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
+                yield operand
+
+
+def _make_known(sizes: Iterable[str], graph: Graph) -> str:
+    """Name the open sizes of the model's inputs that can be fixed."""
+    root = graph.model.graph
+    given = {name for value in root.inputs for dim in value.shape or () for name in names_in(dim)}
+    open_names = sorted(name for name in given if not is_invented(name))
+    meant = [name for name in open_names if any(name in names_in(size) for size in sizes)]
+    later = "register the pass at a later stage, where computed shapes are constants"
+    listed = meant or open_names
+    if not listed:
+        return later
+    fixed = " ".join(f"--dim {name}=SIZE" for name in listed[:_MOST_NAMED])
+    return f"fix them with {fixed}, or {later}"
