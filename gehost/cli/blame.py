@@ -34,10 +34,11 @@ _MERGED = (
 @json_option
 def blame(model: str, node: str, settings: dict[str, str], *, as_json: bool) -> None:
     """Show the history of NODE in MODEL: its passes, step by step, down to the original nodes."""
+    from gehost.cli.progress import Progress
     from gehost.diagnose.blame import blame as history_of
     from gehost.host.containment import output_on_stderr
 
-    with output_on_stderr():
+    with output_on_stderr(), Progress().showing(what="reading"):
         found = history_of(model, node, settings)
     if as_json:
         print_json([ancestry.as_dict() for ancestry in found])

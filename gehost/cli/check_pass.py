@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gehost.cli.options import json_option, settings_option
-from gehost.cli.output import print_json, show_progress, writing_output
+from gehost.cli.output import print_json, writing_output
 from gehost.errors import NumbersDifferError, PassError, one_line
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def check_pass(
     The exit code is 6 when numbers differ, 5 when a pass fails. A pass for which no instance was
     found is listed as not checked, with the reason; the exit code stays 0 unless --strict is given.
     """
+    from gehost.cli.progress import Progress
     from gehost.diagnose.check_pass.pass_file import trials_of
     from gehost.diagnose.check_pass.run import check_pass
     from gehost.diagnose.check_pass.verdict import Wrong, save_findings
@@ -82,8 +83,9 @@ def check_pass(
     wrong: dict[str, set[Wrong]] = {}
     unchecked: list[str] = []
     results: list[PassCheck] = []
+    progress = Progress()
     while True:
-        with output_on_stderr():
+        with output_on_stderr(), progress.showing(instances, "loading"):
             trial = next(trials, None)
             result = (
                 None
@@ -93,12 +95,11 @@ def check_pass(
                     seed=seed,
                     instances=instances,
                     mutations=mutations,
-                    progress=show_progress,
+                    progress=progress.update,
                 )
             )
         if result is None:
             break
-        show_progress("")
         results.append(result)
         if not as_json:
             with writing_output():

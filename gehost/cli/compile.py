@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from gehost.cli.options import (
     number_options,
     options_of,
 )
-from gehost.cli.output import print_notes, print_skipped, writing_output
+from gehost.cli.output import is_terminal, print_notes, print_skipped, writing_output
 from gehost.cli.recording import check_report, reported, reproducible
 from gehost.errors import NumbersDifferError
 
@@ -100,7 +101,9 @@ def compile_(own_process: bool, model: str, output: str, **given: Any) -> int:
     for path in report_paths:
         check_report(path, model, output)
     progress = Progress()
-    plugins: list[tuple[str, Any]] = [("progress", progress)]
+    # each rewrite would call its hooks
+    watched = is_terminal(sys.stderr)
+    plugins: list[tuple[str, Any]] = [("progress", progress)] if watched else []
     recorded = reported(report_paths, model, options, plugins)
     try:
         with recorded, output_on_stderr(), reproducible(reproducer, options, plugins):

@@ -39,10 +39,11 @@ def explain(
     """Explain why PASS did not match in MODEL: the nearest miss of each candidate, in the graph as
     the pass meets it.
     """
+    from gehost.cli.progress import Progress
     from gehost.diagnose.explain.run import explain as explain_pass
     from gehost.host.containment import output_on_stderr
 
-    with output_on_stderr():
+    with output_on_stderr(), Progress().showing(what=f"explaining {pass_name}"):
         explanation = explain_pass(model, pass_name, options_of(given), node)
     if as_json:
         print_json(explanation.as_dict())

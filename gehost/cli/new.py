@@ -56,6 +56,7 @@ def new(
     names. The pass replaces them with an operator of VENDOR's, whose body they are; change it from
     there.
     """
+    from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
     from gehost.scaffold.write import write_pass, write_pass_from
 
@@ -67,7 +68,7 @@ def new(
         listed = [each.strip() for each in nodes.split(",") if each.strip()]
         if not listed:
             raise UsageError("names no node", where="--nodes")
-        with output_on_stderr():
+        with output_on_stderr(), Progress().showing(what="reading the model"):
             paths = write_pass_from(name, vendors, model, listed, style, stage)
     with writing_output():
         for path in paths:

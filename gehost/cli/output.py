@@ -49,11 +49,5 @@ def print_skipped(skipped: Iterable[str]) -> None:
         click.echo(one_line(f"skipped: {path_and_reason}"), err=True)
 
 
-def show_progress(line: str) -> None:
-    """Replace the progress line of a terminal; "" clears it."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{one_line(line)[:100]}", nl=False, err=True)
-
-
 def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()  # None: the process was started without one

@@ -23,6 +23,7 @@ from gehost.errors import UsageError
 )
 def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: bool) -> None:
     """List the passes of vendors and plugins, in the order in which they run."""
+    from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
     from gehost.host.host import Host
     from gehost.shipped import shipped_vendors
@@ -32,7 +33,7 @@ def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: b
         raise UsageError("--shipped lists what is installed; give it or --vendors")
     if shipped:
         vendors = tuple(shipped_vendors())
-    with output_on_stderr():
+    with output_on_stderr(), Progress().showing(what="loading vendors"):
         host = Host(options_of({"vendors": vendors}))
     if verbose:
         print_skipped(host.skipped)

@@ -1,4 +1,4 @@
-"""The progress bar of ``gehost compile``, on a terminal."""
+"""Progress on a terminal, for everything that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -17,40 +17,57 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 _PATIENCE = 1.0
-"""Seconds of work before the bar is shown."""
+"""Seconds of work before progress is shown."""
+_EVERY = 32
+"""Matches of a pass between two updates."""
 
 
 class Progress:
-    """A plugin that shows the running pass, on a terminal only."""
+    """A bar with the time that is left where the total is known, else with the time so far.
+
+    It is a plugin, too: then it follows the passes of a compile and the matches in each.
+    """
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
         self._task: Any = None
+        self._pass = ""
+        self._replaced = self._refused = 0
 
     @contextmanager
-    def showing(self, total: int) -> Generator[None]:
-        """Show progress over ``total`` passes once the work has taken a second."""
+    def showing(self, total: int | None = None, what: str = "loading") -> Generator[None]:
+        """Show progress once the work has taken a second.
+
+        Args:
+            total: steps of the work; None where it is not known.
+            what: the first step.
+        """
         if not is_terminal(sys.stderr):
             yield
             return
-        from rich.console import Console  # slow to import, and only needed on a terminal
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.console import Console  # much to import, for those who watch
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
         from rich.progress import Progress as Bar
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
+        counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
+        left = (TextColumn("left:"), TimeRemainingColumn()) if total is not None else ()
         self._bar = Bar(
-            *columns,
+            TextColumn("{task.description}", markup=False),
+            *counted,
+            TimeElapsedColumn(),
+            *left,
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._bar.add_task("loading", total=total)
+        self._task = self._bar.add_task(what, total=total)
         timer = threading.Timer(_PATIENCE, self._bar.start)
         timer.daemon = True
         timer.start()
@@ -58,15 +75,51 @@ class Progress:
             yield
         finally:
             timer.cancel()
-            timer.join()  # the timer may be starting the bar right now
+            timer.join()  # it may be starting the bar just now
             self._bar.stop()
+            self._bar = None
+
+    def update(self, what: str, done: int | None = None, total: int | None = None) -> None:
+        """Name the step at work.
+
+        Args:
+            what: the step.
+            done: how much of all is done; None leaves it.
+            total: a new total; None leaves it.
+        """
+        if self._bar is not None:
+            self._bar.update(
+                self._task, description=one_line(what)[:100], completed=done, total=total
+            )
+
+    # -- as a plugin
+    # ---------------------------------------------------------------------------------------------
 
     @hookimpl
     def gehost_before_pass(self, spec: PassSpec) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, description=one_line(spec.name))
+        self._pass, self._replaced, self._refused = spec.name, 0, 0
+        self.update(spec.name)
+
+    @hookimpl
+    def gehost_after_rewrite(self) -> None:
+        self._replaced += 1
+        self._show_matches()
+
+    @hookimpl
+    def gehost_match_refused(self) -> None:
+        self._refused += 1
+        self._show_matches()
+
+    def _show_matches(self) -> None:
+        if (self._replaced + self._refused) % _EVERY == 0:
+            refused = f", {self._refused} refused" if self._refused else ""
+            self.update(f"{self._pass}: {self._replaced} replaced{refused}")
 
     @hookimpl
     def gehost_after_pass(self) -> None:
         if self._bar is not None:
             self._bar.advance(self._task)
+
+    @hookimpl
+    def gehost_compile_finished(self) -> None:
+        self.update("checking and saving")

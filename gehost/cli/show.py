@@ -40,11 +40,12 @@ def show(
     **given: Any,
 ) -> None:
     """Show part of MODEL with types and constants: --around a node, or each --op, or all of it."""
+    from gehost.cli.progress import Progress
     from gehost.diagnose.show import show as render
     from gehost.host.containment import output_on_stderr
 
     options = options_of(given)
-    with output_on_stderr():
+    with output_on_stderr(), Progress().showing(what="reading"):
         shown = render(model, options, around=around, ops=ops, depth=depth, stage=stage, form=form)
     with writing_output():
         click.echo(shown)

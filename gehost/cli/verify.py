@@ -35,10 +35,11 @@ def verify(
     as_json: bool,
 ) -> None:
     """Compare the numbers of models A and B on the same inputs."""
+    from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
     from gehost.host.importers import installed_importers
     from gehost.ir.model import Model
-    from gehost.verify import compare, load_feeds
+    from gehost.verify import Baseline, Runner, load_feeds
 
     given = None if feeds is None else [load_feeds(feeds)]
     with output_on_stderr():
@@ -46,17 +47,22 @@ def verify(
         first, second = importers.original(a, settings), importers.original(b, settings)
     if isinstance(second, str):
         Model.load(second).close()  # an invalid model file is an error of its own, not a difference
-    result = compare(
-        first,
-        second,
-        given,
-        rtol=rtol,
-        atol=atol,
-        seed=seed,
-        special_values=special_values,
-        libraries=ort_libraries,
-        engine=engine,
-    )
+    progress = Progress()
+    with progress.showing(what=f"running {a}"):
+        baseline = Baseline.of(
+            Runner(first, libraries=ort_libraries, engine=engine),
+            given,
+            seed=seed,
+            rtol=rtol,
+            atol=atol,
+            special_values=special_values,
+            engine=engine,
+        )
+    count = len(baseline.runs)
+    with progress.showing(count, f"running {b}"):
+        result = baseline.against(
+            second, progress=lambda done: progress.update(f"running {b}", done)
+        )
     if as_json:
         print_json(result.as_dict())
     if not result.equal:

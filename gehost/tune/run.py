@@ -198,6 +198,7 @@ class _Tuner:
             for name, passes in kinds
             if not off.issuperset(passes)
         ]
+        host.importers.load(model, options.settings).close()  # a ModelError before all else
         original = host.importers.original(model, options.settings)
         if not isinstance(original, str):
             path = Path(directory, "imported.onnx")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -232,9 +232,10 @@ class Baseline:
         model: Runner | onnx.ModelProto | str | os.PathLike[str],
         *,
         base_dir: str | None = None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> Verification:
         """Run another model on the same inputs; if it does not load or run, that is a
-        difference.
+        difference. ``progress`` is given the number of runs that are done.
         """
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
@@ -253,6 +254,7 @@ class Baseline:
             if second.engine != engine:
                 engine = f"{engine}, {second.engine}"
             for number, (given, expected) in enumerate(self.runs):
+                progress(number)
                 outputs += compare_outputs(
                     expected, second.run(given), feed=number, rtol=self.rtol, atol=self.atol
                 )

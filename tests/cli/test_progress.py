@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+import rich.progress
 
-from gehost.cli import progress
+from gehost.cli import progress, run
 from gehost.testing import parse
 
 ONE = (
@@ -47,6 +50,7 @@ def test_progress_names_the_pass_at_work_on_a_terminal_after_a_while(compile_slo
     assert out == ""
     assert "SlowPass" in err
     assert "0/1" in err
+    assert "left:" in err
 
 
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 30.0), (False, 0.05)])
@@ -54,3 +58,52 @@ def test_progress_is_silent_for_short_work_and_for_pipes(
     compile_slowly: Any, terminal: bool, patience: float
 ) -> None:
     assert compile_slowly(terminal=terminal, patience=patience) == ("", "")
+
+
+def test_progress_counts_the_matches_within_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    bar, seen = progress.Progress(), list[str]()
+    monkeypatch.setattr(bar, "update", lambda what, *_: seen.append(what))
+    bar._pass = "Slow"
+    for number in range(96):
+        bar.gehost_match_refused() if number % 3 else bar.gehost_after_rewrite()
+    assert seen == [
+        "Slow: 11 replaced, 21 refused",
+        "Slow: 22 replaced, 42 refused",
+        "Slow: 32 replaced, 64 refused",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "a.onnx", "b.onnx"],
+        ["explain", "a.onnx", "--pass", "SlowPass"],
+        ["show", "a.onnx"],
+        ["check-pass", "vendors/acme/custom_fusion_passes/a.py"],
+        ["passes"],
+    ],
+)
+def test_each_command_shows_progress_on_a_terminal(
+    words: list[str],
+    vendors: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """With no patience, so that the bar starts at once."""
+    vendors.write("acme/a.py", vendors.swap("SlowPass", "Relu", "Abs"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(parse(ONE), name)
+    shown: list[str] = []
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "is_terminal", lambda _: True)
+    start = rich.progress.Progress.start
+    monkeypatch.setattr(
+        rich.progress.Progress,
+        "start",
+        lambda bar: (shown.append(bar.tasks[0].description), start(bar)),
+    )
+    run(words)
+    capsys.readouterr()
+    assert shown

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import gehost
-from gehost import HostOptions, UsageError
+from gehost import HostOptions, ModelError, UsageError
 from gehost.cli import run as command
 from gehost.host.switches import read_switch_file
 from gehost.testing import parse
@@ -300,3 +300,12 @@ def test_a_budget_is_a_time(tmp_path: Path, model: Path, capsys: Any, budget: st
 )
 def test_versions_are_compared_as_numbers(installed: str, needed: str, fits: bool) -> None:
     assert satisfies(installed, needed) is fits
+
+
+@pytest.mark.parametrize("text", ["no model", None])
+def test_a_file_that_is_no_model_is_the_models_fault(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "m.onnx"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ModelError, match="m.onnx: (not an ONNX model|cannot read)"):
+        tune(path)

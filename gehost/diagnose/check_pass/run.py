@@ -62,7 +62,7 @@ def check_pass(
     seed: int = 0,
     instances: int = 24,
     mutations: int = 40,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str, int, int], None] = lambda _line, _done, _total: None,
 ) -> PassCheck:
     """Check one pass.
 
@@ -71,7 +71,7 @@ def check_pass(
         seed: of everything that is drawn.
         instances: how many good ones are wanted; at least one for each pattern.
         mutations: of each instance, at most; fewer where there are more patterns than instances.
-        progress: is given a line that says how far the check is, now and then.
+        progress: is given a line now and then, with the number of instances so far and wanted.
 
     Raises:
         VendorError: an operator of the vendor's is wrong.
@@ -86,7 +86,7 @@ class _Check:
         seed: int,
         instances: int,
         mutations: int,
-        progress: Callable[[str], None],
+        progress: Callable[[str, int, int], None],
     ) -> None:
         self._trial = trial
         self._progress = progress
@@ -232,7 +232,7 @@ class _Check:
         ):
             search.tries += 1
             if search.tries % _PATIENCE == 0:
-                self._progress(f"{self._spec.name}: pattern {search.number}, draw {search.tries}")
+                self._show(f"pattern {search.number}, draw {search.tries}")
             opset = usable[len(search.good) % len(usable)]
             variants = self._sources_at(opset)[search.number]
             source = variants[self._rng.integers(len(variants))]
@@ -315,13 +315,17 @@ class _Check:
     # -- checking them
     # ----------------------------------------------------------------------------------------------
 
+    def _show(self, step: str) -> None:
+        done = min(self._result.instances, self._wanted)
+        self._progress(f"{self._spec.name}: {step}", done, self._wanted)
+
     def _check_instance(self, instance: Instance, outcome: Outcome, reference: Reference) -> None:
         result = self._result
         result.instances += 1
         result.opsets.add(instance.opset)
         if not self._compare(str(instance), "", instance.model, outcome, reference):
             return  # so would be most changed ones
-        self._progress(f"{self._spec.name}: {result.instances} instances, {result.tried} mutations")
+        self._show(f"{result.instances} instances, {result.tried} mutations")
         listed = mutations(instance.model, self._rng)
         start = result.tried
         for mutation in listed:
