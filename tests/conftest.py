@@ -194,3 +194,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     onnx.save(parse(CHAIN), "m.onnx")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def no_default_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run without vendors unless a test gives some; tests of the default override this."""
+    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _group: [])

@@ -60,6 +60,11 @@ def test_options_are_frozen() -> None:
         HostOptions().verify = True  # type: ignore[misc]
 
 
+@pytest.fixture(autouse=True)
+def no_default_vendors() -> None:
+    """The default is what these tests are about."""
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -17,6 +17,11 @@ MODEL = Path(__file__).parent / "models" / "bert.ts17.onnx"
 SHIPPED = ["gehost:ascend", "gehost:onnx", "gehost:onnxruntime", "gehost:openxla", "gehost:paddle"]
 
 
+@pytest.fixture(autouse=True)
+def no_default_vendors() -> None:
+    """The default is what these tests are about."""
+
+
 def test_the_wheel_ships_these_vendors_and_one_is_the_default() -> None:
     assert shipped_vendors() == SHIPPED
     assert shipped_vendors(DEFAULT_GROUP) == ["gehost:onnx"]

@@ -54,17 +54,6 @@ _LONGEST = 4000
 class _Group(click.Group):
     """A command group that lists whole summaries and suggests names for unknown commands."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summary of each command, wrapped."""
-        del ctx
-        rows = [
-            (name, command.get_short_help_str(limit=1000))
-            for name, command in sorted(self.commands.items())
-            if not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -94,6 +83,14 @@ for _command in _COMMANDS:
     cli.add_command(_command)
 
 
+def _show_whole_summaries(group: click.Group) -> None:
+    """List the first sentence of each command whole, which click would cut to the line."""
+    for command in group.commands.values():
+        command.short_help = command.get_short_help_str(limit=1000)
+        if isinstance(command, click.Group):
+            _show_whole_summaries(command)
+
+
 def _with_plugin_commands() -> click.Group:
     """Return the group with the commands of installed plugins; their output goes to stderr.
 
@@ -114,6 +111,7 @@ def _with_plugin_commands() -> click.Group:
             f"a plugin replaces the command `gehost {replaced[0]}`",
             hint="uninstall it or rename its command",
         )
+    _show_whole_summaries(group)
     return group
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gehost.cli.completion import complete_passes
 from gehost.cli.options import json_option, settings_option
 from gehost.cli.output import print_json, writing_output
 from gehost.errors import NumbersDifferError, PassError, one_line
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Directories of vendors to load; default: the one that FILE is in.",
 )
-@click.option("--pass", "name", metavar="PASS", help="Check this pass of the file only.")
+@click.option(
+    "--pass",
+    "name",
+    shell_complete=complete_passes,
+    metavar="PASS",
+    help="Check this pass of the file only.",
+)
 @settings_option
 @click.option(
     "--seed",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gehost.cli.completion import complete_passes
 from gehost.cli.options import compile_options, keep_going_option, options_of
 from gehost.cli.output import print_json, writing_output
 from gehost.diagnose.explain.findings import Outcome
@@ -23,7 +24,14 @@ _MOST_GROUPS = 40
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("--pass", "pass_name", required=True, metavar="PASS", help="The pass to explain.")
+@click.option(
+    "--pass",
+    "pass_name",
+    shell_complete=complete_passes,
+    required=True,
+    metavar="PASS",
+    help="The pass to explain.",
+)
 @click.option(
     "--node",
     metavar="NAME",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from gehost.cli.completion import complete_stages, complete_styles
 from gehost.cli.output import writing_output
 from gehost.errors import UsageError
 
@@ -32,6 +33,7 @@ from gehost.errors import UsageError
 )
 @click.option(
     "--style",
+    shell_complete=complete_styles,
     default="class",
     show_default=True,
     metavar="STYLE",
@@ -42,6 +44,7 @@ from gehost.errors import UsageError
 )
 @click.option(
     "--stage",
+    shell_complete=complete_stages,
     default="kAfterInferShape",
     show_default=True,
     metavar="STAGE",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gehost.cli.completion import complete_passes, complete_vendors
 from gehost.cli.output import print_notes
 from gehost.errors import UsageError
 
@@ -21,6 +22,7 @@ vendors_option = click.option(
     "--vendors",
     multiple=True,
     type=click.Path(),
+    shell_complete=complete_vendors,
     metavar="DIR",
     help=(
         "Directory that holds <vendor>/custom_fusion_passes/, or a vendor of an installed package, "
@@ -111,11 +113,24 @@ _COMPILE_OPTIONS = (
     click.option(
         "--enable",
         multiple=True,
+        shell_complete=complete_passes,
         metavar="PASS",
         help="Run a pass that is off by default or by the switch file; repeatable.",
     ),
-    click.option("--disable", multiple=True, metavar="PASS", help="Do not run a pass; repeatable."),
-    click.option("--only", multiple=True, metavar="PASS", help="Run only this pass; repeatable."),
+    click.option(
+        "--disable",
+        multiple=True,
+        shell_complete=complete_passes,
+        metavar="PASS",
+        help="Do not run a pass; repeatable.",
+    ),
+    click.option(
+        "--only",
+        multiple=True,
+        shell_complete=complete_passes,
+        metavar="PASS",
+        help="Run only this pass; repeatable.",
+    ),
     click.option("--no-plugins", is_flag=True, help="Load no passes and hooks of plugins."),
     settings_option,
     click.option(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gehost.cli.completion import complete_stages
 from gehost.cli.options import compile_options, options_of
 from gehost.cli.output import writing_output
 
@@ -24,7 +25,10 @@ from gehost.cli.output import writing_output
     help="Steps to producers and users of each chosen node.",
 )
 @click.option(
-    "--stage", metavar="STAGE", help="Show the graph as this stage's first pass meets it."
+    "--stage",
+    shell_complete=complete_stages,
+    metavar="STAGE",
+    help="Show the graph as this stage's first pass meets it.",
 )
 @click.option("--text", "form", flag_value="text", default="text", help="Print text (default).")
 @click.option("--dot", "form", flag_value="dot", help="Print a Graphviz graph.")

@@ -32,7 +32,6 @@ def gehost_run(
     monkeypatch.chdir(tmp_path)
     for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("gehost.options.shipped_vendors", lambda _group: [])
 
     def gehost_run(*arguments: str | os.PathLike[str]) -> tuple[int, str, str]:
         capfd.readouterr()
