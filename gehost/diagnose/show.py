@@ -14,6 +14,7 @@ from gehost.diagnose.report.page import svg
 from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
 from gehost.errors import UsageError, one_line
 from gehost.host.importers import read_model
+from gehost.infer.local import array_type
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
 from gehost.options import HostOptions
@@ -160,7 +161,10 @@ def _of_node(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _typed(value: Value) -> str:
-    return f"{value.name} {value.type or 'of unknown type'}"
+    known = value.type
+    if known is None and value.is_constant and (array := value.array) is not None:
+        known = array_type(array)
+    return f"{value.name} {known or 'of unknown type'}"
 
 
 def _source(value: Value) -> str:

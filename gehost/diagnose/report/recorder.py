@@ -266,15 +266,12 @@ def _looks(picture: Picture) -> Hashable:
 def constant_text(value: Value) -> str:
     """The elements of a small constant; "" where there are many."""
     known = value.type
-    if (
-        not value.is_constant
-        or not isinstance(known, TensorType)
-        or known.size is None
-        or known.size > _MOST_ELEMENTS
-    ):
+    if not value.is_constant:
         return ""
+    if isinstance(known, TensorType) and (known.size or 0) > _MOST_ELEMENTS:
+        return ""  # without reading it
     array = value.array
-    return "" if array is None else _text(array)
+    return "" if array is None or array.size > _MOST_ELEMENTS else _text(array)
 
 
 def attribute_texts(node: Node) -> dict[str, str]:
