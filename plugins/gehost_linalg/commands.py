@@ -155,11 +155,11 @@ class Shown:
 
     def block(self, *, before: bool) -> Block:
         """The operations of the group alone, as they are lowered or fused."""
-        return (
-            Block(self.unfused, self.outputs)
-            if before
-            else fuse_block(self.unfused, outputs=self.outputs)
-        )
+        if before:
+            return Block(self.unfused, self.outputs)
+        more = [each for each in self.plan.companions if each not in DEFAULT_COMPANIONS]
+        companions = (*DEFAULT_COMPANIONS, *more)
+        return fuse_block(self.unfused, outputs=self.outputs, companions=companions)
 
     def text(self, *, before: bool) -> str:
         """The group as MLIR text; a comment instead where a size cannot be stated."""

@@ -14,10 +14,12 @@ from gehost_linalg.fusability import (
     consumer_is_generic,
     results_are_complete,
 )
-from gehost_linalg.fuse import fuse_checked
-from gehost_linalg.generic import Generic, Op, Value
+from gehost_linalg.fuse import Fused, fuse_checked
+from gehost_linalg.generic import Generic, Op, Opaque, Value
+from gehost_linalg.reshape import COLLAPSE, EXPAND, RESHAPE, through_reshape
 
 DEFAULT_COMPANIONS = tuple(COMPANIONS)
+ALL_COMPANIONS = (*COMPANIONS, RESHAPE)
 
 
 class Block:
@@ -195,22 +197,28 @@ class Driver:
         limit: int | None = None,
     ) -> None:
         """``limit``: how many origins a fused operation may have; any number unless given."""
-        unknown_names = [name for name in companions if name not in COMPANIONS]
+        unknown_names = [name for name in companions if name not in ALL_COMPANIONS]
         if unknown_names:
-            raise ValueError(unknown("companion", unknown_names[0], list(COMPANIONS)))
+            raise ValueError(unknown("companion", unknown_names[0], ALL_COMPANIONS))
         self.block = block
         self.control = control
         self.multi_use = multi_use
         self.companions = [COMPANIONS[name] for name in COMPANIONS if name in companions]
         self.merges = "dedup" in companions
+        self.reshapes = RESHAPE in companions
         self.coverage = coverage
         self.limit = limit
         self.around = Surroundings(block.made_by.get, block.is_dead)
         self._queued: dict[Op, None] = {}
 
     def run(self) -> None:
-        """Fuse until nothing qualifies."""
+        """Fuse until nothing qualifies; then through reshapes, if that is on."""
         self._queued = dict.fromkeys(self.block.ops)
+        self._settle()
+        while self.reshapes and any(map(self._fuse_through_reshape, self.block.ops)):
+            self._settle()
+
+    def _settle(self) -> None:
         while self._queued:
             ordered = sorted(self._queued, key=self.block.place.__getitem__)
             self._queued = {}
@@ -308,18 +316,51 @@ class Driver:
             ):
                 continue  # one operand, once companions have merged them
             operand = block.operand(consumer, index)
-            refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(
-                operand
-            )
-            if refusal is None:
-                fused = fuse_checked(operand)
-                if not isinstance(fused, Refusal):
-                    self._commit(operand, fused.generic, fused.replaced)
-                    return fused.generic
-                refusal = fused
-            refusals.append((operand, refusal))
+            fused = self._fused(operand)
+            if not isinstance(fused, Refusal):
+                self._commit(operand, fused.generic, fused.replaced)
+                return fused.generic
+            refusals.append((operand, fused))
         block.refusals[consumer] = refusals
         return None
+
+    def _fuse_through_reshape(self, consumer: Op) -> bool:
+        """Fuse the first producer that a reshape, which nothing else reads, keeps from ``consumer``."""
+        block = self.block
+        if not isinstance(consumer, Generic) or consumer not in block.place:
+            return False
+        for index, value in enumerate(consumer.ins):
+            reshape = block.made_by.get(value)
+            if not isinstance(reshape, Opaque) or reshape.name not in {EXPAND, COLLAPSE}:
+                continue
+            source = block.operand(reshape, 0)
+            producer = source.producer
+            if not isinstance(producer, Generic) or len(producer.results) > 1:
+                continue
+            reasons: list[Refusal] = []
+            if source.uses > 1 or block.operand(consumer, index).uses > 1:
+                reasons.append(Refusal(RESHAPE, "something else reads it, or what it reshapes"))
+            else:
+                for attempt in through_reshape(reshape, producer, consumer, index):
+                    if isinstance(attempt, Refusal):
+                        reasons.append(attempt)
+                        continue
+                    operand, moved = attempt
+                    fused = self._fused(operand)
+                    if not isinstance(fused, Refusal):
+                        ops = (*moved.before, fused.generic, *moved.after)
+                        self._swap(consumer, Change(ops, {}))
+                        self._queued.update(dict.fromkeys(ops))
+                        return True
+                    reasons.append(Refusal(RESHAPE, str(fused)))
+            noted = block.refusals.setdefault(consumer, [])
+            noted[:] = [each for each in noted if each[0].index != index]
+            noted += [(block.operand(consumer, index), reason) for reason in reasons]
+        return False
+
+    def _fused(self, operand: OpOperand) -> Fused | Refusal:
+        refusal = are_elementwise_ops_fusable(operand, self.coverage) or self._forbidden(operand)
+        return refusal or fuse_checked(operand)
 
     def _forbidden(self, operand: OpOperand) -> Refusal | None:
         """Conditions 10 and 12."""

@@ -45,6 +45,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Unsqueeze", "Squeeze", "Expand", "Split", "Trilu", "OneHot"), (1,)),
     "Slice": (1, 2, 3, 4),
     "Range": (0, 1, 2),
+    "Reshape": (1,),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"), (1,)),
     **dict.fromkeys(
         ("ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), (1,)
@@ -61,6 +62,7 @@ MOVEMENT = frozenset(
         "Slice",
         "Split",
         "Concat",
+        "Reshape",
         "Identity",
         "Cast",
         "CastLike",
@@ -83,7 +85,11 @@ class Lowered:
         counts: how many operations a node was lowered to.
     """
 
-    def __init__(self, graph: Graph, leave_alone: Callable[[Node], str | None]) -> None:
+    def __init__(
+        self, graph: Graph, leave_alone: Callable[[Node], str | None], *, reshapes: bool = False
+    ) -> None:
+        """``reshapes``: lower Reshape, which bounds groups otherwise."""
+        self._reshapes = reshapes
         self.ops: list[Op] = []
         self.values: dict[Tensor, Value] = {}
         self.reasons: dict[Node, str] = {}
@@ -103,7 +109,9 @@ class Lowered:
         ):
             reason = "operand-unranked: the type of a result is unknown"
         made: list[Op] = []
-        if reason is None and node.op not in lowerings():
+        if reason is None and (
+            node.op not in lowerings() or (node.op == "Reshape" and not self._reshapes)
+        ):
             reason = f"not-lowered: {node.op}"
         if reason is None:
             places = PARAMETERS.get(node.op, ())
@@ -762,9 +770,8 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
             if number is not None and number in arrays and slot in PARAMETERS.get(node.op, ())
         }
         attributes = _attributes(node.attributes)
-        ops += lower(
-            OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
-        )
+        op = OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
+        ops += lower(op) if node.op != "Reshape" else [_whole_reshape(op)]
         values.update(
             {
                 n: v
@@ -786,6 +793,17 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         fused,
         names.rules,
     )
+
+
+def _whole_reshape(op: OnnxOp) -> Opaque:
+    """A Reshape without the sizes that say which axes it splits or merges."""
+    target = op.parameter(1, "shape")
+    if target is None or op.attributes.get("allowzero"):
+        raise NotLowered("not-lowered: Reshape with a zero or without a shape")
+    out = op.single_output()
+    op.settle(out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype)
+    text = ",".join(map(str, target))
+    return Opaque("tensor.reshape", (op.input(0),), (out,), text, op.label, (op.origin,))
 
 
 def _attributes(serialized: Iterable[bytes]) -> dict[str, Any]:

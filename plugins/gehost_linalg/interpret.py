@@ -25,6 +25,7 @@ from gehost_linalg.generic import (
     Size,
     Value,
 )
+from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -466,4 +467,29 @@ def _opaque(op: Opaque, arrays: Sequence[Any], sizes: Mapping[str, int]) -> Any:
             raise ValueError(f"{op.label}: the size of a part is not known")
         pairs = zip(begins, lengths, strict=True)
         return arrays[0][tuple([slice(begin, begin + (length or 0)) for begin, length in pairs])]
+    if op.name == "tensor.reshape":  # as ONNX states it: 0 keeps a size, -1 is what remains
+        target = [int(each) for each in str(op.attribute).split(",") if each]
+        return arrays[0].reshape(
+            [each or arrays[0].shape[axis] for axis, each in enumerate(target)]
+        )
+    if op.name in {EXPAND, COLLAPSE}:
+        return _reshaped(op, arrays[0], sizes)
     raise ValueError(f"{op.label or op.name} cannot be interpreted")
+
+
+def _reshaped(op: Opaque, array: Array, sizes: Mapping[str, int]) -> Array:
+    """Each group of axes split or merged; one size of a split axis may be unknown."""
+    groups = axes_of(op)
+    if op.name == COLLAPSE:
+        return array.reshape([math.prod([array.shape[axis] for axis in group]) for group in groups])
+    shape = [named_size(size, sizes) for size in op.results[0].shape or ()]
+    for whole, group in zip(array.shape, groups, strict=True):
+        unknown = [axis for axis in group if shape[axis] is None]
+        known = math.prod([shape[axis] or 1 for axis in group if axis not in unknown])
+        if len(unknown) == 1 and known and whole % known == 0:
+            shape[unknown[0]] = whole // known
+        elif unknown or math.prod([shape[axis] or 0 for axis in group]) != whole:
+            raise ValueError(
+                f"{op.label or op.name}: an axis of size {whole} is split into {shape}"
+            )
+    return array.reshape([size or 0 for size in shape])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -40,6 +41,7 @@ from gehost_linalg.generic import (
     verify,
 )
 from gehost_linalg.interpret import Broadcast, Part, numpy_dtype
+from gehost_linalg.reshape import COLLAPSE, EXPAND, axes_of
 
 CASTS = frozenset(
     f"arith.{name}"
@@ -299,6 +301,16 @@ class _Printer:
             )
         elif op.name == "tensor.extract_slice":
             self._extract_slice(op)
+        elif op.name == COLLAPSE:
+            self._lines.append(
+                f"  {results} = {COLLAPSE} {operands[0]} {op.attribute} : {given} into {made}"
+            )
+        elif op.name == EXPAND:
+            sizes = ", ".join(self._split_sizes(op))
+            self._lines.append(
+                f"  {results} = {EXPAND} {operands[0]} {op.attribute} output_shape [{sizes}] : "
+                f"{given} into {made}"
+            )
         elif op.name == "tensor.cast":
             self._lines.append(f"  {results} = tensor.cast {operands[0]} : {given} to {made}")
         elif op.name == "tensor.dim":
@@ -310,6 +322,21 @@ class _Printer:
             self._lines.append(
                 f'  {equals}"{op.name}"({", ".join(operands)}){attribute} : ({given}) -> ({made})'
             )
+
+    def _split_sizes(self, op: Opaque) -> Iterator[str]:
+        """The sizes of the result; one that is not known is the whole axis by the others."""
+        source, shape = op.operands[0], op.results[0].shape or ()
+        for axis, group in enumerate(axes_of(op)):
+            unknown = [each for each in group if not is_known(shape[each])]
+            if len(unknown) > 1:
+                raise GenericError(f"{op.name} {op.attribute}: two sizes of a group are unknown")
+            known = [int(shape[each] or 0) for each in group if each not in unknown]
+            for each in group:
+                if each not in unknown:
+                    yield str(shape[each])
+                    continue
+                whole = self._dim(self._value(source, None), source, axis)
+                yield self._index_op("divsi", whole, prod(known)) if prod(known) != 1 else whole
 
     def _extract_slice(self, op: Opaque) -> None:
         source, value = op.operands[0], op.results[0]
@@ -665,6 +692,8 @@ class _Parser(Scanner):
             made = self._part(results)
         elif name == "tensor.cast":
             made = self._cast(results)
+        elif name in {EXPAND, COLLAPSE}:
+            made = self._reshape(name, results)
         elif name == "linalg.generic":
             made = self._generic(results, start)
         else:
@@ -852,6 +881,47 @@ class _Parser(Scanner):
         self.expect("to")
         made = self._type(results[0][1:] if results else "cast")
         self._ops.append(Opaque("tensor.cast", (source,), (made,)))
+        return [made]
+
+    def _reshape(self, name: str, results: Sequence[str]) -> list[Value]:
+        """Axes that are split or merged, group by group."""
+        source = self._use()
+        start = self.skip()
+        groups = list(
+            self._bracketed(
+                lambda: [
+                    int(each) for each in self._bracketed(lambda: self.take(_INTEGER, "an axis"))
+                ]
+            )
+        )
+        if name == EXPAND and self.accept("output_shape"):
+            list(self._bracketed(lambda: self.match(_INTEGER) or self._use()))
+        self.expect(":")
+        self._check_type(source)
+        self.expect("into")
+        at = self.skip()
+        made = self._type(results[0][1:] if results else "reshaped")
+        few, many = (source, made) if name == EXPAND else (made, source)
+        if [axis for group in groups for axis in group] != list(range(many.rank or 0)) or (
+            len(groups) != few.rank or not all(groups)
+        ):
+            raise self.error(
+                f"{groups} does not give each axis of {many.type_text} to one of {few.type_text}",
+                start,
+            )
+        for group, whole in zip(groups, few.shape or (), strict=True):
+            sizes = [(many.shape or ())[axis] for axis in group]
+            if sizes.count(None) > 1 or (None in sizes) != (whole is None):
+                raise self.error(
+                    f"of a group of axes, at most one size may be unknown: {groups}", at
+                )
+            if (
+                None not in sizes
+                and prod(map(int, filter(None, sizes))) != whole
+                and 0 not in sizes
+            ):
+                raise self.error(f"sizes {sizes} do not make {whole}", at)
+        self._ops.append(Opaque(name, (source,), (made,), str(groups)))
         return [made]
 
     def _part(self, results: Sequence[str]) -> list[Value]:

@@ -36,8 +36,8 @@ from gehost import (
     es,
 )
 from gehost import Value as Tensor
-from gehost_linalg.companions import COMPANIONS
 from gehost_linalg.control import Control, ControlError, control_named, multi_use_named, unknown
+from gehost_linalg.driver import ALL_COMPANIONS
 from gehost_linalg.group import (
     DOMAIN,
     GROUP_COMPANIONS,
@@ -54,6 +54,7 @@ from gehost_linalg.group import (
     splat_of,
 )
 from gehost_linalg.lower import NotLowered
+from gehost_linalg.reshape import RESHAPE
 
 NAME = "FuseElementwisePass"
 
@@ -65,6 +66,7 @@ class Plan:
         lowered: the operations before fusion.
         grouping: the operations after fusion, in groups.
         groups: those that are worth a node.
+        companions: the patterns that were on.
         refusals: (node, reason) pairs, ``key: text``.
     """
 
@@ -72,10 +74,10 @@ class Plan:
         self, graph: Graph, settings: Mapping[str, Any], controls: Mapping[str, Control]
     ) -> None:
         leave_alone = left_to_runtime() if settings["leave_alone"] else take_all
-        self.lowered = Lowered(graph, leave_alone)
+        companions = self.companions = companions_named(settings["companions"])
+        self.lowered = Lowered(graph, leave_alone, reshapes=RESHAPE in companions)
         control = control_named(settings["control"], controls)
         multi_use = multi_use_named(settings["multi_use"])
-        companions = companions_named(settings["companions"])
         block = fused_block(self.lowered, control, multi_use, companions)
         self.grouping = Grouping(block, self.lowered.counts, rows=settings["rows"])
         self.groups: list[Group] = []
@@ -142,8 +144,8 @@ def companions_named(text: str, default: Sequence[str] = GROUP_COMPANIONS) -> tu
     """
     given = [each.strip() for each in text.split(",") if each.strip()]
     for name in given:
-        if name.removeprefix("-") not in COMPANIONS:
-            raise ControlError(unknown("companion", name.removeprefix("-"), list(COMPANIONS)))
+        if name.removeprefix("-") not in ALL_COMPANIONS:
+            raise ControlError(unknown("companion", name.removeprefix("-"), ALL_COMPANIONS))
     added = [name for name in given if not name.startswith("-")]
     dropped = {name[1:] for name in given if name.startswith("-")}
     return tuple([name for name in (*default, *added) if name not in dropped])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from gehost_linalg.affine import Const, Dim, Expr, binary
 from gehost_linalg.generic import Arg, Opaque, Size, Value, is_known
 from gehost_linalg.lower import Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.reshape import COLLAPSE, EXPAND
 
 _COPY = Scalars().payload(Arg(0))
 
@@ -188,6 +189,31 @@ def _concat(op: OnnxOp) -> None:
     op.made.append(Opaque("tensor.concat", tuple(values), (out,), axis, op.label, (op.origin,)))
 
 
+def _reshape(op: OnnxOp) -> None:
+    """One axis that is split, or neighbours that are merged; sizes are compared from both ends."""
+    before, (x, out) = op.shape(), (op.input(0), op.single_output())
+    after = out.shape
+    if after is None or None in after:
+        raise NotLowered("reshape: the sizes of the result are unknown")
+    front = back = 0
+    most = min(len(before), len(after)) - 1
+    while front < most and before[front] == after[front]:
+        front += 1
+    while back < most - front and before[-1 - back] == after[-1 - back]:
+        back += 1
+    inner = len(before) - front - back, len(after) - front - back
+    if min(inner) != 1 or max(inner) < 2:
+        raise NotLowered(
+            f"reshape: {list(before)} to {list(after)} neither splits one axis nor merges"
+        )
+    groups = [[axis] for axis in range(front)]
+    groups.append(list(range(front, front + max(inner))))
+    groups += [[front + max(inner) + axis] for axis in range(back)]
+    op.settle(out, after, x.dtype)
+    name = EXPAND if inner[0] == 1 else COLLAPSE
+    op.made.append(Opaque(name, (x,), (out,), str(groups), op.label, (op.origin,)))
+
+
 LOWERINGS: Mapping[str, Lowering] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
@@ -196,4 +222,5 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Slice": _slice,
     "Split": _split,
     "Concat": _concat,
+    "Reshape": _reshape,
 }

@@ -58,6 +58,7 @@ def compare_with_mlir(seeds: range, iree: Iree, show: int) -> Counter[str]:
 SETTINGS = (
     {}, {"control": "always", "multi_use": "duplicate"}, {"control": "always", "multi_use": "share"}, {"rows": "false"},
     {"control": "cost", "multi_use": "duplicate", "rows": "false"}, {"leave_alone": "false"},
+    {"companions": "reshape"}, {"companions": "reshape", "rows": "false"},
 )  # fmt: skip
 
 

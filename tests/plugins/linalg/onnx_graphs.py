@@ -86,6 +86,15 @@ def _call(
             f"Reduce{random.choice(('Sum', 'Mean', 'Max', 'SumSquare'))}<keepdims={keep}>({x}, a{number})",
             made,
         )
+    if kind < 0.93 and len(shape) > 1:  # merges the last two axes, and splits them again
+        target = ", ".join(["0"] * (len(shape) - 2) + [str(shape[-2] * shape[-1])])
+        lines.append(f"m{number} = Constant<value = int64[{len(shape) - 1}] {{{target}}}>()")
+        lines.append(f"t{number} = Tanh({x})")
+        lines.append(f"r{number} = Reshape(t{number}, m{number})")
+        lines.append(f"n{number} = Neg(r{number})")
+        target = ", ".join(["0"] * (len(shape) - 2) + [str(shape[-2]), str(shape[-1])])
+        lines.append(f"s{number} = Constant<value = int64[{len(shape)}] {{{target}}}>()")
+        return f"Reshape(n{number}, s{number})", shape
     if kind < 0.95:
         return f"Softmax<axis=-1>({x})", shape
     start = random.randrange(shape[-1])

@@ -1,0 +1,324 @@
+"""Fusion through a reshape that splits axes (``tensor.expand_shape``) or merges neighbours
+(``tensor.collapse_shape``): producer or consumer is computed over the axes at its other side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from gehost_linalg.affine import AffineMap, Const, Dim, Expr, binary, dims_of, substitute
+from gehost_linalg.fusability import OpOperand, Refusal
+from gehost_linalg.generic import INDEX, Generic, Opaque, Payload, Size, Value, is_known
+
+EXPAND, COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
+
+RESHAPE = "reshape"
+"""The name of this companion; off by default."""
+
+
+class _Kept(Exception):  # noqa: N818 - it ends an attempt and is no error
+    """Why an operation keeps its loops."""
+
+
+def axes_of(reshape: Opaque) -> list[list[int]]:
+    """For each axis of the side with fewer axes, the axes of the other side."""
+    return json.loads(str(reshape.attribute))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An operation over other axes.
+
+    Attributes:
+        before: reshapes of what it reads.
+        generic: the operation; the tensors at the reshape are those of its other side.
+        after: reshapes of its other results.
+    """
+
+    before: tuple[Opaque, ...]
+    generic: Generic
+    after: tuple[Opaque, ...]
+
+
+def through_reshape(
+    reshape: Opaque, producer: Generic, consumer: Generic, index: int
+) -> Iterator[tuple[OpOperand, Moved] | Refusal]:
+    """The two ways to bring a producer and a consumer together, or why one is not open.
+
+    The producer over the axes behind the reshape, which leaves the consumer as it is; else the
+    consumer over those before it. The producer has one result, and ``reshape`` is its only reader.
+    """
+    before, after = reshape.operands[0], reshape.results[0]
+    groups, splits = axes_of(reshape), reshape.name == EXPAND
+    origins = tuple(reshape.origins)
+    few, many = (before, after) if splits else (after, before)
+    try:
+        axes = _axes(producer, len(producer.ins), groups, few, many, splits=splits)
+        moved = axes.moved({before: after}, (*producer.origins, *origins))
+        yield OpOperand(moved.generic, consumer, index), moved
+    except _Kept as kept:
+        yield Refusal(RESHAPE, f"the producer stays: {kept}")
+    try:
+        axes = _axes(consumer, index, groups, few, many, splits=not splits)
+        moved = axes.moved({after: before}, (*origins, *consumer.origins))
+        yield OpOperand(producer, moved.generic, index), moved
+    except _Kept as kept:
+        yield Refusal(RESHAPE, f"the consumer stays: {kept}")
+
+
+def _axes(
+    op: Generic,
+    position: int,
+    groups: Sequence[Sequence[int]],
+    few: Value,
+    many: Value,
+    *,
+    splits: bool,
+) -> _Axes:
+    """The loops that walk along the axes of operand ``position``, split or merged as ``groups``.
+
+    ``few`` and ``many`` are the sides of the reshape with fewer and with more axes.
+    """
+    results = op.maps[position].results
+    changed = [(axis, group) for axis, group in enumerate(groups) if len(group) > 1]
+    if splits:
+        sizes = many.shape or ()
+        parts = {
+            _bare(results[axis]): tuple([sizes[each] for each in group]) for axis, group in changed
+        }
+        return _Split(op, parts)
+    sizes = few.shape or ()
+    merged = {
+        tuple([_bare(results[each]) for each in group]): sizes[axis] for axis, group in changed
+    }
+    return _Merge(op, merged)
+
+
+def _bare(result: Expr) -> int:
+    if not isinstance(result, Dim):
+        raise _Kept(f"the axis is read at {result}, not by a loop")
+    return result.index
+
+
+class _Axes:
+    """Loops of an operation that are split or merged."""
+
+    reshaping = ""
+    """The operation that gives a tensor the new axes."""
+    undoing = ""
+
+    def __init__(self, op: Generic) -> None:
+        self.op = op
+        self.values: list[Expr] = []
+        """Each old loop by the new ones."""
+        self.iterators: list[str] = []
+
+    def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
+        """An operand's new sizes, the groups of axes, its map's results, and its axes whose stride
+        is decided at run time.
+        """
+        raise NotImplementedError
+
+    def moved(self, others: Mapping[Value, Value], origins: tuple[object, ...]) -> Moved:
+        """The operation over the new loops; ``others`` are tensors that have the new axes.
+
+        Raises:
+            _Kept: a map does not allow it.
+        """
+        op, before, after = self.op, list[Opaque](), list[Opaque]()
+        operands: list[Value] = []
+        maps: list[AffineMap] = []
+        maybe: list[frozenset[int]] = []
+        results: list[Value] = []
+        for position, value in enumerate(op.operands):
+            shape, groups, read, unsure = self.axes(position)
+            maps.append(AffineMap(len(self.iterators), read))
+            maybe.append(frozenset(unsure))
+            same = all(len(group) == 1 for group in groups)
+            other = others.get(value) or (value if same else _other(value, shape))
+            if other is not value and value not in others and _is_data(value):
+                text = json.dumps(groups)
+                before.append(Opaque(self.reshaping, (value,), (other,), text, op.label))
+            operands.append(other)
+            if position < len(op.ins):
+                continue
+            result = op.results[position - len(op.ins)]
+            made = others.get(result) or (result if same else _other(result, shape))
+            if made is not result and result not in others:
+                text = json.dumps(groups)
+                after.append(Opaque(self.undoing, (made,), (result,), text, op.label))
+            results.append(made)
+        count = len(op.ins)
+        generic = replace(
+            op,
+            ins=tuple(operands[:count]),
+            outs=tuple(operands[count:]),
+            maps=tuple(maps),
+            iterators=tuple(self.iterators),
+            payload=self._payload(),
+            results=tuple(results),
+            maybe=tuple(maybe) if op.maybe else (),
+            origins=tuple(dict.fromkeys(origins)),
+        )
+        return Moved(tuple(before), generic, tuple(after))
+
+    def _payload(self) -> Payload:
+        ops = [
+            each._replace(attribute=self._index(each.attribute)) if each.name == INDEX else each
+            for each in self.op.payload.ops
+        ]
+        return Payload(tuple(ops), self.op.payload.yields)
+
+    def _index(self, expr: object) -> Expr:
+        assert not isinstance(expr, str | None)
+        return substitute(expr, self.values)  # type: ignore[arg-type]
+
+
+class _Split(_Axes):
+    """Some loops become several, the last of them the innermost."""
+
+    reshaping, undoing = EXPAND, COLLAPSE
+
+    def __init__(self, op: Generic, parts: Mapping[int, tuple[Size, ...]]) -> None:
+        super().__init__(op)
+        self.parts = parts
+        self.first: list[int] = []
+        for loop, kind in enumerate(op.iterators):
+            self.first.append(len(self.iterators))
+            self.iterators += [kind] * len(parts.get(loop, (None,)))
+        needed = {dim for expr in op.payload.indices for dim in dims_of(expr)}
+        for loop, first in enumerate(self.first):
+            expr: Expr = Dim(first)
+            for place, size in enumerate(parts.get(loop, ())[1:], 1):
+                if loop in needed and not is_known(size):
+                    raise _Kept(f"index d{loop} needs a size that is not known")
+                expr = binary("+", binary("*", expr, Const(_number(size))), Dim(first + place))
+            self.values.append(expr)
+
+    def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
+        op, map_ = self.op, self.op.maps[position]
+        old = op.operands[position].shape or (None,) * len(map_.results)
+        if len(map_.loops) < sum(isinstance(each, Dim) for each in map_.results):
+            raise _Kept(f"{map_.body()} is no projected permutation")
+        shape: list[Size] = []
+        groups: list[list[int]] = []
+        read: list[Expr] = []
+        unsure: set[int] = set()
+        for axis, each in enumerate(map_.results):
+            if not isinstance(each, Dim | Const):
+                raise _Kept(f"{map_.body()} is no projected permutation")
+            parts = self.parts.get(each.index, ()) if isinstance(each, Dim) else ()
+            is_unsure = axis in op.axes_maybe[position]
+            if parts and is_unsure:
+                raise _Kept(f"the size of axis {axis} of {op.operands[position].name} may be 1")
+            if is_unsure:
+                unsure.add(len(shape))
+            groups.append(list(range(len(shape), len(shape) + max(1, len(parts)))))
+            shape += parts or [old[axis]]
+            if isinstance(each, Dim):
+                read += [Dim(self.first[each.index] + k) for k in range(max(1, len(parts)))]
+            else:
+                read.append(each)
+        return shape, groups, read, unsure
+
+
+class _Merge(_Axes):
+    """Some neighbouring loops become one."""
+
+    reshaping, undoing = COLLAPSE, EXPAND
+
+    def __init__(self, op: Generic, merged: Mapping[tuple[int, ...], Size]) -> None:
+        super().__init__(op)
+        self.group = {group[0]: group for group in merged}
+        self.size = {group[0]: size for group, size in merged.items()}
+        self.new: dict[int, int] = {}
+        for group in merged:
+            if group != tuple(range(group[0], group[0] + len(group))):
+                raise _Kept(f"{_named(group)} are not neighbouring loops")
+            if len({op.iterators[loop] for loop in group}) > 1:
+                raise _Kept(f"{_named(group)} are parallel and reduction")
+        sizes = op.extents()
+        needed = {dim for expr in op.payload.indices for dim in dims_of(expr)}
+        inside = {loop for group in merged for loop in group[1:]}
+        for loop, kind in enumerate(op.iterators):
+            if loop in inside:
+                continue
+            self.new[loop] = len(self.iterators)
+            self.iterators.append(kind)
+            group = self.group.get(loop, (loop,))
+            for place, each in enumerate(group):
+                own, inner = sizes[each], [sizes[other] for other in group[place + 1 :]]
+                if each in needed and not all(map(is_known, (*inner, own) if place else inner)):
+                    raise _Kept(f"index d{each} needs a size that is not known")
+                steps = prod([max(1, _number(size)) for size in inner])
+                expr = binary("floordiv", Dim(self.new[loop]), Const(steps))
+                if place:
+                    expr = binary("mod", expr, Const(max(1, _number(own))))
+                self.values.append(expr)
+
+    def axes(self, position: int) -> tuple[list[Size], list[list[int]], list[Expr], set[int]]:
+        op, map_ = self.op, self.op.maps[position]
+        old = op.operands[position].shape or (None,) * len(map_.results)
+        inside = {loop for group in self.group.values() for loop in group}
+        shape: list[Size] = []
+        groups: list[list[int]] = []
+        read: list[Expr] = []
+        unsure: set[int] = set()
+        axis = 0
+        while axis < len(map_.results):
+            each = map_.results[axis]
+            group = self.group.get(each.index) if isinstance(each, Dim) else None
+            axes = list(range(axis, axis + len(group or (0,))))
+            if group is not None:
+                found = list(map_.results[axis : axis + len(group)])
+                if found != [Dim(loop) for loop in group]:
+                    raise _Kept(f"{_named(group)} are not neighbours in {map_.body()}")
+                if op.axes_maybe[position] & set(axes):
+                    raise _Kept(f"a size of {op.operands[position].name} may be 1")
+                shape.append(_product([old[each] for each in axes], self.size[group[0]]))
+                read.append(Dim(self.new[group[0]]))
+            elif dims_of(each) & inside:
+                raise _Kept(f"{each} of {map_.body()} uses a merged loop")
+            else:
+                if axis in op.axes_maybe[position]:
+                    unsure.add(len(shape))
+                shape.append(old[axis])
+                read.append(substitute(each, self.values))
+            groups.append(axes)
+            axis += len(axes)
+        return shape, groups, read, unsure
+
+
+def _product(sizes: Sequence[Size], whole: Size) -> Size:
+    """The size of merged axes: a number where all are known, else the name of the whole."""
+    if all(map(is_known, sizes)):
+        made = prod(map(_number, sizes))
+        return made if all(isinstance(each, int) for each in sizes) else str(made)
+    return None if is_known(whole) else whole
+
+
+def _number(size: Size) -> int:
+    """A known size; 1 stands for one that is not used."""
+    return int(size) if size is not None and is_known(size) else 1
+
+
+def _named(loops: Sequence[int]) -> str:
+    return ", ".join(f"d{loop}" for loop in loops)
+
+
+def _is_data(value: Value) -> bool:
+    return value.kind == "tensor" and value.constant is None
+
+
+def _other(value: Value, shape: Sequence[Size]) -> Value:
+    """A tensor with the same elements and other axes."""
+    constant = value.constant
+    if constant is not None:
+        is_whole = constant.shape == value.shape
+        constant = constant.reshape([_number(s) for s in shape] if is_whole else (1,) * len(shape))
+    return Value(
+        f"{value.name}_reshaped", value.dtype, shape, kind=value.kind, constant=constant, fill=value.fill
+    )  # fmt: skip
