@@ -29,6 +29,13 @@ from gehost import UsageError
     metavar="FEEDS.npz",
     help="Keep only the kernels that are faster than their bodies on these inputs.",
 )
+@click.option(
+    "--fusion-switch-file",
+    "switch_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Add the library to this switch file, as gehost tune writes it; gehost.runtime_options loads it.",
+)
 def command(
     model: str,
     library: str | None,
@@ -37,6 +44,7 @@ def command(
     march: str,
     emit_c: str | None,
     measure: str | None,
+    switch_file: str | None,
     *,
     check: bool,
 ) -> None:
@@ -50,5 +58,13 @@ def command(
         return
     if output is None or library is not None:
         raise UsageError("gehost kernels wants MODEL and -o LIBRARY")
-    found = write_library(model, output, cc=cc, march=march, emit_c=emit_c, measure=measure)
+    found = write_library(
+        model,
+        output,
+        cc=cc,
+        march=march,
+        emit_c=emit_c,
+        measure=measure,
+        switch_file=switch_file,
+    )
     click.echo("\n".join(summary(found, output)))

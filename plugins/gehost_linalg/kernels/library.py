@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
 from gehost import Model, Node, OutputError, UsageError
+from gehost.host.switches import read_switch_file
 from gehost.infer import infer_model
 from gehost_linalg.group import DOMAIN, Body, Signature, derive
 from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
 from gehost_linalg.kernels.emit import Kernel, NotEmitted, emit, source
 from gehost_linalg.lower import NotLowered
+
+if TYPE_CHECKING:
+    from gehost_linalg.kernels.measure import Gain
 
 
 class Fused(NamedTuple):
@@ -26,11 +31,13 @@ class Fused(NamedTuple):
         nodes: name of the kernel of each node, in order.
         kernels: one for each name that can be computed.
         left: (name, reason) of those that cannot; their bodies run.
+        gains: what was measured, by name.
     """
 
     nodes: list[str]
     kernels: list[Kernel]
     left: list[tuple[str, str]]
+    gains: Mapping[str, Gain] = MappingProxyType({})
 
 
 def fused(path: str) -> Fused:
@@ -100,6 +107,7 @@ def write_library(
     march: str = "native",
     emit_c: str | None = None,
     measure: str | None = None,
+    switch_file: str | None = None,
 ) -> Fused:
     """Build the library of a file's fused nodes.
 
@@ -110,9 +118,11 @@ def write_library(
         march: the instructions that kernels may use.
         emit_c: where to write the C file, too.
         measure: feeds (``.npz``) on which kernels are timed; only those that gain are kept.
+        switch_file: a switch file to which the library is added; see ``gehost.runtime_options``.
 
     Raises:
-        UsageError: there is nothing to build, no compiler, or it fails; no kernel gains.
+        UsageError: there is nothing to build, no compiler, or it fails; no kernel gains, or the
+            kernels together lose; the switch file is none.
         OutputError: a file cannot be written.
     """
     found = fused(path)
@@ -129,32 +139,49 @@ def write_library(
             Path(emit_c).write_text(text, encoding="utf-8")
         except OSError as error:
             raise OutputError(f"{emit_c}: cannot be written: {error.strerror}") from error
+    if switch_file is not None and os.path.exists(switch_file):
+        read_switch_file(switch_file)
     build(text, Path(output), cc=cc, march=march)
+    if switch_file is not None:
+        from gehost_linalg.kernels.switches import add_library
+
+        add_library(switch_file, output, found.gains)
     return found
 
 
 def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) -> Fused:
-    """The kernels that are faster than their bodies; the library of all has a path of its own, as a process keeps it."""
-    from gehost.verify import load_feeds
-    from gehost_linalg.kernels.measure import gains
+    """The kernels that are faster than their bodies, unless all of them together make the model slower.
 
+    Each library has a path of its own, as a process keeps what it opened at a path.
+    """
+    from gehost.verify import load_feeds
+    from gehost_linalg.kernels.measure import gains, whole
+
+    given = load_feeds(feeds)
     with tempfile.TemporaryDirectory(prefix="gehost-kernels-") as folder:
-        library = Path(folder, "all.so")
+        library, chosen = Path(folder, "all.so"), Path(folder, "kept.so")
         build(source(found.kernels), library, cc=cc, march=march)
         names = [kernel.name for kernel in found.kernels]
-        measured = gains(path, library, names, load_feeds(feeds))
-    kept = [
-        kernel for kernel in found.kernels if kernel.name in measured and measured[kernel.name].keep
-    ]
+        measured = gains(path, library, names, given)
+        keep = {name for name, gain in measured.items() if gain.verdict == "keep"}
+        kept = [kernel for kernel in found.kernels if kernel.name in keep]
+        if kept:
+            build(source(kept), chosen, cc=cc, march=march)
+            together = whole(path, chosen, given)
+            if together.verdict == "drop":
+                raise UsageError(
+                    f"{path}: each kernel gains alone, but with all of them the model has "
+                    f"{together.ratio:.2f} times the speed that it has with its bodies; keep those"
+                )
     left = list(found.left)
     for name in names:
         if name not in measured:
             left.append((name, "not measured: its nodes are in the body of another node"))
-        elif not measured[name].keep:
+        elif name not in keep:
             left.append(
                 (name, f"does not gain: {measured[name].ratio:.2f} times the speed of the body")
             )
-    return Fused(found.nodes, kept, left)
+    return Fused(found.nodes, kept, left, measured)
 
 
 def names_in(library: str) -> list[str]:

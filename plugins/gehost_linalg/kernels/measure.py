@@ -12,10 +12,12 @@ import onnx
 from numpy.typing import NDArray
 
 from gehost import UsageError
-from gehost.tune.measure import dead_zone_of, measure_pairs, verdict_of
+from gehost.tune.measure import Comparison, dead_zone_of, measure_pairs, verdict_of
 from gehost_linalg.group import DOMAIN
 
 Feeds = Mapping[str, NDArray[Any]]
+Maker = Callable[[], Callable[[], object]]
+"""Makes a session; returns what runs it once."""
 
 SECONDS = 1.0
 """Of wall time for each kernel."""
@@ -26,11 +28,22 @@ class Gain(NamedTuple):
 
     Attributes:
         ratio: the time of the body by that of the kernel.
-        keep: the gain is larger than that of the body over itself.
+        verdict: keep where the gain is larger than that of the body over itself, drop where the
+            loss is, else noise.
+        comparison: the pairs.
     """
 
     ratio: float
-    keep: bool
+    verdict: str
+    comparison: Comparison | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a switch file has of it, as of a kind of ``gehost tune``."""
+        found: dict[str, Any] = {"verdict": self.verdict, "gain": round(self.ratio, 4)}
+        if self.comparison is not None:
+            found["interval"] = [round(end, 4) for end in self.comparison.interval]
+            found["pairs"] = [round(ratio, 4) for ratio in self.comparison.ratios]
+        return found
 
 
 def gains(
@@ -52,11 +65,22 @@ def gains(
         if name not in wanted:  # in the body of an If or Loop
             continue
         alone, given = _alone(model, wanted[name], values)
-        body, kernel = _maker(alone, given, None), _maker(alone, given, library)
-        same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
-        compared = measure_pairs(body, kernel, seconds=seconds)
-        found[name] = Gain(compared.median, verdict_of(compared, same) == "keep")
+        found[name] = _gain(_maker(alone, given, None), _maker(alone, given, library), seconds)
     return found
+
+
+def whole(path: str, library: Path, feeds: Feeds, seconds: float = SECONDS) -> Gain:
+    """Measure the whole model with a library against the model with its bodies."""
+    loader: Any = onnx
+    model: onnx.ModelProto = loader.load(path)
+    given = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
+    return _gain(_maker(model, given, None), _maker(model, given, library), seconds)
+
+
+def _gain(body: Maker, kernel: Maker, seconds: float) -> Gain:
+    same = dead_zone_of(measure_pairs(body, body, seconds=seconds / 3))
+    compared = measure_pairs(body, kernel, seconds=seconds)
+    return Gain(compared.median, verdict_of(compared, same), compared)
 
 
 def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str, NDArray[Any]]:
@@ -100,9 +124,7 @@ def _alone(
     return alone, given
 
 
-def _maker(
-    model: onnx.ModelProto, feeds: Feeds, library: Path | None
-) -> Callable[[], Callable[[], object]]:
+def _maker(model: onnx.ModelProto, feeds: Feeds, library: Path | None) -> Maker:
     def make() -> Callable[[], object]:
         session = _session(model, library)
         return lambda: session.run(None, feeds)

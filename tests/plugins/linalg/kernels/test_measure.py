@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
+import gehost
 from gehost import UsageError
+from gehost.host.switches import read_switch_file
 from gehost_linalg.kernels import measure
 from gehost_linalg.kernels.library import names_in, write_library
 from gehost_linalg.kernels.measure import Gain, gains
+from gehost_linalg.passes import NAME
 from tests.plugins.linalg.kernels.fused_models import Case, fused_model
 
 CASES = [
@@ -35,15 +40,85 @@ def test_only_kernels_that_gain_are_kept(
     model, path, feeds = files(tmp_path)
     first, second = (node.op_type for node in model.graph.node)
     monkeypatch.setattr(
-        measure, "gains", lambda *_: {first: Gain(0.8, keep=False), second: Gain(1.5, keep=True)}
+        measure, "gains", lambda *_: {first: Gain(0.8, "drop"), second: Gain(1.5, "keep")}
     )
+    monkeypatch.setattr(measure, "whole", lambda *_: Gain(1.0, "noise"))
     found = write_library(path, str(tmp_path / "a.so"), measure=feeds)
     assert names_in(str(tmp_path / "a.so")) == [second]
     assert found.left == [(first, "does not gain: 0.80 times the speed of the body")]
-    monkeypatch.setattr(measure, "gains", lambda *_: {first: Gain(0.8, keep=False)})
+    monkeypatch.setattr(measure, "gains", lambda *_: {first: Gain(0.8, "drop")})
     with pytest.raises(UsageError, match="no kernel gains"):
         write_library(path, str(tmp_path / "b.so"), measure=feeds)
     assert not (tmp_path / "b.so").exists()
+
+
+def test_kernels_that_lose_together_are_not_kept(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, path, feeds = files(tmp_path)
+    names = [node.op_type for node in model.graph.node]
+    monkeypatch.setattr(measure, "gains", lambda *_: {name: Gain(1.5, "keep") for name in names})
+    monkeypatch.setattr(measure, "whole", lambda *_: Gain(0.9, "drop"))
+    with pytest.raises(UsageError, match=r"the model has 0\.90 times the speed"):
+        write_library(path, str(tmp_path / "a.so"), measure=feeds)
+    assert not (tmp_path / "a.so").exists()
+
+
+def test_the_whole_model_is_measured(cc: str, tmp_path: Path) -> None:
+    model, path, _ = files(tmp_path)
+    write_library(path, str(tmp_path / "all.so"))
+    feeds = {value.name: np.ones(8, np.float32) for value in model.graph.input}
+    assert measure.whole(path, tmp_path / "all.so", feeds, seconds=0).ratio > 0
+
+
+def test_a_switch_file_has_the_library_and_the_gains(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of ``gehost tune`` keeps what it has; ``runtime_options`` loads the library."""
+    model, path, feeds = files(tmp_path)
+    first, second = (node.op_type for node in model.graph.node)
+    switches = tmp_path / "switches.json"
+    switches.write_text(
+        json.dumps(
+            {
+                "Switch": {"GraphFusion": {"Other": "off"}, "Runtime": {"level": "extended"}},
+                "Evidence": {"kinds": {"Other": {"verdict": "drop"}}},
+            }
+        )
+    )
+    monkeypatch.setattr(
+        measure, "gains", lambda *_: {first: Gain(0.8, "drop"), second: Gain(1.5, "keep")}
+    )
+    monkeypatch.setattr(measure, "whole", lambda *_: Gain(1.0, "noise"))
+    library = tmp_path / "a.so"
+    for _ in range(2):
+        write_library(path, str(library), measure=feeds, switch_file=str(switches))
+    found = read_switch_file(str(switches))
+    assert dict(found.passes) == {"Other": False, NAME: True}
+    assert found.runtime == {"level": "extended", "libraries": [str(library)]}
+    assert found.evidence["kinds"] == {
+        "Other": {"verdict": "drop"},
+        f"kernel {first}": {"verdict": "drop", "gain": 0.8},
+        f"kernel {second}": {"verdict": "keep", "gain": 1.5},
+    }
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), gehost.runtime_options(switches)
+    )
+    given = {value.name: np.ones(8, np.float32) for value in model.graph.input}
+    assert session.run(None, given)
+    switches.write_text("{}")
+    with pytest.raises(UsageError, match="not a fusion-switch file"):
+        write_library(path, str(tmp_path / "b.so"), switch_file=str(switches))
+    assert not (tmp_path / "b.so").exists()
+
+
+def test_a_switch_file_is_begun(cc: str, tmp_path: Path) -> None:
+    _, path, _ = files(tmp_path)
+    switches = tmp_path / "new.json"
+    write_library(path, str(tmp_path / "a.so"), switch_file=str(switches))
+    found = read_switch_file(str(switches))
+    assert found.runtime == {"libraries": [str(tmp_path / "a.so")]}
+    assert found.foreign() == []
 
 
 def test_each_kernel_is_measured_alone(cc: str, tmp_path: Path) -> None:

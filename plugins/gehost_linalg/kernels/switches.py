@@ -1,0 +1,49 @@
+"""The switch file of ``gehost tune``: the library beside the passes, and what was measured of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gehost.host.switches import machine, read_switch_file
+from gehost.ir.files.save import write_bytes_atomic
+from gehost_linalg.kernels.measure import Gain
+from gehost_linalg.passes import NAME
+
+_PACKAGES = ("gehost", "onnx", "onnxruntime")
+
+
+def add_library(path: str, library: str, gains: Mapping[str, Gain]) -> None:
+    """Add a library to a switch file, or begin one; ``gehost.runtime_options`` then loads it.
+
+    Args:
+        path: the switch file.
+        library: its absolute path is written, in place of an equal one.
+        gains: what was measured of each kernel, by name.
+
+    Raises:
+        UsageError: the file is there and is no switch file.
+        OutputError: it cannot be written.
+    """
+    content: dict[str, Any] = {"Switch": {"GraphFusion": {}}}
+    if os.path.exists(path):
+        read_switch_file(path)
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    content["Switch"]["GraphFusion"][NAME] = "on"
+    runtime = content["Switch"].setdefault("Runtime", {})
+    place = os.path.abspath(library)
+    runtime["libraries"] = [
+        *[each for each in runtime.get("libraries", []) if each != place],
+        place,
+    ]
+    here = machine(_PACKAGES)
+    evidence = content.setdefault("Evidence", {})
+    evidence.setdefault("cpu", here.pop("cpu"))
+    evidence.setdefault("versions", here)
+    if gains:
+        kernels = {f"kernel {name}": gain.as_dict() for name, gain in gains.items()}
+        evidence["kinds"] = {**evidence.get("kinds", {}), **kernels}
+    write_bytes_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
