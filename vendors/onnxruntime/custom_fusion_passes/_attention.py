@@ -310,8 +310,9 @@ class _Finder:
         if mask is None:
             return
         dims = self._sizes.of(mask)
-        if dims is None or len(dims) != 4:
-            raise NoMatch("mask: not of rank 4")
+        if dims is None or not 2 <= len(dims) <= 4:
+            raise NoMatch("mask: not of rank 2 to 4")
+        dims = (1,) * (4 - len(dims)) + tuple(dims)
         batch, heads, rows, _ = wanted
         # another number of columns than 1 or T fails at the product with v, fused or not
         fits = (

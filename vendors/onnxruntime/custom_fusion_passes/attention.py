@@ -120,7 +120,8 @@ class OrtAttentionPass(FusionBasePass):
     Keeps: the numbers for finite scores. A guard also hides NaN that comes from q, k or infinite
     products; the kernel shows it.
     Refuses: ``axis``: softmax over another axis than the last; ``scores``: a scale that is no
-    constant scalar, among others; ``mask``: not proven to be [B or 1, N or 1, S or 1, T], where a
+    constant scalar, among others; ``mask``: not proven to be [B or 1, N or 1, S or 1, T] or a
+    tail of that, where a
     mask of one row is expanded; ``shared``: probabilities or others are read outside; ``heads``,
     ``head size``, ``batch``, ``length``: not proven equal; ``dtype``: not float32.
     Source: com.microsoft.MultiHeadAttention-1 of ONNX Runtime.
@@ -232,11 +233,12 @@ class _Masks:
         self.sizes = GraphSizes(graph)
         self._expanded: dict[tuple[str, object], Value] = {}
         self._rows: dict[str, Value] = {}
+        self._padded: dict[str, Value] = {}
 
     def expanded(self, found: Attention) -> Value | None:
-        """The mask with all rows and columns; None where their number cannot be read."""
-        mask = found.mask
-        assert mask is not None
+        """The mask with all axes, rows and columns; None where their number cannot be read."""
+        assert found.mask is not None
+        mask = self._of_rank_4(found.mask)
         dims, (*_, rows, columns) = self.sizes.of(mask), found.sizes
         assert dims is not None
         wanted = (
@@ -257,6 +259,19 @@ class _Masks:
             )
             self._expanded[key] = self._added("Expand", [mask, shape], {}, mask.dtype)
         return self._expanded[key]
+
+    def _of_rank_4(self, mask: Value) -> Value:
+        rank = len(self.sizes.of(mask) or ())
+        if rank == 4:
+            return mask
+        if mask.name not in self._padded:
+            axes = list(range(4 - rank))
+            attributes = {} if self._opset >= 13 else {"axes": axes}
+            given = [self._constant(np.array(axes))] if self._opset >= 13 else []
+            self._padded[mask.name] = self._added(
+                "Unsqueeze", [mask, *given], attributes, mask.dtype
+            )
+        return self._padded[mask.name]
 
     def _count(self, size: object) -> Value | None:
         """A size as a vector; None where it is none of an input."""
@@ -285,7 +300,7 @@ class _Masks:
     def is_finite(self, mask: Value) -> bool:
         """Proven to hold no infinity: chosen from finite constants."""
         node = mask.producer
-        if node is not None and node.op == "Expand":
+        if node is not None and node.op in ("Expand", "Unsqueeze"):
             return node.inputs[0] is not None and self.is_finite(node.inputs[0])
         arrays = (
             [] if node is None or node.op != "Where" else [v and v.array for v in node.inputs[1:]]

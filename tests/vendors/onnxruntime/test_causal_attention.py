@@ -1,0 +1,131 @@
+"""Attention with a causal mask to the kernel without scores; masks that are not causal alone are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gehost import Host
+from gehost.testing import parse
+from gehost.verify import Runner, compare_outputs
+
+pytest.importorskip("onnxruntime")
+
+RNG = np.random.default_rng(0)
+BIASES = {name: RNG.normal(size=16).astype(np.float32) for name in ("bq", "bk", "bv")}
+POSITIONS = """cols = Range (j0, length, j1) flat_rows = Unsqueeze (cols, i1)
+    row4 = Reshape (cols, as_rows) col4 = Unsqueeze (cols, front)"""
+FORMS = {
+    "Trilu": "t = Trilu <upper = 0> (ones) no = Equal (t, nothing) mask = Where (no, lowest, nothing)",
+    "Trilu of -inf": "f = Mul (ones, minus_inf) mask = Trilu <upper = 1> (f, j1)",
+    "column <= row": "le = LessOrEqual (cols, flat_rows) mask = Where (le, nothing, lowest)",
+    "row >= column": "ge = GreaterOrEqual (row4, col4) mask = Where (ge, nothing, minus_inf)",
+    "column > row": "gt = Greater (col4, row4) mask = Where (gt, lowest, nothing)",
+    "row < column": "lt = Less (row4, col4) keep_ = Not (lt) mask = Where (keep_, nothing, lowest)",
+    "and true": "le = LessOrEqual (cols, flat_rows) yes = Cast <to = 9> (ones) a_ = And (le, yes) mask = Where (a_, nothing, lowest)",
+    "1 - keep, scaled": """le = LessOrEqual (cols, flat_rows) f = Cast <to = 1> (le) d = Sub (one, f)
+        mask = Mul (d, lowest)""",
+}
+NO_FORMS: dict[str, tuple[str, str]] = {
+    "padding besides": (
+        "mask",
+        "le = LessOrEqual (cols, flat_rows) a_ = And (le, keep) mask = Where (a_, nothing, lowest)",
+    ),
+    "an unknown fill": ("mask", "le = LessOrEqual (cols, flat_rows) mask = Where (le, nothing, z)"),
+    "a fill that leaves something": (
+        "mask",
+        "le = LessOrEqual (cols, flat_rows) mask = Where (le, nothing, small)",
+    ),
+    "without the diagonal": (
+        "mask",
+        "lt = Less (cols, flat_rows) mask = Where (lt, nothing, lowest)",
+    ),
+    "of the future": (
+        "mask",
+        "t = Trilu <upper = 1> (ones) no = Equal (t, nothing) mask = Where (no, lowest, nothing)",
+    ),
+    "a wider band": ("mask", "f = Mul (ones, lowest) mask = Trilu <upper = 1> (f, j2)"),
+    "added below the diagonal": (
+        "mask",
+        "le = LessOrEqual (cols, flat_rows) mask = Where (le, one, lowest)",
+    ),
+    "rows that start elsewhere": (
+        "mask",
+        "late = Range (j1, length1, j1) le = LessOrEqual (late, flat_rows) mask = Where (le, nothing, lowest)",
+    ),
+    "no mask": ("mask", ""),
+}
+
+
+def model(mask: str, *, size: int = 8, biases: bool = False, keys: str = "") -> Any:
+    """Attention over 2 heads."""
+    names = ("qb", "kb", "vb") if biases else ("q", "k", "v")
+    added = "qb = Add (q, bq) kb = Add (k, bk) vb = Add (v, bv)" if biases else ""
+    scores = "a = Add (s, mask)" if mask else "a = Identity (s)"
+    return parse(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+    main (float[B, S, {2 * size}] q, float[B, S, {2 * size}] k, float[B, S, {2 * size}] v,
+          bool[B, 1, S, S] keep, float z) => (float[B, S, {2 * size}] out)
+    <int64[4] heads = {{0, 0, 2, {size}}}, int64[3] joined = {{0, 0, {2 * size}}}, int64[4] as_rows = {{1, 1, -1, 1}},
+     int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}}, int64 j2 = {{2}},
+     float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float small = {{-10000}}, float one = {{1}}> {{
+        shape = Shape (q) vec = Slice (shape, i1, i2) length = Squeeze (vec) length1 = Add (length, j1)
+        square = Concat <axis = 0> (vec, vec) ones = Expand (one, square)
+        {POSITIONS} {added} {mask}
+        qh = Reshape ({names[0]}, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
+        kh = Reshape ({names[1]}, heads) kt0 = Transpose <perm = [0, 2, 1, 3]> (kh) kt = {keys or "Identity"} (kt0)
+        vh = Reshape ({names[2]}, heads) vt = Transpose <perm = [0, 2, 1, 3]> (vh)
+        kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qt, kk) s = Mul (m, scale) {scores}
+        p_ = Softmax <axis = -1> (a) y = MatMul (p_, vt) yt = Transpose <perm = [0, 2, 1, 3]> (y)
+        out = Reshape (yt, joined) }}""",
+        {
+            **(BIASES if biases else {}),
+            **({"minus_inf": np.array(-np.inf, np.float32)} if "minus_inf" in mask else {}),
+        },
+    )
+
+
+def feeds(batch: int, rows: int) -> Any:
+    drawn = {
+        name: RNG.normal(size=(batch, rows, 16)).astype(np.float32) for name in ("q", "k", "v")
+    }
+    return {**drawn, "keep": np.ones((batch, 1, rows, rows), bool), "z": np.array(-1e9, np.float32)}
+
+
+@pytest.mark.parametrize("biases", [False, True], ids=["", "biases"])
+@pytest.mark.parametrize("mask", FORMS.values(), ids=FORMS)
+def test_causal_masks(host: Host, run: Any, mask: str, biases: bool) -> None:
+    given = model(mask, biases=biases)
+    compiled, _ = host.run(given)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert (counts["GroupQueryAttention"], counts["Softmax"]) == (1, 0)
+    assert not counts["Where"] + counts["Trilu"]  # the mask is gone
+    (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
+    assert all(kernel.output)  # with fewer outputs the runtime computes all scores at once
+    assert len(kernel.output) == 3
+    for batch, rows in ((2, 5), (1, 70), (2, 1)):
+        inputs = feeds(batch, rows)
+        expected = Runner(given).run(inputs)
+        for found in (run(compiled, inputs), Runner(compiled, engine="reference").run(inputs)):
+            for one in compare_outputs(expected, found, rtol=1e-3, atol=1e-4):
+                assert one.equal, one
+
+
+def refusals(host: Host, given: Any) -> list[str]:
+    compiled, report = host.run(given)
+    assert not any(node.op_type == "GroupQueryAttention" for node in compiled.graph.node)
+    (record,) = [record for record in report.passes if record.name == "OrtCausalAttentionPass"]
+    return list(record.rejected)
+
+
+@pytest.mark.parametrize(("key", "mask"), NO_FORMS.values(), ids=NO_FORMS)
+def test_other_masks_are_refused(host: Host, key: str, mask: str) -> None:
+    assert refusals(host, model(mask)) == [key]
+
+
+def test_what_the_kernel_does_not_take(host: Host) -> None:
+    assert refusals(host, model(FORMS["Trilu"], size=4)) == ["head size"]
+    assert refusals(host, model(FORMS["Trilu"], keys="Neg")) == ["layout"]
