@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,7 +242,7 @@ def _argument(
     index.
     """
     values, indices = operands
-    opcode = _ARGUMENTS.get(expression(computation))
+    opcode = _ARGUMENTS.get(expression(computation, c.find))
     if (
         opcode is None
         or not is_neutral(opcode, initials[0])
@@ -273,18 +273,37 @@ def _argument(
     return [extreme, c.cast(best, indices.type)]
 
 
-def expression(computation: HloComputation) -> str:
+def expression(
+    computation: HloComputation,
+    find: Callable[[str], HloComputation],
+    arguments: Sequence[str] | None = None,
+    depth: int = 8,
+) -> str:
     """Return the root of a computation as one expression of its parameters ``p0``, ``p1`` and so
-    on; "" of a long one.
+    on; "" of a long or deep one.
+
+    Args:
+        computation: what to write.
+        find: gives a computation by name; fusions and calls are written as what they compute.
+        arguments: what to write for the parameters.
+        depth: how many fusions and calls may be inside each other.
     """
     texts: dict[str, str] = {}
     for instruction in computation.instructions:
+        given = [texts.get(operand.name, "?") for operand in instruction.operands]
         if instruction.opcode == "parameter":
-            text = f"p{int(instruction.literal)}"
+            number = int(instruction.literal)
+            text = f"p{number}" if arguments is None else arguments[number]
         elif instruction.opcode == "constant":
             text = instruction.literal
+        elif instruction.opcode in {"fusion", "call"}:
+            key = "calls" if instruction.opcode == "fusion" else "to_apply"
+            called = find(instruction.attributes.get(key, ""))
+            text = expression(called, find, given, depth - 1) if depth else ""
+            if not text:
+                return ""
         else:
-            inside = ",".join(texts.get(operand.name, "?") for operand in instruction.operands)
+            inside = ",".join(given)
             head = instruction.attributes.get("direction") or instruction.opcode
             if instruction.attributes.get("type") == "TOTALORDER":
                 head += ".TOTALORDER"

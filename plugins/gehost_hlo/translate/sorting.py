@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
@@ -26,7 +27,9 @@ _INTEGER_KEY = re.compile(
 """
 
 
-def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
+def keys(
+    comparator: HloComputation, find: Callable[[str], HloComputation]
+) -> tuple[list[int], bool] | None:
     """Return the operands that a comparator orders by, the first first, and whether the largest
     come first.
 
@@ -34,7 +37,7 @@ def keys(comparator: HloComputation) -> tuple[list[int], bool] | None:
     and jax's order by several keys: the first decides, and where it is equal the next. A total
     order of floats that may be -0 is not known.
     """
-    written = expression(comparator)
+    written = expression(comparator, find)
     text = _INTEGER_KEY.sub(r"\2", written)
     total = text != written or ".TOTALORDER" in text
     text = text.replace(".TOTALORDER", "")
@@ -96,7 +99,7 @@ def _lexicographic(text: str) -> tuple[list[int], bool] | None:
 def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     operands = tensors(args, len(args))
     comparator = c.find(i.attributes.get("to_apply", ""))
-    order = keys(comparator)
+    order = keys(comparator, c.find)
     if order is None or max(order[0]) >= len(operands):
         raise RefusalError(
             f"its comparator {comparator.name} is not known: expected a < b or a > b of operands"

@@ -331,6 +331,42 @@ def test_one_computation_may_be_imported(tmp_path: Path) -> None:
         import_file(file, computation="g")
 
 
+SORT = """less {{
+  q = f32[] parameter(1)
+  p = f32[] parameter(0)
+  ROOT r = pred[] compare(p, q), direction={}
+}}
+by {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] {}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("fusion(a, b), kind=kLoop, calls=less", [-1, 0, 2, 5]),
+        ("call(b, a), to_apply=less", None),  # b < a is not a < b
+        ("call(a, b), to_apply=by", None),
+    ],
+)
+def test_comparators_may_call_what_compares(body: str, wanted: list[float] | None) -> None:
+    """XLA of jax 0.8 and 0.9 fuses the inside of comparators."""
+    text = entry(
+        "x = f32[4] parameter(0)",
+        "ROOT s = f32[4] sort(x), dimensions={0}, to_apply=by",
+        before=SORT.format("LT", body),
+    )
+    if wanted is None:
+        with pytest.raises(UntranslatableError, match="its comparator by is not known"):
+            imported(text)
+        return
+    (found,) = run(imported(text), [np.array([5, -1, 2, 0], np.float32)])
+    assert found.tolist() == wanted
+
+
 def test_collectives_are_kept_and_not_run() -> None:
     text = entry(
         "x = f32[4] parameter(0)",

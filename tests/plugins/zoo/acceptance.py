@@ -159,6 +159,7 @@ def main() -> None:
         shutil.rmtree(HOME)
     HOME.mkdir(parents=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     models = write_models(arguments.models)
     for step in steps(models, arguments.jobs, arguments.every):
         print(step, flush=True)
