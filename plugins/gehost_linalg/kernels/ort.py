@@ -78,12 +78,16 @@ OrtStatus *gehost_compute(void *kernel, OrtContext *context);
 """
 
 FEATURES = (
-    ("__SSE4_2__", "sse4.2"), ("__AVX__", "avx"), ("__FMA__", "fma"), ("__AVX2__", "avx2"), ("__BMI2__", "bmi2"),
-    ("__AVX512F__", "avx512f"), ("__AVX512BW__", "avx512bw"), ("__AVX512DQ__", "avx512dq"), ("__AVX512VL__", "avx512vl"),
-    ("__AVX512VBMI__", "avx512vbmi"), ("__AVX512VBMI2__", "avx512vbmi2"), ("__AVX512VNNI__", "avx512vnni"),
-    ("__AVX512BF16__", "avx512bf16"), ("__AVX512VP2INTERSECT__", "avx512vp2intersect"), ("__GFNI__", "gfni"),
+    ("__SSE4_2__", "sse4.2", 1, "c", 20), ("__AVX__", "avx", 1, "c", 28), ("__FMA__", "fma", 1, "c", 12),
+    ("__AVX2__", "avx2", 7, "b", 5), ("__BMI2__", "bmi2", 7, "b", 8),
+    ("__AVX512F__", "avx512f", 7, "b", 16), ("__AVX512BW__", "avx512bw", 7, "b", 30), ("__AVX512DQ__", "avx512dq", 7, "b", 17),
+    ("__AVX512VL__", "avx512vl", 7, "b", 31), ("__AVX512VBMI__", "avx512vbmi", 7, "c", 1), ("__AVX512VBMI2__", "avx512vbmi2", 7, "c", 6),
+    ("__AVX512VNNI__", "avx512vnni", 7, "c", 11), ("__AVX512BF16__", "avx512bf16", 71, "a", 5),
+    ("__AVX512VP2INTERSECT__", "avx512vp2intersect", 7, "d", 8), ("__GFNI__", "gfni", 7, "c", 8),
 )  # fmt: skip
-"""Macros of instructions that a compiler may use, and what the CPU calls them."""
+"""Macros of instructions that a compiler may use, what they are called, and where cpuid has their bit:
+leaf (71: leaf 7, sub-leaf 1), register, bit.
+"""
 
 RUNTIME = r"""
 #include <stdarg.h>
@@ -391,9 +395,32 @@ static OrtStatus *create(const Op *op, const Slot *api, const void *info, void *
   return NULL;
 }
 
+#if defined(__x86_64__)
+/* By cpuid: __builtin_cpu_supports knows nothing where zig links its own runtime. */
+static uint32_t cpuid(uint32_t leaf, uint32_t sub, char reg) {
+  uint32_t a = leaf, b = 0, c = sub, d = 0;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  return reg == 'a' ? a : reg == 'b' ? b : reg == 'c' ? c : d;
+}
+
+static int has(uint32_t leaf, char reg, int bit) {
+  uint32_t sub = leaf == 71;
+  if (sub) leaf = 7;
+  if (cpuid(0, 0, 'a') < leaf || (sub && cpuid(7, 0, 'a') < 1)) return 0;
+  return cpuid(leaf, sub, reg) >> bit & 1;
+}
+
+/* Whether the system saves the registers: 6 for 256 bits, 0xe6 for 512. */
+static int saves(uint32_t wanted) {
+  uint32_t low, high;
+  if (!has(1, 'c', 27)) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & wanted) == wanted;
+}
+#endif
+
 static const char *missing(void) {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
 @FEATURES@
 #endif
   return NULL;
@@ -434,16 +461,17 @@ EXPORT OrtStatus *RegisterCustomOps(void *options, const OrtApiBase *base) {
 
 def register_source() -> str:
     """The entry point, with a test for each group of instructions."""
-    tests = [
-        f'  if (gehost_features >> {number} & 1 && !__builtin_cpu_supports("{name}")) return "{name}";'
-        for number, (_, name) in enumerate(FEATURES)
-    ]
+    tests: list[str] = []
+    for number, (_, name, leaf, register, bit) in enumerate(FEATURES):
+        wide = {"avx": "saves(0x6)", "avx512f": "saves(0xe6)"}.get(name)
+        test = f"has({leaf}, '{register}', {bit})" + (f" && {wide}" if wide else "")
+        tests.append(f'  if (gehost_features >> {number} & 1 && !({test})) return "{name}";')
     return REGISTER.replace("@FEATURES@", "\n".join(tests))
 
 
 def features_source() -> str:
     """The instructions that a compiler was allowed to use, as a number."""
     lines = ["const uint32_t gehost_features = 0"]
-    for number, (macro, _) in enumerate(FEATURES):
+    for number, (macro, *_) in enumerate(FEATURES):
         lines += [f"#ifdef {macro}", f"  | 1u << {number}", "#endif"]
     return "\n".join([*lines, "  ;"]) + "\n"
