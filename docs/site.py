@@ -37,6 +37,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_content(html: str, **_: object) -> str:
+    """Leave out what mkdocs-click writes for an option without a default."""
+    return html.replace("<code>Sentinel.UNSET</code>", "")
+
+
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     sources = {page_path: source for source, page_path in SITE.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")

@@ -141,3 +141,26 @@ def test_the_paths_that_architecture_names_exist() -> None:
     ]
     assert len(named) > 40
     assert missing == []
+
+
+@pytest.mark.parametrize("name", gehost.__all__)
+def test_the_reference_has_every_public_name(name: str) -> None:
+    pages = [ROOT / "docs" / "reference" / f"{page}.md" for page in ("python", "es")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    of_module = rf"^::: gehost\.{name}(\.|$)|`{name}`"
+    listed = re.search(of_module, text, re.MULTILINE) is not None
+    error = isinstance(getattr(gehost, name), type) and issubclass(getattr(gehost, name), Exception)
+    assert listed or (error and "::: gehost.errors" in text)
+
+
+def test_the_reference_has_every_environment_variable_and_exit_code() -> None:
+    text = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+    read = "".join(path.read_text() for path in (ROOT / "gehost").rglob("*.py"))
+    for name in set(re.findall(r"\"((?:GEHOST|DUMP|OPENBLAS)_[A-Z_]+)\"", read)):
+        assert f"`{name}`" in text, name
+    for code in {error.exit_code for error in subclasses(gehost.GehostError)}:
+        assert f"| {code} |" in text, code
+
+
+def subclasses(error: type[gehost.GehostError]) -> set[type[gehost.GehostError]]:
+    return {error}.union(*(subclasses(each) for each in error.__subclasses__()))

@@ -25,7 +25,7 @@ vendors_option = click.option(
     shell_complete=complete_vendors,
     metavar="DIR",
     help=(
-        "Directory that holds <vendor>/custom_fusion_passes/, or a vendor of an installed package, "
+        "Directory that holds VENDOR/custom_fusion_passes/, or a vendor of an installed package, "
         "as gehost:onnx; repeatable. Default: GEHOST_VENDORS, or ./vendors, or gehost:onnx."
     ),
 )
