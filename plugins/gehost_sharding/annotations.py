@@ -417,6 +417,9 @@ class _Reader:
                 f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
             )
         found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
+        if not any(each.node.device_configurations for each in self.graph.operators):
+            self.findings.append("no node has an annotation; gehost shard plan writes them")
+            return found
         for operator in self.graph.operators:
             where = _where(operator)
             entries = operator.node.device_configurations

@@ -264,4 +264,5 @@ def test_all_findings_are_given_not_only_the_first(annotated: onnx.ModelProto) -
 
 def test_a_model_without_annotations_is_not_silently_fine() -> None:
     found = findings(block().proto)
-    assert any("no annotation" in each for each in found)
+    assert found[0] == "no node has an annotation; gehost shard plan writes them"
+    assert len(found) <= 2  # and none for each node
