@@ -137,7 +137,7 @@ FROM_CORPUS = {"block", "block_step", "mlp", "scan", "sharded", "zoo"}
 def archive(path: Path) -> None:
     """Record everything into one archive, whose texts have metadata only where the tests need it."""
     with tarfile.open(path, "w:xz", preset=9) as file, tempfile.TemporaryDirectory() as directory:
-        for which in ("small", "more", "wide", "corpus", "corpus_0.05"):
+        for which in ("small", "more", "outside", "wide", "corpus", "corpus_0.05"):
             folder = Path(directory) / which
             folder.mkdir()
             from_corpus = which.startswith("corpus")
