@@ -39,8 +39,8 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
         )
     except CycleError as error:
         raise ModelError(
-            f'function "{error.args[1][0]}" calls itself, which ONNX does not allow; '
-            "export the model again"
+            f'function "{error.args[1][0]}" calls itself, which ONNX does not allow',
+            hint="export the model again",
         ) from error
     for op in order:
         sizes[op] = _written_out(calls[op], sizes)
@@ -66,8 +66,8 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
             called = op_name(function.domain, function.name, function.overload)
             raise ModelError(
                 f'node "{call.name or call.op_type}" calls function "{called}" with '
-                f"{len(given)} {what}, where it has "
-                f"{len(known)}; export the model again"
+                f"{len(given)} {what}, where it has {len(known)}",
+                hint="export the model again",
             )
 
 

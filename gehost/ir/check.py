@@ -19,7 +19,7 @@ def check_graph(graph: Graph) -> None:
     last: int | None = None
     for node in graph.nodes:
         if last is not None and node.order <= last:
-            raise ModelError(f"{where}: {node!r} is out of order in the list of nodes")
+            raise ModelError(f"{node!r} is out of order in the list of nodes", subject=where)
         last = node.order
         _check_node(node, where)
     for value in graph.outputs:
@@ -33,11 +33,11 @@ def check_graph(graph: Graph) -> None:
 def _check_node(node: Node, where: str) -> None:
     graph, proto = node.graph, node.proto
     if node.op != op_name(proto.domain, proto.op_type, proto.overload):
-        raise ModelError(f"{where}: the operators of {node!r} and of its protobuf differ")
+        raise ModelError(f"the operators of {node!r} and of its protobuf differ", subject=where)
     if [value.name if value is not None else "" for value in node.inputs] != proto.input[:]:
-        raise ModelError(f"{where}: the inputs of {node!r} and of its protobuf differ")
+        raise ModelError(f"the inputs of {node!r} and of its protobuf differ", subject=where)
     if [value.name if value is not None else "" for value in node.outputs] != proto.output[:]:
-        raise ModelError(f"{where}: the outputs of {node!r} and of its protobuf differ")
+        raise ModelError(f"the outputs of {node!r} and of its protobuf differ", subject=where)
     for value in node.inputs:
         if value is not None:
             _check_read(node, value, where)
@@ -46,30 +46,34 @@ def _check_node(node: Node, where: str) -> None:
         if value is None:
             continue
         if value.producer is not node or value.index != slot:
-            raise ModelError(f'{where}: tensor "{value.name}" has two producers')
+            raise ModelError(f'tensor "{value.name}" has two producers', subject=where)
         if graph.values.get(value.name) is not value:
             raise ModelError(
-                f'{where}: output "{value.name}" of {node!r} is not among the graph\'s values'
+                f'output "{value.name}" of {node!r} is not among the graph\'s values', subject=where
             )
 
 
 def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
     graph = reader if isinstance(reader, Graph) else reader.graph
     if reader not in value.readers:
-        raise ModelError(f'{where}: {reader!r} is missing among the readers of "{value.name}"')
+        raise ModelError(
+            f'{reader!r} is missing among the readers of "{value.name}"', subject=where
+        )
     if graph.find(value.name) is not value:
         raise ModelError(
-            f'{where}: {reader!r} reads "{value.name}", which is not defined here (any more)'
+            f'{reader!r} reads "{value.name}", which is not defined here (any more)', subject=where
         )
     reading = value.graph.reading_node(reader)
     if reading is not None and value.producer is not None and value.producer.order >= reading.order:
-        raise ModelError(f'{where}: {reader!r} reads "{value.name}" before it is made')
+        raise ModelError(f'{reader!r} reads "{value.name}" before it is made', subject=where)
 
 
 def _check_slots(reader: Node | Graph, read: Sequence[Value | None], where: str) -> None:
     """Compare an index of slots, where one was built, with the inputs."""
     if reader.slots is not None and reader.slots != Slots(read):
-        raise ModelError(f"{where}: {reader!r} has an index of its slots that differs from them")
+        raise ModelError(
+            f"{reader!r} has an index of its slots that differs from them", subject=where
+        )
 
 
 def _check_value(
@@ -77,9 +81,9 @@ def _check_value(
 ) -> None:
     """``reads`` keeps what a wide reader reads, as each of its values asks for it."""
     if value.producer is not None and not value.producer.in_graph:
-        raise ModelError(f'{where}: tensor "{name}" is made by a removed node')
+        raise ModelError(f'tensor "{name}" is made by a removed node', subject=where)
     if value.producer is None and value.initializer is None and not value.is_input:
-        raise ModelError(f'{where}: tensor "{name}" is made by nothing')
+        raise ModelError(f'tensor "{name}" is made by nothing', subject=where)
     for reader in value.readers:
         read: Collection[Value | None] = (
             reader.outputs if isinstance(reader, Graph) else reader.inputs
@@ -89,4 +93,4 @@ def _check_value(
             read = reads[reader] = frozenset(read) if known is None else known
         node = reader.owner if isinstance(reader, Graph) else reader
         if value not in read or (node is not None and not node.in_graph):
-            raise ModelError(f'{where}: "{name}" lists a reader that does not read it')
+            raise ModelError(f'"{name}" lists a reader that does not read it', subject=where)

@@ -53,7 +53,7 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
     after = _contradiction(proto)
     if after and not before:
         given = ", ".join(f"{name}={size}" for name, size in dims.items())
-        raise UsageError(f"--dim {given}: the model contradicts it: {after}")
+        raise UsageError(f"the model contradicts it: {after}", subject=f"--dim {given}")
 
 
 def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
@@ -160,7 +160,7 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
     if isinstance(found, ast.Constant):
         size = found.value
         if not isinstance(size, int) or size < 0:
-            raise UsageError(f'--dim: "{text}", a dimension of "{name}", would be {size}')
+            raise UsageError(f'"{text}", a dimension of "{name}", would be {size}', subject="--dim")
         dim.dim_value = size
     else:
         dim.dim_param = ast.unparse(found)
@@ -207,8 +207,9 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
         for axis, (dim, size) in enumerate(zip(stated, held[entry.name], strict=False)):
             if dim.HasField("dim_value") and dim.dim_value != size:
                 raise UsageError(
-                    f'--dim: dimension {axis} of initializer "{entry.name}" is {size}, '
-                    f"not {dim.dim_value}"
+                    f'dimension {axis} of initializer "{entry.name}" is {size}, not '
+                    f"{dim.dim_value}",
+                    subject="--dim",
                 )
     for node in graph.node:
         for attribute in node.attribute:

@@ -343,7 +343,7 @@ class Graph:
         """
         if self.find(name) is not None:
             raise GehostError(
-                f'graph "{self.name}" knows a tensor "{name}" already; take Model.fresh_name'
+                f'graph "{self.name}" knows a tensor "{name}" already', hint="take Model.fresh_name"
             )
         self.model.names.use(name)
         return edits.new_value(self, name)
@@ -386,8 +386,8 @@ class Graph:
             new = encode_attribute(name, value)
         if any(attribute is not None and attribute.type in GRAPH_KINDS for attribute in (old, new)):
             raise GehostError(
-                f'attribute "{name}" of {node!r} is a nested graph and cannot be set; add '
-                "a new node"
+                f'attribute "{name}" of {node!r} is a nested graph and cannot be set',
+                hint="add a new node",
             )
         edits.set_attribute(node, name, new, old, position)
 

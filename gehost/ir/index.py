@@ -111,7 +111,11 @@ def _index_inputs(graph: Graph) -> None:
             if stated is None:
                 stated = values[name] = Value(graph, name)
             elif stated.initializer is not None:
-                raise ModelError(f'{graph.model}: two initializers are called "{name}"; rename one')
+                raise ModelError(
+                    f'two initializers are called "{name}"',
+                    where=str(graph.model),
+                    hint="rename one",
+                )
             stated.initializer = tensor
 
 
@@ -207,7 +211,9 @@ def _index_outputs(graph: Graph, pending: dict[str, Value]) -> None:
 
 
 def _defined_twice(graph: Graph, name: str) -> ModelError:
-    return ModelError(f'{graph.model}: tensor "{name}" is defined twice in graph "{graph.name}"')
+    return ModelError(
+        f'tensor "{name}" is defined twice in graph "{graph.name}"', where=str(graph.model)
+    )
 
 
 # -- across graphs
@@ -228,7 +234,8 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
             else f"output {slot} of the graph"
         )
         raise ModelError(
-            f'{graph.model}: {what} reads tensor "{placeholder.name}", which nothing defines'
+            f'{what} reads tensor "{placeholder.name}", which nothing defines',
+            where=str(graph.model),
         )
     for reader, slot in placeholder.uses:
         if isinstance(reader, Node):
@@ -304,4 +311,4 @@ def _cycle(graph: Graph, nodes: list[Node], missing: dict[Node, int]) -> ModelEr
             for value in read
             if (p := value.producer) is not None and p.graph is graph and missing[p]
         )
-    return ModelError(f'{graph.model}: node "{node.label}" ({node.op}) is part of a cycle')
+    return ModelError(f'node "{node.label}" ({node.op}) is part of a cycle', where=str(graph.model))

@@ -80,7 +80,7 @@ class Model:
         tensor, a graph, a type.
         """
         if not proto.HasField("graph"):
-            raise ModelError(f"{self}: the model has no graph; is this an ONNX model file?")
+            raise ModelError("the model has no graph; is this an ONNX model file?", where=str(self))
         with gc_disabled():
             self.graph = index_model(self, proto.graph)
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
@@ -118,18 +118,22 @@ class Model:
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise ModelError(f"{path}: cannot read the model: {error.strerror or error}") from error
+            raise ModelError(
+                f"cannot read the model: {error.strerror or error}", where=path
+            ) from error
         except ValueError as error:
             raise ModelError(
-                f"{path}: cannot read the model: its name holds a NUL character"
+                "cannot read the model: its name holds a NUL character", where=path
             ) from error
         if not content:
-            raise ModelError(f"{path}: the file is empty; give an ONNX model")
+            raise ModelError("the file is empty", where=path, hint="give an ONNX model")
         proto = onnx.ModelProto()
         try:
             proto.ParseFromString(content)
         except (DecodeError, RecursionError) as error:
-            raise ModelError(f"{path}: not an ONNX model: the protobuf cannot be parsed") from error
+            raise ModelError(
+                "not an ONNX model: the protobuf cannot be parsed", where=path
+            ) from error
         is_traced = b"gehost." in content
         del content  # before the index takes memory
         return cls(proto, path=path, is_traced=is_traced)
@@ -383,7 +387,7 @@ class Model:
             ModelError: what is wrong, and where.
         """
         if _interface(self.proto.graph) != self._interface:
-            raise ModelError(f"{self}: the graph's inputs or outputs were changed")
+            raise ModelError("the graph's inputs or outputs were changed", where=str(self))
         for graph in self.graphs:
             check_graph(graph)
 
@@ -428,7 +432,7 @@ def _check_text(model: Model, error: TypeError) -> None:
     try:
         check_utf8(model.proto)
     except ModelError as problem:
-        raise ModelError(f"{model}: {problem}") from error
+        raise ModelError(problem, where=str(model)) from error
 
 
 def _interface(graph: onnx.GraphProto) -> tuple[list[bytes], list[bytes]]:

@@ -247,7 +247,7 @@ class SubgraphBoundary:
         """Raises ``PassError`` when input ``index`` was added already."""
         place = operator.index(index)
         if place in self._inputs:
-            raise PassError(f"SubgraphBoundary: input {index} was added already")
+            raise PassError(f"input {index} was added already", subject="SubgraphBoundary")
         self._inputs[place] = subgraph_input
         return self
 
@@ -255,7 +255,7 @@ class SubgraphBoundary:
         """Raises ``PassError`` when output ``index`` was added already."""
         place = operator.index(index)
         if place in self._outputs:
-            raise PassError(f"SubgraphBoundary: output {index} was added already")
+            raise PassError(f"output {index} was added already", subject="SubgraphBoundary")
         self._outputs[place] = subgraph_output
         return self
 
@@ -291,7 +291,7 @@ class SubgraphBoundary:
         """
         inputs, outputs = _in_order(self._inputs, "input"), _in_order(self._outputs, "output")
         if not outputs:
-            raise PassError("SubgraphBoundary: it has no output")
+            raise PassError("it has no output", subject="SubgraphBoundary")
         values: list[Value] = []
         entries: set[tuple[Node, int]] = set()
         for index, entry in enumerate(inputs):
@@ -299,15 +299,15 @@ class SubgraphBoundary:
             read = {_read(node, slot) for node, slot in readers}
             if len(read) != 1:
                 raise PassError(
-                    f"SubgraphBoundary: the readers of input {index} read {len(read)} "
-                    "tensors; wanted one"
+                    f"the readers of input {index} read {len(read)} tensors; wanted one",
+                    subject="SubgraphBoundary",
                 )
             values.append(read.pop())
             entries.update(readers)
         made = [_made(output.GetOutput()) for output in outputs]
         graph = made[0].graph
         if any(value.graph is not graph for value in made):
-            raise PassError("SubgraphBoundary: its outputs are of more than one graph")
+            raise PassError("its outputs are of more than one graph", subject="SubgraphBoundary")
         region = Region(graph, values, made, _between(graph, values, entries, made))
         _check_closed(region)
         return region
@@ -316,7 +316,9 @@ class SubgraphBoundary:
 def _in_order(entries: dict[int, _Entry], what: str) -> list[_Entry]:
     if sorted(entries) != list(range(len(entries))):
         raise PassError(
-            f"SubgraphBoundary: {what}s {sorted(entries)} leave a gap; number them from 0"
+            f"{what}s {sorted(entries)} leave a gap",
+            subject="SubgraphBoundary",
+            hint="number them from 0",
         )
     return [entries[index] for index in range(len(entries))]
 
@@ -324,14 +326,14 @@ def _in_order(entries: dict[int, _Entry], what: str) -> list[_Entry]:
 def _present(io: NodeIo) -> Node:
     node: Node | None = io.node
     if node is None or not node.in_graph:
-        raise PassError(f"SubgraphBoundary: {node!r} is not in the graph (any more)")
+        raise PassError(f"{node!r} is not in the graph (any more)", subject="SubgraphBoundary")
     return node
 
 
 def _read(node: Node, slot: int) -> Value:
     value = node.input(slot)
     if value is None:
-        raise PassError(f"SubgraphBoundary: input {slot} of {node!r} is absent")
+        raise PassError(f"input {slot} of {node!r} is absent", subject="SubgraphBoundary")
     return value
 
 
@@ -339,7 +341,7 @@ def _made(io: NodeIo) -> Value:
     node = _present(io)
     value = node.outputs[io.index] if 0 <= io.index < len(node.outputs) else None
     if value is None:
-        raise PassError(f"SubgraphBoundary: output {io.index} of {node!r} is absent")
+        raise PassError(f"output {io.index} of {node!r} is absent", subject="SubgraphBoundary")
     return value
 
 
@@ -366,7 +368,8 @@ def _between(
                 continue
             if value.producer is None or value.producer.graph is not graph:
                 raise PassError(
-                    f'SubgraphBoundary: tensor "{value.name}" enters at {node!r} but is no input'
+                    f'tensor "{value.name}" enters at {node!r} but is no input',
+                    subject="SubgraphBoundary",
                 )
             stack.append(value.producer)
     return sorted(found, key=by_order)
@@ -385,6 +388,7 @@ def _check_closed(region: Region) -> None:
             inside = [reader is not None and region.holds(reader) for reader in readers]
             if any(inside) and not all(inside):
                 raise PassError(
-                    f'SubgraphBoundary: inner tensor "{value.name}" is also read outside; '
-                    "make it an output"
+                    f'inner tensor "{value.name}" is also read outside',
+                    subject="SubgraphBoundary",
+                    hint="make it an output",
                 )

@@ -66,7 +66,7 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
     try:
         array = array.reshape(tuple(tensor.dims))
     except ValueError as error:
-        raise ModelError(f"{label(tensor)}: numpy cannot hold its shape: {error}") from error
+        raise ModelError(f"numpy cannot hold its shape: {error}", subject=label(tensor)) from error
     array.flags.writeable = False
     return array
 
@@ -87,8 +87,9 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     """
     if tensor.HasField("segment"):
         raise ModelError(
-            f"{label(tensor)}: it is stored in segments, which ONNX tools do not read; "
-            "export it whole"
+            "it is stored in segments, which ONNX tools do not read",
+            subject=label(tensor),
+            hint="export it whole",
         )
     size = nbytes(tensor)
     filled: dict[str, Any] = {}
@@ -105,8 +106,9 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
         raw: bytes = filled["raw_data"]
         if len(raw) != size:
             raise ModelError(
-                f"{label(tensor)}: its raw data has {len(raw)} bytes, but its type and "
-                f"shape take {size}; export the model again"
+                f"its raw data has {len(raw)} bytes, but its type and shape take {size}",
+                subject=label(tensor),
+                hint="export the model again",
             )
         return raw
     field = onnx.helper.tensor_dtype_to_field(tensor.data_type)
@@ -114,8 +116,9 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
     wanted, entries = _entries(tensor.data_type, element_count(tensor)), len(filled.get(field, ()))
     if entries != wanted:
         raise ModelError(
-            f"{label(tensor)}: its {field} has {entries} entries, but its type and shape "
-            f"take {wanted}; export the model again"
+            f"its {field} has {entries} entries, but its type and shape take {wanted}",
+            subject=label(tensor),
+            hint="export the model again",
         )
     return None
 
@@ -191,8 +194,9 @@ def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], fiel
     if len(filled) > (field in filled):
         others = [name for name in _DATA_FIELDS if name in filled and name != field]
         raise ModelError(
-            f"{label(tensor)}: it has data in {', '.join(others)}, where only {field} "
-            "belongs; export the model again"
+            f"it has data in {', '.join(others)}, where only {field} belongs",
+            subject=label(tensor),
+            hint="export the model again",
         )
 
 

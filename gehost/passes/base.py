@@ -51,8 +51,9 @@ class FusionBasePass:
         mark = mark_of(cls)
         if mark is None:
             raise VendorError(
-                f"{origin}: {cls.__name__}.Stage() wants a class that REG_FUSION_PASS or "
-                "REG_DECOMPOSE_PASS marked"
+                f"{cls.__name__}.Stage() wants a class that REG_FUSION_PASS or "
+                "REG_DECOMPOSE_PASS marked",
+                where=origin,
             )
         check_stage(stage, origin, mark.name)
         mark.stage = stage

@@ -184,18 +184,19 @@ class CustomPassContext:
             raise LimitReached
         problem = region.stale()
         if problem:
-            raise PassError(f"context.replace: {problem}; make the region just before")
+            raise PassError(problem, subject="context.replace", hint="make the region just before")
         if keep_shared:
             region = Region(region.graph, region.inputs, region.results, region.nodes)
         if len(graph.outputs) != len(region.outputs):
             raise PassError(
-                f"context.replace: the graph has {len(graph.outputs)} outputs, wanted "
-                f"{len(region.outputs)}, {'region.results' if keep_shared else 'region.outputs'}"
+                f"the graph has {len(graph.outputs)} outputs, wanted {len(region.outputs)}, "
+                f"{'region.results' if keep_shared else 'region.outputs'}",
+                subject="context.replace",
             )
         if len(graph.inputs) > len(region.inputs):
             raise PassError(
-                f"context.replace: the graph has {len(graph.inputs)} inputs, the region has "
-                f"{len(region.inputs)}"
+                f"the graph has {len(graph.inputs)} inputs, the region has {len(region.inputs)}",
+                subject="context.replace",
             )
         self.record.matched += 1
         anchor = region.outputs[0].producer

@@ -213,8 +213,9 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
     with author_errors(context, "op_types"):
         if not listed:
             raise PassError(
-                'it names no operators; register it as in REG_DECOMPOSE_PASS(["Conv"]) or '
-                "give them to the constructor"
+                "it names no operators",
+                hint='register it as in REG_DECOMPOSE_PASS(["Conv"]) or give them to the '
+                "constructor",
             )
         found = [
             resolve_op(op_name(*split_op(op)), context.registry, context.record.origin)

@@ -184,7 +184,7 @@ class _Inference:
             try:
                 self._infer(node, context)
             except (Refused, InferenceFailed) as error:
-                raise PassError(f"{node.origin}: {'|'.join(node.ops)}: {error}") from error
+                raise PassError(f"{'|'.join(node.ops)}: {error}", where=node.origin) from error
         # bodies were added to infer through them; only a rewrite keeps one
         context.model.undo(mark)
 

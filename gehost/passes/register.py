@@ -163,15 +163,17 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 else wanted.__name__
             )
             raise VendorError(
-                f"{mark.origin}: {name} is no pass that can be registered so; derive it "
-                f"from {others}"
+                f"{name} is no pass that can be registered so",
+                where=mark.origin,
+                hint=f"derive it from {others}",
             )
         check_stage(mark.stage, mark.origin, name)
         known = mark_of(cls)
         if known is not None:
             raise VendorError(
-                f"{mark.origin}: {name} is registered already at {known.origin}; register a "
-                "class once"
+                f"{name} is registered already at {known.origin}",
+                where=mark.origin,
+                hint="register a class once",
             )
         own = replace(mark, name=name)
         # A module that is being loaded registers its own class, also by a function of another.

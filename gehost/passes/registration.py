@@ -52,5 +52,7 @@ def check_stage(stage: object, origin: str, name: str) -> None:
         meant = hint(stage, CustomPassStage.__members__) if isinstance(stage, str) else ""
         wanted = ", ".join(stage.name for stage in RUN_STAGES)
         raise VendorError(
-            f"{origin}: {name}: fusion passes cannot run at {named}; wanted one of {wanted}{meant}"
+            f"fusion passes cannot run at {named}; wanted one of {wanted}{meant}",
+            where=origin,
+            subject=name,
         )

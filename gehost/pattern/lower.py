@@ -219,8 +219,9 @@ class LoweredPattern:
         definition = self._registry.get(op)
         if node.commutative and (definition is None or "commutative" not in definition.traits):
             raise PatternError(
-                f'{op} is not known to commute; register it with traits=["commutative"]',
+                f"{op} is not known to commute",
                 where=node.origin,
+                hint='register it with traits=["commutative"]',
             )
         if definition is not None:
             plain = {

@@ -221,14 +221,14 @@ class Lowering:
             producer = tensor.producer
             if isinstance(producer, EsInput):
                 raise PassError(
-                    f"{producer.origin}: the replacement uses input {producer.index}, "
-                    "which is absent here"
+                    f"the replacement uses input {producer.index}, which is absent here",
+                    where=producer.origin,
                 )
             if isinstance(producer, EsChoice):
-                raise PatternError(f"{producer.origin}: Alternatives stand in patterns only")
+                raise PatternError("Alternatives stand in patterns only", where=producer.origin)
             if not isinstance(producer, EsConst):
                 raise PassError(
-                    f"{producer.origin}: the replacement uses a tensor that it does not make"
+                    "the replacement uses a tensor that it does not make", where=producer.origin
                 )
             found = self._values[_key(tensor)] = self.insertion.constant(producer.array)
         return found

@@ -62,8 +62,9 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
     """
     if len(node.ops) != 1:
         raise PatternError(
-            f"{node.origin}: {'|'.join(node.ops)}: only a pattern can leave open which "
-            "operator it is"
+            "only a pattern can leave open which operator it is",
+            where=node.origin,
+            subject="|".join(node.ops),
         )
     op = resolve_op(node.ops[0], registry, node.origin, bare=node.bare)
     version = model.opset(split_op(op)[0])
@@ -101,7 +102,7 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
         defaults = definition.defaults
         problem = definition.problem(node.params) or definition.output_problem(node.count)
         if problem:
-            raise PatternError(f"{node.origin}: {problem}")
+            raise PatternError(problem, where=node.origin)
     attributes = {name: value for name, value in node.params.items() if value is not None}
     for name, value in attributes.items():
         if isinstance(value, int) and isinstance(defaults.get(name), float):
@@ -229,7 +230,7 @@ class _Lowering:
             missing.append(f"{schema.min_output} outputs")
         if missing:
             raise PatternError(
-                f"{node.origin}: {self._op} of opset {self._version} needs {', '.join(missing)}"
+                f"{self._op} of opset {self._version} needs {', '.join(missing)}", where=node.origin
             )
 
     def _operand(self, tensor: EsTensor | None, parameter: Parameter | None) -> Operand:

@@ -22,7 +22,7 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
             not bind; a result whose tensors nobody wants.
     """
     if not source.applications:
-        raise PatternError(f"{origin}: {name}: the source pattern has no operator")
+        raise PatternError("the source pattern has no operator", where=origin, subject=name)
     for application in (*source.applications, *result.applications):
         _check_operators(application)
     for pattern in (source, result):
@@ -78,10 +78,14 @@ def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> N
     }
     for option, (given, wanted, right) in said.items():
         if not right:
-            raise PatternError(f"{origin}: {name}: {option} must be {wanted}, got {given!r}")
+            raise PatternError(
+                f"{option} must be {wanted}, got {given!r}", where=origin, subject=name
+            )
     least, most = options["min_opset"], options["max_opset"]
     if least is not None and most is not None and least > most:
-        raise PatternError(f"{origin}: {name}: no opset is {least} or newer and {most} or older")
+        raise PatternError(
+            f"no opset is {least} or newer and {most} or older", where=origin, subject=name
+        )
 
 
 def _check_operators(application: Application) -> None:
@@ -91,7 +95,7 @@ def _check_operators(application: Application) -> None:
             hint = (
                 f"did you mean {near[0]}?" if near else 'write "domain::Type" for one of your own'
             )
-            raise PatternError(f"{application.origin}: ONNX has no operator {op}; {hint}")
+            raise PatternError(f"ONNX has no operator {op}; {hint}", where=application.origin)
 
 
 def _check_connected(name: str, source: PatternGraph) -> None:
@@ -107,7 +111,7 @@ def _check_connected(name: str, source: PatternGraph) -> None:
                 reached |= tensors
         if len(apart) == len(waiting):
             raise PatternError(
-                f"{apart[0].origin}: {apart[0].ops[0]} shares no tensor with the rest of {name}"
+                f"{apart[0].ops[0]} shares no tensor with the rest of {name}", where=apart[0].origin
             )
         waiting = apart
 
@@ -129,7 +133,7 @@ def _bound(source: PatternGraph) -> tuple[set[str], set[str]]:
                     f'attribute "{name}" of a source pattern must be a value, a variable or a '
                     "function of the value"
                 )
-                raise PatternError(f"{application.origin}: {wrong}; ask more with where")
+                raise PatternError(wrong, where=application.origin, hint="ask more with where")
     return tensors, variables
 
 
@@ -147,7 +151,7 @@ def _check_expression(
         name = part.name if is_variable else part.tensor
         if name not in (variables if is_variable else tensors):
             raise PatternError(
-                f"{origin}: {_unknown(name, variables if is_variable else tensors, is_variable)}"
+                _unknown(name, variables if is_variable else tensors, is_variable), where=origin
             )
 
 
@@ -169,8 +173,9 @@ def _check_result(
     } - source.makers.keys()
     if not made & source.makers.keys():
         raise PatternError(
-            f"{origin}: {name}: the result makes no tensor of the source pattern, so that "
-            "nothing is replaced"
+            "the result makes no tensor of the source pattern, so that nothing is replaced",
+            where=origin,
+            subject=name,
         )
     for application in result.applications:
         for tensor in application.reads:
@@ -184,19 +189,19 @@ def _check_result(
             source.makers, (tensor for tensor, _ in result.forwards.values())
         ).intersection(application.outputs):
             raise PatternError(
-                f"{application.origin}: what {application.ops[0]} of the result makes is "
-                "neither read nor replaced"
+                f"what {application.ops[0]} of the result makes is neither read nor replaced",
+                where=application.origin,
             )
         for tensor in inputs.intersection(application.outputs):
             raise PatternError(
-                f'{application.origin}: the result makes "{tensor}", which the source '
-                "pattern does not make"
+                f'the result makes "{tensor}", which the source pattern does not make',
+                where=application.origin,
             )
     for target, (tensor, where) in result.forwards.items():
         if target not in source.makers:
             raise PatternError(
-                f"{where}: {_unknown(target, source.makers, is_variable=False)} that could "
-                "be replaced"
+                f"{_unknown(target, source.makers, is_variable=False)} that could be replaced",
+                where=where,
             )
         _check_read(tensor, where, result, inputs, source)
 
@@ -208,14 +213,16 @@ def _check_read(
         return
     if tensor in result.forwards:
         raise PatternError(
-            f'{origin}: "{tensor}" only stands for "{result.forwards[tensor][0]}"; read that one'
+            f'"{tensor}" only stands for "{result.forwards[tensor][0]}"',
+            where=origin,
+            hint="read that one",
         )
     if tensor in source.makers:
         raise PatternError(
-            f'{origin}: the result reads "{tensor}", which a matched operator makes that '
-            "goes with the match"
+            f'the result reads "{tensor}", which a matched operator makes that goes with the match',
+            where=origin,
         )
     raise PatternError(
-        f"{origin}: {_unknown(tensor, inputs, is_variable=False)}, so that the result "
-        "cannot read it"
+        f"{_unknown(tensor, inputs, is_variable=False)}, so that the result cannot read it",
+        where=origin,
     )

@@ -29,7 +29,9 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
         other = vars(module).get(name)
         if isinstance(other, DrrRule) and other is not rule:
             raise PatternError(
-                f"{other.origin}: the function {name} hides the rule at {rule.origin}; rename one"
+                f"the function {name} hides the rule at {rule.origin}",
+                where=other.origin,
+                hint="rename one",
             )
     for cls in vars(module).get(CLASSES, ()):
         other = vars(module).get(cls.__name__)
@@ -39,8 +41,9 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             and other is not cls
         ):
             raise PatternError(
-                f"{other.origin}: the class {cls.__name__} hides the one at {cls.origin}; rename "
-                "one"
+                f"the class {cls.__name__} hides the one at {cls.origin}",
+                where=other.origin,
+                hint="rename one",
             )
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     found = list(dict.fromkeys(value for value in named if isinstance(value, type | DrrRule)))
@@ -103,7 +106,9 @@ def _defined(cls: type[DrrPatternBase]) -> DrrRule:
             if frame.filename == cls.origin.path
         ]
         where = f"{cls.origin.path}:{frames[-1].lineno}" if frames else cls.origin
-        raise PatternError(f"{where}: {cls.__name__}: {type(error).__name__}: {error}") from error
+        raise PatternError(
+            f"{cls.__name__}: {type(error).__name__}: {error}", where=where
+        ) from error
 
 
 def _is_of(defined_in: str, module: ModuleType) -> bool:

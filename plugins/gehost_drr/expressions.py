@@ -86,8 +86,9 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise PatternError(
-            f"{es.author_origin(HERE)}: {self} has no value before a match; write &, | and "
-            "~ for and, or, not"
+            f"{self} has no value before a match",
+            where=es.author_origin(HERE),
+            hint="write &, | and ~ for and, or, not",
         )
 
     def __eq__(self, other: object) -> Expression:  # pyright: ignore[reportIncompatibleMethodOverride] - it builds one
@@ -165,7 +166,8 @@ class Expression:
             number = index if isinstance(index, int) else found.node
             return Compound(expressions.Item(self.node, number), f"{self}[{found}]")
         raise PatternError(
-            f"{es.author_origin(HERE)}: {self} takes a number, an expression or a slice of numbers"
+            f"{self} takes a number, an expression or a slice of numbers",
+            where=es.author_origin(HERE),
         )
 
     def one_of(self, *values: object) -> Expression:
@@ -236,7 +238,7 @@ def as_expression(given: object) -> Expression:
     entries = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
     if not all(isinstance(entry, int | float | str) for entry in entries):
         wanted = "an expression over tensors (x.dtype, x.shape, …) and attributes, or a value"
-        raise PatternError(f"{es.author_origin(HERE)}: wanted {wanted}, got {given!r}")
+        raise PatternError(f"wanted {wanted}, got {given!r}", where=es.author_origin(HERE))
     value = cast("Any", given)
     text = value.name if isinstance(value, DataType) else repr(value)
     return Compound(expressions.Constant(value), text)
@@ -271,8 +273,9 @@ def as_condition(given: Expression) -> Expression:
     """
     if not given.is_condition:
         raise PatternError(
-            f"{es.author_origin(HERE)}: {given} is neither true nor false; compare it with "
-            "something"
+            f"{given} is neither true nor false",
+            where=es.author_origin(HERE),
+            hint="compare it with something",
         )
     return given
 
@@ -285,7 +288,7 @@ def _check_comparable(left: Expression, right: Expression) -> None:
             if not isinstance(other.node.value, wanted):
                 names = " or ".join(kind.__name__ for kind in wanted)
                 raise PatternError(
-                    f"{es.author_origin(HERE)}: {one} is compared with {names}, got {other}"
+                    f"{one} is compared with {names}, got {other}", where=es.author_origin(HERE)
                 )
 
 

@@ -208,14 +208,14 @@ class PatternGraph:
         for name in attributes:
             if name not in CONSTANT_ATTRIBUTES:
                 raise PatternError(
-                    f'{origin}: {op} has no attribute "{name}"; it has '
-                    f"{', '.join(CONSTANT_ATTRIBUTES)}"
+                    f'{op} has no attribute "{name}"; it has {", ".join(CONSTANT_ATTRIBUTES)}',
+                    where=origin,
                 )
         made = next((given for given in outputs if isinstance(given, Tensor)), None)
         if made is None:
             made = Tensor(self, f"%constant{len(self.constants)}")
         if made.graph is not self:
-            raise PatternError(f'{origin}: "{made.name}" is a tensor of another pattern')
+            raise PatternError(f'"{made.name}" is a tensor of another pattern', where=origin)
         self._refuse_second_maker(made.name, origin)
         self.constants.append(ConstantSource(made.name, op, attributes, origin))
         return made
@@ -236,7 +236,7 @@ class PatternGraph:
         for given in (*inputs, *outputs):
             if isinstance(given, Tensor) and given.graph is not self:
                 raise PatternError(
-                    f'{origin}: "{given.name}" of {ops[0]} is a tensor of another pattern'
+                    f'"{given.name}" of {ops[0]} is a tensor of another pattern', where=origin
                 )
         names = [made.name if isinstance(made, Tensor) else "" for made in outputs] or [
             self._fresh()
@@ -262,12 +262,12 @@ class PatternGraph:
         origin = es.author_origin(HERE)
         if not isinstance(source, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
             raise PatternError(
-                f'{origin}: "{name}" must be a tensor that an operator makes, got {source!r}'
+                f'"{name}" must be a tensor that an operator makes, got {source!r}', where=origin
             )
         if source.graph is not self:
             raise PatternError(
-                f'{origin}: "{name}" cannot be "{source.name}", which is a tensor of '
-                "another pattern"
+                f'"{name}" cannot be "{source.name}", which is a tensor of another pattern',
+                where=origin,
             )
         old = source.name
         if old == name and old in self.makers:
@@ -281,18 +281,19 @@ class PatternGraph:
             self.forwards[name] = old, origin
         else:
             raise PatternError(
-                f'{origin}: "{name}" is "{old}" already; a tensor of a source pattern has one name'
+                f'"{name}" is "{old}" already; a tensor of a source pattern has one name',
+                where=origin,
             )
 
     def _refuse_second_maker(self, name: str, origin: es.Origin) -> None:
         maker = self.makers.get(name)
         if maker is not None:
             raise PatternError(
-                f'{origin}: "{name}" is made by {maker.ops[0]} at {maker.origin} already'
+                f'"{name}" is made by {maker.ops[0]} at {maker.origin} already', where=origin
             )
         if name in self.forwards:
             raise PatternError(
-                f'{origin}: "{name}" was forwarded at {self.forwards[name][1]} already'
+                f'"{name}" was forwarded at {self.forwards[name][1]} already', where=origin
             )
 
     def in_order(self) -> list[Application]:
@@ -308,8 +309,8 @@ class PatternGraph:
             ready = next((each for each in waiting if unmade.isdisjoint(each.reads)), None)
             if ready is None:
                 raise PatternError(
-                    f"{waiting[0].origin}: {waiting[0].ops[0]} reads what is made from its "
-                    "own result"
+                    f"{waiting[0].ops[0]} reads what is made from its own result",
+                    where=waiting[0].origin,
                 )
             ordered.append(ready)
             waiting.remove(ready)

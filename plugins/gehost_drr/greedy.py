@@ -59,7 +59,7 @@ def as_rule(given: RuleLike) -> DrrRule:
     if isinstance(given, DrrRule):
         return given
     if not is_rule(given):
-        raise PatternError(f"{es.author_origin(HERE)}: wanted a rule, got {given!r}")
+        raise PatternError(f"wanted a rule, got {given!r}", where=es.author_origin(HERE))
     return (given() if isinstance(given, type) else given).rule()
 
 

@@ -122,9 +122,9 @@ class PassManager:
             )
         if pass_.pass_name() in self.passes():
             raise UsageError(
-                f"AddPass: a pass called {pass_.pass_name()} was added already; a second "
-                "one takes a name: "
-                f'{type(pass_).__name__}("…")'
+                f"a pass called {pass_.pass_name()} was added already; a second one takes a "
+                f'name: {type(pass_).__name__}("…")',
+                subject="AddPass",
             )
         self._passes.append(pass_)
         return self

@@ -125,7 +125,9 @@ class PatternRewritePass(Pass):
             map(is_rule, cast("Iterable[Any]", listed))
         ):
             raise PatternError(
-                f"{cls.origin}: {cls.__name__}: patterns must be a list of rules, got {listed!r}"
+                f"patterns must be a list of rules, got {listed!r}",
+                where=cls.origin,
+                subject=cls.__name__,
             )
 
     def InitializePatterns(self, context: CustomPassContext) -> RewritePatternSet:
@@ -230,10 +232,10 @@ def REG_IR_PASS(
         origin = es.author_origin(HERE)
         if not isinstance(cls, type) or not issubclass(cls, Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise VendorError(
-                f"{origin}: REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}"
+                f"REG_IR_PASS wants a subclass of gehost_drr.Pass, got {cls!r}", where=origin
             )
         if cls.Run is Pass.Run:
-            raise VendorError(f"{origin}: {cls.__name__} does not define Run(self, op)")
+            raise VendorError(f"{cls.__name__} does not define Run(self, op)", where=origin)
         registered = Registration(name or cls.name or cls.__name__, default, tuple(options))
         setattr(cls, _MARK, registered)
         return cls

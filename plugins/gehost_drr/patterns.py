@@ -61,7 +61,7 @@ class Op(Struct, frozen=True):
                     if isinstance(given, list | tuple)
                     else ""
                 )
-                raise PatternError(f"{self.origin}: {told}{hint}")
+                raise PatternError(f"{told}{hint}", where=self.origin)
         return self.graph.apply(self.ops, self.attributes, inputs, outputs, self.origin)
 
     def __repr__(self) -> str:
@@ -115,29 +115,29 @@ def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
         return value
     if isinstance(value, Tensor | NoneTensor | Const | Op | _Capital) or not callable(value):
         raise PatternError(
-            f'{origin}: attribute "{name}" of {op}: wanted a value, a variable or a '
-            f"function, got {value!r}"
+            f'attribute "{name}" of {op}: wanted a value, a variable or a function, got {value!r}',
+            where=origin,
         )
     return value
 
 
 def _name(given: Any, what: str) -> str:
     if not isinstance(given, str) or not given:
-        raise PatternError(f"{es.author_origin(HERE)}: {what} wants a name, got {given!r}")
+        raise PatternError(f"{what} wants a name, got {given!r}", where=es.author_origin(HERE))
     return given
 
 
 def _reason(given: Any) -> str:
     if not isinstance(given, str):
-        raise PatternError(f"{es.author_origin(HERE)}: a reason is a text, got {given!r}")
+        raise PatternError(f"a reason is a text, got {given!r}", where=es.author_origin(HERE))
     return given
 
 
 def _function(given: Any, what: str, instead: str) -> Any:
     if isinstance(given, Expression) or not callable(given):
         raise PatternError(
-            f"{es.author_origin(HERE)}: {what} wants a function of the match, got "
-            f"{given!r}; {instead}"
+            f"{what} wants a function of the match, got {given!r}; {instead}",
+            where=es.author_origin(HERE),
         )
     return given
 
@@ -161,15 +161,15 @@ class DrrPattern:
         ops = (op,) if isinstance(op, str) else tuple(op) if isinstance(op, list | tuple) else ()
         if not ops or not all(name and isinstance(name, str) for name in ops):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PatternError(
-                f"{origin}: Op wants the name of an operator, or a list of names, got {op!r}"
+                f"Op wants the name of an operator, or a list of names, got {op!r}", where=origin
             )
         given: Any = {} if attributes is None else attributes
         if not isinstance(given, Mapping) or not all(
             isinstance(name, str) for name in cast("Mapping[Any, Any]", given)
         ):
             raise PatternError(
-                f"{origin}: the attributes of {ops[0]} must be a mapping by name, got "
-                f"{attributes!r}"
+                f"the attributes of {ops[0]} must be a mapping by name, got {attributes!r}",
+                where=origin,
             )
         named = cast("Mapping[str, Any]", given)
         read = {name: _attribute(value, name, ops[0], origin) for name, value in named.items()}
@@ -197,7 +197,9 @@ class DrrPattern:
         origin = es.author_origin(HERE)
         if name.startswith("_") or name[0].isupper() or hasattr(type(self), name):
             raise PatternError(
-                f'{origin}: a tensor cannot be called "{name}" so; write Tensor("{name}").Assign(…)'
+                f'a tensor cannot be called "{name}" so',
+                where=origin,
+                hint=f'write Tensor("{name}").Assign(…)',
             )
         self._graph.bind(name, given)
 
@@ -247,7 +249,7 @@ class SourcePattern(DrrPattern):
         origin = es.author_origin(HERE)
         if not isinstance(test, Expression):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may give anything
             raise PatternError(
-                f"{origin}: where wants an expression over tensors of the pattern, got {test!r}"
+                f"where wants an expression over tensors of the pattern, got {test!r}", where=origin
             )
         self._graph.conditions.append(Condition(as_condition(test), origin, _reason(reason)))
 
@@ -262,7 +264,8 @@ class SourcePattern(DrrPattern):
         maker = self._graph.makers.get(made.name) if mine else None
         if maker is None:
             raise PatternError(
-                f"{es.author_origin(HERE)}: no operator makes {made!r}, so that none can commute"
+                f"no operator makes {made!r}, so that none can commute",
+                where=es.author_origin(HERE),
             )
         maker.commutative = True
         return made

@@ -308,7 +308,7 @@ class DrrPatternBase:
     def __call__(self, ctx: DrrPatternContext) -> None:
         del ctx
         raise PatternError(
-            f"{self.origin}: {type(self).__name__} does not define __call__(self, ctx)"
+            f"{type(self).__name__} does not define __call__(self, ctx)", where=self.origin
         )
 
     def Instances(self) -> Iterable[onnx.ModelProto]:
@@ -409,8 +409,9 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
     for application in result.in_order():
         if len(application.ops) > 1:
             raise PatternError(
-                f"{application.origin}: {'|'.join(application.ops)}: a result must say "
-                "which operator it wants"
+                "a result must say which operator it wants",
+                where=application.origin,
+                subject="|".join(application.ops),
             )
         _apply(application, builder, made, dict.fromkeys(application.attributes), lambda _: 0)
 

@@ -61,7 +61,7 @@ def _chosen(module: HloModule, path: str, name: str | None) -> HloComputation | 
         return None
     found = module.find(name)
     if found is None:
-        raise ModelError(f"{path}: no computation is called {name}{near(name, module)}")
+        raise ModelError(f"no computation is called {name}{near(name, module)}", where=path)
     return found
 
 
@@ -203,8 +203,9 @@ def _compiled(before: str, vendors: tuple[str, ...], constants: str) -> list[Ven
         entry.key == "hlo.op_name" for node in proto.graph.node for entry in node.metadata_props
     ):
         raise ModelError(
-            f"{before}: no instruction has an op_name to join by; print it with metadata "
-            "(print_metadata)"
+            "no instruction has an op_name to join by",
+            where=before,
+            hint="print it with metadata (print_metadata)",
         )
     options: dict[str, Any] = {"vendors": list(vendors)} if vendors else {}
     result, _ = Host(HostOptions(**options)).run(proto)

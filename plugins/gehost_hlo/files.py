@@ -33,9 +33,11 @@ def read_module(path: str | os.PathLike[str]) -> HloModule:
         with open(name, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
-        raise ModelError(f"{name}: cannot read the text: {error.strerror or error}") from error
+        raise ModelError(f"cannot read the text: {error.strerror or error}", where=name) from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{name}: expected text in UTF-8, byte {error.start} is not") from error
+        raise ModelError(
+            f"expected text in UTF-8, byte {error.start} is not", where=name
+        ) from error
     try:
         return parse(text)
     except HloSyntaxError as error:
@@ -72,8 +74,8 @@ def import_file(
         entry = module.find(computation)
         if entry is None:
             raise ModelError(
-                f"{os.fspath(path)}: no computation is called "
-                f"{computation}{near(computation, module)}"
+                f"no computation is called {computation}{near(computation, module)}",
+                where=os.fspath(path),
             )
     arrays = None if constants in {"", RANDOM} else _arrays(constants)
     settings = Settings(fusions, arrays, constants == RANDOM, assume_reductions)
@@ -97,11 +99,13 @@ def _arrays(path: str) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             if not hasattr(file, "files"):
-                raise ModelError(f"{path}: expected an .npz file of arrays by instruction")
+                raise ModelError("expected an .npz file of arrays by instruction", where=path)
             return {name.removeprefix("%"): file[name] for name in file.files}
     except OSError as error:
-        raise ModelError(f"{path}: cannot read the constants: {error.strerror or error}") from error
+        raise ModelError(
+            f"cannot read the constants: {error.strerror or error}", where=path
+        ) from error
     except ModelError:
         raise
     except Exception as error:  # a damaged zip raises many things
-        raise ModelError(f"{path}: cannot read the constants: {error}") from error
+        raise ModelError(f"cannot read the constants: {error}", where=path) from error

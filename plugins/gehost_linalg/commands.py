@@ -70,7 +70,7 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
+        raise UsageError(f"cannot be read: {error}", where=path) from error
     try:
         functions = parse(text)
         for function in functions if not before else ():
@@ -86,7 +86,7 @@ def fused_text(path: str, settings: Mapping[str, str], *, before: bool) -> str:
     except MlirError as error:
         place, _, rest = str(error).partition("\n")
         click.echo(rest, err=True)
-        raise UsageError(f"{path}: {place}") from error
+        raise UsageError(place, where=path) from error
     except (ControlError, GenericError) as error:
         raise UsageError(str(error)) from error
 

@@ -364,12 +364,13 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
             except ControlError:
                 if found.get(name, function) is not function:
                     raise VendorError(
-                        f"{module.__file__}: a control function called {name!r} exists already"
+                        f"a control function called {name!r} exists already",
+                        where=module.__file__,
                     ) from None
                 found[name] = function
             else:
                 raise VendorError(
-                    f"{module.__file__}: a control function called {name!r} exists already"
+                    f"a control function called {name!r} exists already", where=module.__file__
                 )
 
 

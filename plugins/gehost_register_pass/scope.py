@@ -39,7 +39,7 @@ def calling_module() -> str:
 
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
     """The error for what an author wrote at a place, else by the call at hand."""
-    return PatternError(f"{where or origin()}: {problem}")
+    return PatternError(problem, where=where or origin())
 
 
 @contextmanager

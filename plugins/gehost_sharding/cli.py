@@ -175,7 +175,7 @@ def plan(model: str, mesh_text: str, output: str, **given: Any) -> None:
     found = planner.plan(objective=objective, memory=memory, pins=pins)
     planner.compare(found, compared)
     if os.path.exists(output) and os.path.samefile(output, model):
-        raise UsageError(f"{output}: the output is the model itself; name another file")
+        raise UsageError("the output is the model itself", where=output, hint="name another file")
     from gehost import Model
 
     annotated = annotate(found.assignment)
@@ -201,7 +201,7 @@ def _compared(texts: Sequence[str], graph: ModelGraph, mesh: Mesh) -> dict[str, 
     for text in texts:
         label, equals, pins = text.partition("=")
         if not equals or not label:
-            raise UsageError(f'--compare "{text}": wanted LABEL=PIN,PIN…')
+            raise UsageError("wanted LABEL=PIN,PIN…", subject=f'--compare "{text}"')
         found[label] = [Pin.parse(pin, graph, mesh) for pin in pins.split(",")]
     return found
 
@@ -217,7 +217,9 @@ def check(model: str, vendors: tuple[str, ...]) -> None:
     for finding in annotated.findings:
         click.echo(finding)
     if annotated.findings:
-        raise ModelError(f"{model}: {_plural(len(annotated.findings), 'finding')}, listed above")
+        raise ModelError(
+            f"{_plural(len(annotated.findings), 'finding')}, listed above", where=model
+        )
     click.echo(
         f"{_plural(len(annotated.graph.operators), 'operator')} annotated on mesh"
         f" {annotated.mesh}: no findings"
@@ -243,7 +245,7 @@ def split(model: str, output: str, collectives: str, vendors: tuple[str, ...]) -
     table = _table(vendors)
     annotated = read_annotations(_read(model, ()), table)
     if annotated.assignment is None:
-        raise ModelError(f"{model}: {'; '.join(annotated.findings)}")
+        raise ModelError("; ".join(annotated.findings), where=model)
     transfers = write_split(annotated.assignment, output, table=table, dialect=collectives)
     moves = [transfer for transfer in transfers if transfer.bytes]
     click.echo(
@@ -295,7 +297,7 @@ def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> d
         loaded = verify.load_feeds(given["feeds"])
         missing = sorted(manifest["inputs"].keys() - loaded.keys())
         if missing:
-            raise UsageError(f"{given['feeds']}: no array for input {', '.join(missing)}")
+            raise UsageError(f"no array for input {', '.join(missing)}", where=given["feeds"])
         feeds = {name: loaded[name] for name in manifest["inputs"]}
     else:
         path = _unsplit(directory, manifest, given["model"])
@@ -304,8 +306,9 @@ def _feeds(directory: str, manifest: dict[str, Any], given: dict[str, Any]) -> d
     for name, entry in manifest["inputs"].items():
         if list(feeds[name].shape) != entry["shape"] or str(feeds[name].dtype) != entry["dtype"]:
             raise UsageError(
-                f"input {name}: the feed is {feeds[name].dtype} {list(feeds[name].shape)}, the"
-                f" split is for {entry['dtype']} {entry['shape']}"
+                f"the feed is {feeds[name].dtype} {list(feeds[name].shape)}, the split is "
+                f"for {entry['dtype']} {entry['shape']}",
+                subject=f"input {name}",
             )
     return feeds
 
@@ -316,7 +319,9 @@ def _unsplit(directory: str, manifest: dict[str, Any], given: str | None) -> str
 
     path = given or manifest["model"]
     if path is None or not os.path.exists(path):
-        raise UsageError(f"{directory}: the unsplit model {path} is not there; give --model")
+        raise UsageError(
+            f"the unsplit model {path} is not there", where=directory, hint="give --model"
+        )
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != manifest["model_sha256"]:
@@ -336,8 +341,9 @@ def _verify(directory: str, path: str, feeds: dict[str, Any], outputs: dict[str,
     wrong = [found for found in differences if not found.equal]
     if wrong:
         raise NumbersDifferError(
-            f"{directory}: the numbers differ from those of {path}: {wrong[0].place}:"
-            f" {wrong[0].reason or f'|a-b| {wrong[0].max_abs:.3g}'}"
+            f"the numbers differ from those of {path}: {wrong[0].place}: "
+            f"{wrong[0].reason or f'|a-b| {wrong[0].max_abs:.3g}'}",
+            where=directory,
         )
     click.echo(f"equal to {path}: {_plural(len(differences), 'output')}, largest |a-b| {worst:.3g}")
 
@@ -356,7 +362,7 @@ def _read(model: str, dims: Sequence[str]) -> ModelGraph:
     for text in dims:
         match = _DIM.fullmatch(text)
         if match is None:
-            raise UsageError(f'--dim "{text}": wanted NAME=SIZE or INPUT:AXIS=SIZE')
+            raise UsageError("wanted NAME=SIZE or INPUT:AXIS=SIZE", subject=f'--dim "{text}"')
         sizes[match[1]] = int(match[2])
     return read_model(model, sizes)
 
@@ -392,7 +398,7 @@ def _write(path: str, content: bytes) -> None:
             os.unlink(scratch)
             raise
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=path) from error
 
 
 def _write_npz(path: str, arrays: dict[str, Any]) -> None:

@@ -133,15 +133,17 @@ class Writer:
     ) -> list[onnx.NodeProto]:
         if len(collective.groups) > 1:
             raise UsageError(
-                f"collectives onnxruntime: {collective.kind} of {result} runs in"
-                f" {len(collective.groups)} groups; com.microsoft has the whole world as the one"
-                " group: plan for a mesh with one axis, or use --collectives gehost"
+                f"{collective.kind} of {result} runs in {len(collective.groups)} groups; "
+                "com.microsoft has the whole world as the one group: plan for a mesh with "
+                "one axis, or use --collectives gehost",
+                subject="collectives onnxruntime",
             )
         reduces = collective.kind in {ALL_REDUCE, REDUCE_SCATTER}
         if reduces and collective.reduction != "sum":
             raise UsageError(
-                f"collectives onnxruntime: {result} reduces by {collective.reduction};"
-                " com.microsoft::AllReduce sums only: use --collectives gehost"
+                f"{result} reduces by {collective.reduction}; com.microsoft::AllReduce sums "
+                "only: use --collectives gehost",
+                subject="collectives onnxruntime",
             )
         size = collective.group_size
         if collective.kind == ALL_REDUCE:
@@ -258,7 +260,7 @@ def read_collective(node: onnx.NodeProto, world: int) -> Collective | None:
     if not node.domain and node.op_type == "DistCollective":
         kind = _text(given["collective_operation"]).lower()
         if kind not in COLLECTIVES:
-            raise UsageError(f'DistCollective "{node.name}": {kind} is not run here')
+            raise UsageError(f"{kind} is not run here", subject=f'DistCollective "{node.name}"')
         own = tuple(given.get("groups") or range(world))
         return Collective(kind, (own,), _text(given.get("reduce_op", b"sum")).lower())
     if node.domain == ORT_DOMAIN and node.op_type in {"AllReduce", "AllGather", "AllToAll"}:

@@ -25,11 +25,11 @@ def write_strategy_graph(drawn: nx.MultiGraph[Any], graph: ModelGraph, path: str
     elif path.endswith(".json"):
         text = strategy_graph_json(drawn, graph)
     else:
-        raise UsageError(f"--graph {path}: wanted a name that ends in .dot or .json")
+        raise UsageError("wanted a name that ends in .dot or .json", subject=f"--graph {path}")
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=path) from error
 
 
 def strategy_graph_dot(drawn: nx.MultiGraph[Any], graph: ModelGraph) -> str:

@@ -54,12 +54,12 @@ class Hardware:
         try:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UsageError(f"{path}: cannot read the hardware file: {error}") from error
+            raise UsageError(f"cannot read the hardware file: {error}", where=path) from error
         values: dict[str, Any] = {}
         for key, value in content.items():
             if key not in _KEYS:
                 nearest = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.0)
-                raise UsageError(f'{path}: unknown key "{key}"; nearest: {nearest[0]}')
+                raise UsageError(f'unknown key "{key}"; nearest: {nearest[0]}', where=path)
             if key == "memory":
                 values[key] = parse_bytes(value) if isinstance(value, str) else value
             elif key == "link_bandwidth" and isinstance(value, dict):
@@ -73,7 +73,7 @@ class Hardware:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             least_ok = is_number and (value > 0 or (key == "latency" and value == 0))
             if key != "axis_bandwidth" and not least_ok:
-                raise UsageError(f"{path}: {key} = {value!r}: wanted a number above 0")
+                raise UsageError(f"{key} = {value!r}: wanted a number above 0", where=path)
         return cls(**values)
 
     def check(self, mesh: Mesh) -> None:
@@ -85,7 +85,8 @@ class Hardware:
         for axis in self.axis_bandwidth:
             if axis not in mesh.axes:
                 raise UsageError(
-                    f'hardware: link_bandwidth of axis "{axis}", which mesh {mesh} does not have'
+                    f'link_bandwidth of axis "{axis}", which mesh {mesh} does not have',
+                    subject="hardware",
                 )
 
     def bandwidth(self, axis: str) -> float:
@@ -114,5 +115,5 @@ def parse_bytes(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     if match is None or match[2] not in _UNITS:
-        raise UsageError(f'size "{text}": wanted a number and one of KiB, MiB, GiB, TiB')
+        raise UsageError("wanted a number and one of KiB, MiB, GiB, TiB", subject=f'size "{text}"')
     return int(float(match[1]) * _UNITS[match[2]])

@@ -63,7 +63,7 @@ def read_manifest(directory: str) -> dict[str, Any]:
         return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
         raise UsageError(
-            f"{directory}: no split (no readable {MANIFEST}); gehost shard split writes one"
+            f"no split (no readable {MANIFEST}); gehost shard split writes one", where=directory
         ) from error
 
 
@@ -141,15 +141,16 @@ def _wait(command: list[str], directory: str, timeout: float, pids: str) -> None
     except subprocess.TimeoutExpired:
         _end(process)
         raise RankError(
-            f"{directory}: the ranks did not finish in {timeout:g} s and were ended;"
-            " give more --timeout, or look for a rank that waits"
+            f"the ranks did not finish in {timeout:g} s and were ended",
+            where=directory,
+            hint="give more --timeout, or look for a rank that waits",
         ) from None
     except BaseException:
         _end(process)
         raise
     if process.returncode:
         cause = _cause(printed + messages, pids)
-        raise RankError(f"{directory}: {cause} (exit status {process.returncode})")
+        raise RankError(f"{cause} (exit status {process.returncode})", where=directory)
 
 
 def _cause(messages: str, pids: str) -> str:

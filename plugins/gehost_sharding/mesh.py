@@ -38,12 +38,16 @@ class Mesh:
         for part in text.split(","):
             match = _AXIS.fullmatch(part)
             if match is None:
-                raise UsageError(f'mesh "{text}": wanted axes as in data=2,model=4, found "{part}"')
+                raise UsageError(
+                    f'wanted axes as in data=2,model=4, found "{part}"', subject=f'mesh "{text}"'
+                )
             name, size = match[1], int(match[2])
             if size < 1:
-                raise UsageError(f"mesh {text}: axis {name} has size {size}; the least is 1")
+                raise UsageError(
+                    f"axis {name} has size {size}; the least is 1", subject=f"mesh {text}"
+                )
             if name in names:
-                raise UsageError(f"mesh {text}: axis {name} is given twice")
+                raise UsageError(f"axis {name} is given twice", subject=f"mesh {text}")
             names.append(name)
             sizes.append(size)
         return cls(tuple(names), tuple(sizes))

@@ -140,7 +140,7 @@ class ModelGraph:
         if name not in self.tensors:
             nearest = difflib.get_close_matches(name, self.tensors, n=3, cutoff=0.5)
             hint = f"; the nearest: {', '.join(nearest)}" if nearest else ""
-            raise UsageError(f'{self}: no tensor "{name}"{hint}')
+            raise UsageError(f'no tensor "{name}"{hint}', where=str(self))
         return self.tensors[name]
 
     def instance(self, operator: Operator) -> Instance:
@@ -213,8 +213,8 @@ class ModelGraph:
                     is_random = name not in literals or bool(_literal(literals[name]).any())
             if is_random:
                 raise ModelError(
-                    f"{where} draws random numbers, which would differ between devices; make them"
-                    " an input"
+                    f"{where} draws random numbers, which would differ between devices",
+                    hint="make them an input",
                 )
 
     def _read_shapes(self) -> None:
@@ -238,10 +238,11 @@ class ModelGraph:
             if not dim.HasField("dim_value"):
                 if entry.name in self.inputs:
                     option = f"{dim.dim_param}=SIZE" if dim.dim_param else f"{entry.name}:{axis}=…"
+                    named = f" ({dim.dim_param})" if dim.dim_param else ""
                     raise ModelError(
-                        f'{self}: input "{entry.name}" has an open dimension {axis}'
-                        f"{f' ({dim.dim_param})' if dim.dim_param else ''};"
-                        f" sharding needs fixed sizes: give --dim {option}"
+                        f'input "{entry.name}" has an open dimension {axis}{named}; '
+                        f"sharding needs fixed sizes: give --dim {option}",
+                        where=str(self),
                     )
                 return
             dims.append(dim.dim_value)
@@ -287,8 +288,10 @@ class ModelGraph:
     def _require_shape(self, name: str, where: str) -> None:
         if name not in self.tensors:
             raise OpenShapeError(
-                f'{self}: the shape of tensor "{name}" ({where}) is not fixed; give --dim for'
-                " each open dimension, and run gehost compile first, which folds shapes"
+                f'the shape of tensor "{name}" ({where}) is not fixed',
+                where=str(self),
+                hint="give --dim for each open dimension, and run gehost compile first, which "
+                "folds shapes",
             )
 
 
@@ -361,8 +364,9 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int], path: str = "the m
                 }
             )
             raise UsageError(
-                f"--dim {key}: no input of {path} has that open dimension;"
-                f" open: {', '.join(open_dims) or 'none'}"
+                f"no input of {path} has that open dimension; open: "
+                f"{', '.join(open_dims) or 'none'}",
+                subject=f"--dim {key}",
             )
     if used:
         del proto.graph.value_info[:]
@@ -400,7 +404,7 @@ def _literal(node: onnx.NodeProto) -> NDArray[Any]:
         return np.array(value, np.int64)
     if attribute.name in {"value_float", "value_floats"}:
         return np.array(value, np.float32)
-    raise ModelError(f'Constant "{node.name}": {attribute.name} cannot be sharded')
+    raise ModelError(f"{attribute.name} cannot be sharded", subject=f'Constant "{node.name}"')
 
 
 def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -295,7 +295,9 @@ def write_split(
     """
     target = Path(directory)
     if target.exists() and not _is_split(target):
-        raise UsageError(f"{directory}: exists and holds other files; name a new directory")
+        raise UsageError(
+            "exists and holds other files", where=directory, hint="name a new directory"
+        )
     table = table or RuleTable.with_plugins()
     redistributions = Redistributions(assignment.mesh)
     transfers: list[Transfer] = []
@@ -303,7 +305,9 @@ def write_split(
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=".split-", dir=target.absolute().parent))
     except OSError as error:
-        raise OutputError(f"{directory}: cannot be written: {error.strerror or error}") from error
+        raise OutputError(
+            f"cannot be written: {error.strerror or error}", where=directory
+        ) from error
     try:
         for rank in range(assignment.mesh.devices):
             made = split_rank(
@@ -320,7 +324,9 @@ def write_split(
             shutil.rmtree(target)
         os.replace(staging, target)
     except OSError as error:
-        raise OutputError(f"{directory}: cannot be written: {error.strerror or error}") from error
+        raise OutputError(
+            f"cannot be written: {error.strerror or error}", where=directory
+        ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return transfers

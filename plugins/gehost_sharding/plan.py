@@ -307,9 +307,10 @@ class Planner:
                     break
         if least.memory_bytes > memory:
             raise ModelError(
-                f"{self.graph}: no plan on mesh {self.mesh} was found that holds"
-                f" {memory} bytes per device; the least is {least.memory_bytes} bytes, of which"
-                f" {least.held_weights()} are weights"
+                f"no plan on mesh {self.mesh} was found that holds {memory} bytes per "
+                f"device; the least is {least.memory_bytes} bytes, of which "
+                f"{least.held_weights()} are weights",
+                where=str(self.graph),
             )
         if best.memory_bytes > memory:
             best = least
@@ -337,8 +338,8 @@ class Planner:
                 label = cost_graph.label(number)
                 both = f" and {' and '.join(others)} contradict each other" if others else ""
                 raise UsageError(
-                    f'{self.graph}: pin "{pin.text}"{both or " cannot hold"}:'
-                    f" no strategy of {label} is left"
+                    f'pin "{pin.text}"{both or " cannot hold"}: no strategy of {label} is left',
+                    where=str(self.graph),
                 )
             others.append(f'"{pin.text}"')
 

@@ -48,27 +48,32 @@ class Pin:
         """
         match = _PIN.fullmatch(text)
         if match is None:
-            raise UsageError(f'pin "{text}": wanted TENSOR=AXIS:MESHAXIS, as in input_ids=0:data')
+            raise UsageError(
+                "wanted TENSOR=AXIS:MESHAXIS, as in input_ids=0:data", subject=f'pin "{text}"'
+            )
         tensor, dim, name = graph.tensor(match["tensor"]), int(match["dim"]), match["axis"]
         if name is None and len(mesh.axes) == 1:
             name = mesh.axes[0]
         if name not in mesh.axes:
             nearest = difflib.get_close_matches(name or "", mesh.axes, n=1, cutoff=0.0)
+            meant = f" (nearest: {nearest[0]})" if nearest and name else ""
             raise UsageError(
-                f'pin "{text}": no mesh axis "{name}"; the mesh has {", ".join(mesh.axes)}'
-                f"{f' (nearest: {nearest[0]})' if nearest and name else ''}"
+                f'no mesh axis "{name}"; the mesh has {", ".join(mesh.axes)}{meant}',
+                subject=f'pin "{text}"',
             )
         rank = len(tensor.shape)
         if not REPLICATED <= dim < rank:
             raise UsageError(
-                f'pin "{text}": {tensor.name} has {rank} dimensions {list(tensor.shape)};'
-                f" wanted {'-1 (replicated)' if rank == 0 else f'0 to {rank - 1}, or -1'}"
+                f"{tensor.name} has {rank} dimensions {list(tensor.shape)}; wanted "
+                f"{'-1 (replicated)' if rank == 0 else f'0 to {rank - 1}, or -1'}",
+                subject=f'pin "{text}"',
             )
         axis = mesh.axes.index(name)
         if dim != REPLICATED and not mesh.divides([axis], tensor.shape[dim]):
             raise UsageError(
-                f'pin "{text}": mesh axis {name} of size {mesh.sizes[axis]} does not divide'
-                f" dimension {dim} of {tensor.name}, which has size {tensor.shape[dim]}"
+                f"mesh axis {name} of size {mesh.sizes[axis]} does not divide dimension "
+                f"{dim} of {tensor.name}, which has size {tensor.shape[dim]}",
+                subject=f'pin "{text}"',
             )
         return cls(tensor.name, axis, dim, text)
 
@@ -238,7 +243,9 @@ class Propagation:
         for pin in pins:
             domain = state.domains.get(pin.tensor)
             if domain is None:
-                raise UsageError(f'pin "{pin.text}": no operator reads or computes {pin.tensor}')
+                raise UsageError(
+                    f"no operator reads or computes {pin.tensor}", subject=f'pin "{pin.text}"'
+                )
             kept = frozenset(sharding for sharding in domain if pin.allows(sharding))
             previous = latest.get(pin.tensor)
             events.append(
@@ -388,8 +395,9 @@ def check_mesh(graph: ModelGraph, mesh: Mesh) -> None:
             mesh.divides([axis], size) for tensor in graph.tensors.values() for size in tensor.shape
         ):
             raise UsageError(
-                f"mesh {mesh}: axis {mesh.axes[axis]} of size {mesh.sizes[axis]} divides no"
-                f" dimension of any tensor of {graph}"
+                f"axis {mesh.axes[axis]} of size {mesh.sizes[axis]} divides no dimension of "
+                f"any tensor of {graph}",
+                subject=f"mesh {mesh}",
             )
 
 
@@ -404,7 +412,7 @@ def strategy_graph(
     be walked, so the second strategy gets an edge of its own.
     """
     if len(mesh.axes) != 1:
-        raise UsageError(f"mesh {mesh}: the graph of strategies is drawn for one axis")
+        raise UsageError("the graph of strategies is drawn for one axis", subject=f"mesh {mesh}")
     found: nx.MultiGraph[Any] = nx.MultiGraph()
     for operator in graph.operators:
         for number, row in enumerate(strategies[operator].found):

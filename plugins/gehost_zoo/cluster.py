@@ -87,8 +87,9 @@ class DaskEngine:
         while not self._usable():
             if time.monotonic() > deadline:
                 raise UsageError(
-                    f"--dask {self._address}: the scheduler has no worker that can be used;"
-                    f" start one: dask worker {self._address}"
+                    "the scheduler has no worker that can be used",
+                    subject=f"--dask {self._address}",
+                    hint=f"start one: dask worker {self._address}",
                 )
             time.sleep(0.2)
 
@@ -124,7 +125,9 @@ class DaskEngine:
         self._alone_since = self._alone_since or now
         if now - self._alone_since > _NO_WORKER:
             raise UsageError(
-                f"--dask {self._address}: no worker is left; --resume continues when there is one"
+                "no worker is left",
+                subject=f"--dask {self._address}",
+                hint="--resume continues when there is one",
             )
 
     def submit(self, task: Task) -> Future[Record]:
@@ -157,7 +160,9 @@ class DaskEngine:
             if inner.cancelled():
                 if self._starts[task.name] <= TRIES:
                     raise UsageError(
-                        f"--dask {self._address}: the scheduler is gone; --resume continues"
+                        "the scheduler is gone",
+                        subject=f"--dask {self._address}",
+                        hint="--resume continues",
                     )
                 record = _died(task)
             else:
@@ -175,7 +180,7 @@ class DaskEngine:
             return
         except Exception as error:  # noqa: BLE001 - whatever a cluster raises ends the run
             outer.set_exception(
-                UsageError(f"--dask {self._address}: {type(error).__name__}: {error}")
+                UsageError(f"{type(error).__name__}: {error}", subject=f"--dask {self._address}")
             )
             return
         outer.set_result(record)
@@ -197,7 +202,9 @@ def _connect(address: str) -> Client:
     try:
         return Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--dask {address}: the scheduler cannot be reached: {error}") from error
+        raise UsageError(
+            f"the scheduler cannot be reached: {error}", subject=f"--dask {address}"
+        ) from error
 
 
 def _died(task: Task) -> Record:
@@ -263,8 +270,8 @@ def run_task(
     worker = get_worker()
     if own_version != wanted:
         raise UsageError(
-            f"worker {worker.name} has gehost {own_version}, this is {wanted}: stop it;"
-            " --resume continues"
+            f"worker {worker.name} has gehost {own_version}, this is {wanted}: stop it",
+            hint="--resume continues",
         )
     worker.log_event(topic, task.name)
     site = _site(limits)
@@ -278,9 +285,11 @@ def _check_shared(task: Task, name: Any) -> None:
     roots: list[str] = json.loads(task.options)["vendors"]
     advice = "share the path, or give --send"
     if hash_model(task.path) != task.hashes["model"]:
-        raise UsageError(f"worker {name}: {task.path} has other bytes there; {advice}")
+        raise UsageError(f"{task.path} has other bytes there; {advice}", subject=f"worker {name}")
     if _vendors_hash(tuple(roots), task.hashes["vendors"]) != task.hashes["vendors"]:
-        raise UsageError(f"worker {name}: vendors {' '.join(roots)} differ there; {advice}")
+        raise UsageError(
+            f"vendors {' '.join(roots)} differ there; {advice}", subject=f"worker {name}"
+        )
 
 
 @cache
@@ -306,7 +315,7 @@ def packed(task: Task) -> Files:
     try:
         return {place: Path(path).read_bytes() for place, path in found.items()}
     except OSError as error:
-        raise UsageError(f"{error.filename}: cannot be sent: {error.strerror}") from error
+        raise UsageError(f"cannot be sent: {error.strerror}", where=error.filename) from error
 
 
 def _run_sent(site: _Site, task: Task, files: Files) -> tuple[Record, Files]:
@@ -375,4 +384,4 @@ def _write(directory: str, files: Files) -> None:
             os.replace(beside, path)
         except OSError as error:
             beside.unlink(missing_ok=True)
-            raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"cannot be written: {error.strerror}", where=path) from error

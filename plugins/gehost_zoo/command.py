@@ -138,19 +138,24 @@ def _zoo(models: tuple[str, ...], output: str, **given: Any) -> int:
     if own["dask"] and own["jobs"]:
         raise UsageError("--jobs is for this machine; --dask uses the workers of its scheduler")
     if own["report"] and not own["report"].endswith(".html"):
-        raise UsageError(f"--report {own['report']}: wanted a file name that ends in .html")
+        raise UsageError(
+            "wanted a file name that ends in .html", subject=f"--report {own['report']}"
+        )
     options = replace(from_environment(given, note=_note), dump=None)  # models would share it
     earlier = read_results(own["against"]) if own["against"] else None
     results: dict[str, Record] = {}
     if Path(output, NAME).exists():
         if not resume:
             raise UsageError(
-                f"{output}: holds the results of a run; --resume continues it, or name another"
-                " directory"
+                "holds the results of a run",
+                where=output,
+                hint="--resume continues it, or name another directory",
             )
         results = read_results(output)
     elif os.path.lexists(output) and (not os.path.isdir(output) or os.listdir(output)):
-        raise UsageError(f"{output}: exists and is no directory of a run; name another one")
+        raise UsageError(
+            "exists and is no directory of a run", where=output, hint="name another one"
+        )
 
     host = Host(options)  # reports what is wrong with the vendors once, before anything runs
     for note in host.notes:
@@ -291,7 +296,7 @@ def _tune(models: tuple[str, ...], output: str, threads: int, budget: float, **g
         try:
             Path(output).write_text(family_file(tunings, choices), encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"{output}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"cannot be written: {error.strerror}", where=output) from error
         for choice in choices:
             click.echo(choice.line)
         click.echo(f"{output}: {sum(c.on for c in choices)} of {len(choices)} kinds on")

@@ -101,9 +101,9 @@ def find_models(given: Sequence[str], is_model: Callable[[str], bool], *, outsid
                     ' a manifest can compile it in another way under another "name"'
                 )
         if not found and not argument.endswith(".jsonl"):
-            raise UsageError(f"{argument}: no model there")
+            raise UsageError("no model there", where=argument)
     if not entries and not invalid:
-        raise UsageError(f"{' '.join(given)}: no model there")
+        raise UsageError("no model there", subject=" ".join(given))
     return Zoo(entries, invalid, duplicates)
 
 
@@ -124,7 +124,7 @@ def _meant(
         for match in sorted(glob.glob(argument, recursive=True)):
             yield from _meant(match, is_model, invalid)
     else:
-        raise UsageError(f"{argument}: no such file, directory or glob")
+        raise UsageError("no such file, directory or glob", where=argument)
 
 
 def _files_below(directory: str) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _read_manifest(path: str, invalid: list[str]) -> Iterator[tuple[str, Entry]]
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")
     except OSError as error:
-        raise UsageError(f"{path}: cannot read the manifest: {error.strerror}") from error
+        raise UsageError(f"cannot read the manifest: {error.strerror}", where=path) from error
     folder = os.path.dirname(path)
 
     def beside(name: str) -> str:

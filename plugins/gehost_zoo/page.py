@@ -47,7 +47,7 @@ def write_page(path: str, text: str) -> None:
             os.unlink(beside)
             raise
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+        raise OutputError(f"cannot be written: {error.strerror}", where=path) from error
 
 
 def render(

@@ -24,7 +24,7 @@ def read_results(directory: str) -> dict[str, Record]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: no results there: {error.strerror}") from error
+        raise UsageError(f"no results there: {error.strerror}", where=path) from error
     found: dict[str, Record] = {}
     for number, line in enumerate(text.split(b"\n")[:-1], 1):
         try:
@@ -33,7 +33,11 @@ def read_results(directory: str) -> dict[str, Record]:
                 raise KeyError
             found[record["model"]] = record
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"{path}:{number}: this is no result of a model; remove it") from error
+            raise UsageError(
+                "this is no result of a model",
+                where=f"{path}:{number}",
+                hint="remove it",
+            ) from error
     return found
 
 
@@ -52,7 +56,7 @@ class ResultFile:
             os.makedirs(directory, exist_ok=True)
             self._descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         except OSError as error:
-            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"cannot be written: {error.strerror}", where=self.path) from error
         self._size = 0
         try:
             for record in kept:
@@ -90,8 +94,9 @@ class ResultFile:
             os.lseek(self._descriptor, self._size, os.SEEK_SET)
             if isinstance(error, OSError):
                 raise OutputError(
-                    f"{self.path}: cannot be written: {error.strerror};"
-                    " --resume continues when there is space"
+                    f"cannot be written: {error.strerror}",
+                    where=self.path,
+                    hint="--resume continues when there is space",
                 ) from error
             raise
         self._size += len(line)

@@ -132,6 +132,7 @@ def check_directory(directory: str, entries: list[Entry], results: dict[str, Rec
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise UsageError(
-            f"{directory}: holds the results of another zoo ({others[0]}{more} is not in this"
-            " one); name another directory"
+            f"holds the results of another zoo ({others[0]}{more} is not in this one)",
+            where=directory,
+            hint="name another directory",
         )

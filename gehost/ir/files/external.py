@@ -86,15 +86,16 @@ def element_count(tensor: onnx.TensorProto) -> int:
     for dim in tensor.dims[:]:
         if dim < 0:
             raise ModelError(
-                f"{label(tensor)}: dimension {dim} is negative; export the model again"
+                f"dimension {dim} is negative", subject=label(tensor), hint="export the model again"
             )
         count *= dim
         # A zero elsewhere does not make an absurd dimension harmless: numpy multiplies the others.
         extent *= dim or 1
         if extent >= _TOO_MANY_ELEMENTS:
             raise ModelError(
-                f"{label(tensor)}: its dimensions overflow, no machine holds it; export "
-                "the model again"
+                "its dimensions overflow, no machine holds it",
+                subject=label(tensor),
+                hint="export the model again",
             )
     return count
 
@@ -111,7 +112,7 @@ def nbytes(tensor: onnx.TensorProto) -> int:
     try:
         bits = element_bits(tensor.data_type)
     except ModelError as error:
-        raise ModelError(f"{label(tensor)}: {error}") from error
+        raise ModelError(str(error), subject=label(tensor)) from error
     return (element_count(tensor) * bits + 7) // 8
 
 
@@ -171,19 +172,23 @@ def locate(
     who = label(tensor)
     if base_dir is None:
         raise ModelError(
-            f"{who}: its data is in another file, but the model has no directory; load it "
-            "from its file"
+            "its data is in another file, but the model has no directory",
+            subject=who,
+            hint="load it from its file",
         )
     if tensor.data_type == onnx.TensorProto.STRING:
-        raise ModelError(f"{who}: strings cannot be external data; export the model again")
+        raise ModelError(
+            "strings cannot be external data", subject=who, hint="export the model again"
+        )
     entries = _entries(tensor, who)
     size = nbytes(tensor)
     offset = _number(entries, "offset", 0, who)
     length = _number(entries, "length", size, who)
     if length != size:
         raise ModelError(
-            f"{who}: its external data has length {length}, but its type and shape take "
-            f"{size} bytes; export the model again"
+            f"its external data has length {length}, but its type and shape take {size} bytes",
+            subject=who,
+            hint="export the model again",
         )
     location = entries.get("location", "")
     found = None if seen is None else seen.get(location)
@@ -192,9 +197,9 @@ def locate(
         seen[location] = path, file_size
     if offset + length > file_size:
         raise ModelError(
-            f"{who}: bytes {offset} to {offset + length} are not within {_show(path)}, "
-            f"which has {file_size}; "
-            "the file is cut short or belongs to another model"
+            f"bytes {offset} to {offset + length} are not within {_show(path)}, which has "
+            f"{file_size}; the file is cut short or belongs to another model",
+            subject=who,
         )
     return ExternalLocation(path, offset, length)
 
@@ -217,7 +222,9 @@ def _entries(tensor: onnx.TensorProto, who: str) -> dict[str, str]:
             continue
         if entry.key in entries:
             raise ModelError(
-                f"{who}: its external data has two entries {entry.key!r}; export the model again"
+                f"its external data has two entries {entry.key!r}",
+                subject=who,
+                hint="export the model again",
             )
         entries[entry.key] = _text(cast("Any", entry).value)
     return entries
@@ -230,8 +237,9 @@ def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
     # Not int(): that takes signs, blanks, underscores and digits of other scripts, and any length.
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= 2**63:
         raise ModelError(
-            f"{who}: external data {key} {_show(text)} is not a whole number from 0 to "
-            "2**63 - 1; export the model again"
+            f"external data {key} {_show(text)} is not a whole number from 0 to 2**63 - 1",
+            subject=who,
+            hint="export the model again",
         )
     return int(text)
 
@@ -240,8 +248,9 @@ def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
     """Absolute path and size of the file; only ``lstat`` looks at it, so a FIFO cannot block."""
     if problem := location_problem(location):
         raise ModelError(
-            f"{who}: external data location {_show(location)} {problem}; "
-            "put the file beside the model and name it by a relative path"
+            f"external data location {_show(location)} {problem}",
+            subject=who,
+            hint="put the file beside the model and name it by a relative path",
         )
     path, status = directory, None
     for part in location.split("/"):
@@ -253,22 +262,27 @@ def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ModelError(
-                f"{who}: cannot find its external data {_show(path)}: {reason}; put the "
-                "file beside the model"
+                f"cannot find its external data {_show(path)}: {reason}",
+                subject=who,
+                hint="put the file beside the model",
             ) from error
         if stat.S_ISLNK(status.st_mode):
             raise ModelError(
-                f"{who}: external data {_show(path)} is a symbolic link; put a copy of the "
-                "file there"
+                f"external data {_show(path)} is a symbolic link",
+                subject=who,
+                hint="put a copy of the file there",
             )
     if status is None or not stat.S_ISREG(status.st_mode):
         raise ModelError(
-            f"{who}: external data {_show(path)} is not a regular file; name the file with "
-            "the weights"
+            f"external data {_show(path)} is not a regular file",
+            subject=who,
+            hint="name the file with the weights",
         )
     if status.st_nlink > 1:
         raise ModelError(
-            f"{who}: external data {_show(path)} is a hard link; put a copy of the file there"
+            f"external data {_show(path)} is a hard link",
+            subject=who,
+            hint="put a copy of the file there",
         )
     return path, status.st_size
 
@@ -294,7 +308,8 @@ def open_data(location: ExternalLocation) -> int:
     if not stat.S_ISREG(status.st_mode) or location.offset + location.length > status.st_size:
         os.close(descriptor)
         raise ModelError(
-            f"external data {_show(location.path)} changed while the model was read; run again"
+            f"external data {_show(location.path)} changed while the model was read",
+            hint="run again",
         )
     return descriptor
 

@@ -62,8 +62,8 @@ def save_model(
         if tensors and directory != os.path.realpath(os.path.dirname(os.path.abspath(path))):
             raise OutputError(
                 f"{os.fspath(path)!r} is a symbolic link into another directory, where its "
-                "weights would not be found; "
-                f"name the file itself, {target!r}"
+                "weights would not be found",
+                hint=f"name the file itself, {target!r}",
             )
         if not tensors or _is_directory(directory, source_dir):
             _write(target, _serialize(proto))
@@ -120,7 +120,7 @@ def _target(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if "\0" in text:
         raise OutputError(
-            f"cannot write {text!r}: the name holds a NUL character; name another file"
+            f"cannot write {text!r}: the name holds a NUL character", hint="name another file"
         )
     real = os.path.realpath(text)
     try:
@@ -128,19 +128,20 @@ def _target(path: str | os.PathLike[str]) -> str:
     except FileNotFoundError:
         mode = None
     if not os.path.basename(text) or (mode is not None and stat.S_ISDIR(mode)):
-        raise OutputError(f"cannot write {text!r}: it names a directory; name a file in it")
+        raise OutputError(f"cannot write {text!r}: it names a directory", hint="name a file in it")
     if mode is not None and not stat.S_ISREG(mode):
         raise OutputError(
-            f"cannot write {text!r}: it is a device, a pipe or a socket; name a regular file"
+            f"cannot write {text!r}: it is a device, a pipe or a socket", hint="name a regular file"
         )
     if mode is not None and not os.access(real, os.W_OK):
         raise OutputError(
-            f"cannot write {text!r}: it is write-protected; make it writable or name another file"
+            f"cannot write {text!r}: it is write-protected",
+            hint="make it writable or name another file",
         )
     if not os.path.isdir(os.path.dirname(real)):
         raise OutputError(
-            f"cannot write {text!r}: there is no directory {os.path.dirname(real)!r}; "
-            "create it first"
+            f"cannot write {text!r}: there is no directory {os.path.dirname(real)!r}",
+            hint="create it first",
         )
     return real
 
@@ -150,13 +151,13 @@ def _data_target(target: str) -> str:
     name = os.path.basename(path)
     if not name.isprintable() or location_problem(name):
         raise OutputError(
-            f"cannot write weights to {path!r}: models cannot refer to such a name; rename "
-            "the output"
+            f"cannot write weights to {path!r}: models cannot refer to such a name",
+            hint="rename the output",
         )
     if os.path.islink(path):
         raise OutputError(
-            f"cannot write weights to {path!r}: it is a symbolic link; remove it or rename "
-            "the output"
+            f"cannot write weights to {path!r}: it is a symbolic link",
+            hint="remove it or rename the output",
         )
     return _target(path)
 
@@ -177,8 +178,8 @@ def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -
         with suppress(OSError, ValueError):
             if os.path.samefile(os.path.join(os.path.abspath(source_dir or ""), name), target):
                 raise OutputError(
-                    f"cannot write {target!r}: the model reads its weights from it; name "
-                    "another output"
+                    f"cannot write {target!r}: the model reads its weights from it",
+                    hint="name another output",
                 )
 
 
@@ -194,8 +195,8 @@ def _serialize(proto: onnx.ModelProto) -> bytes:
 
 def _too_large() -> ModelError:
     return ModelError(
-        "the model cannot be written as one protobuf, which holds 2 GiB at most; keep its "
-        "weights as external data"
+        "the model cannot be written as one protobuf, which holds 2 GiB at most",
+        hint="keep its weights as external data",
     )
 
 
@@ -442,7 +443,7 @@ def _copy(source: int, destination: int, region: ExternalLocation, position: int
         chunk = os.read(source, min(left, _CHUNK))
         if not chunk:
             raise ModelError(
-                f"external data {region.path!r} was cut short while it was copied; run again"
+                f"external data {region.path!r} was cut short while it was copied", hint="run again"
             )
         _write_all(destination, chunk)
         start, left = start + len(chunk), left - len(chunk)

@@ -32,7 +32,7 @@ def check_utf8(proto: onnx.ModelProto, content: bytes | None = None) -> None:
         _strict_model().FromString(proto.SerializeToString() if content is None else content)
     except DecodeError as error:
         where = _first_bytes(proto) or "a text"
-        raise ModelError(f"{where} is not UTF-8; export the model again") from error
+        raise ModelError(f"{where} is not UTF-8", hint="export the model again") from error
 
 
 @cache

@@ -56,9 +56,9 @@ def validate(model: Model) -> None:
         _check_initializers(proto)
         finding = _finding(proto, content)
         if finding:
-            raise ModelError(f"onnx.checker says: {finding}; export the model again")
+            raise ModelError(f"onnx.checker says: {finding}", hint="export the model again")
     except ModelError as error:
-        raise ModelError(f"{model}: {error}") from error
+        raise ModelError(str(error), where=str(model)) from error
 
 
 def checker_finding(model: Model) -> str:
@@ -78,8 +78,8 @@ def _check_versions(proto: onnx.ModelProto) -> None:
     if not 1 <= proto.ir_version <= onnx.IR_VERSION:
         raise ModelError(
             f"it has IR version {proto.ir_version}, the installed onnx {onnx.__version__} "
-            f"knows 1 to {onnx.IR_VERSION}; "
-            "export the model again, or upgrade onnx"
+            f"knows 1 to {onnx.IR_VERSION}",
+            hint="export the model again, or upgrade onnx",
         )
     imported: dict[str, int] = {}
     for entry in proto.opset_import:
@@ -87,14 +87,15 @@ def _check_versions(proto: onnx.ModelProto) -> None:
         if imported.setdefault(domain, entry.version) != entry.version:
             raise ModelError(
                 f"it imports two opsets of domain {domain!r}, {imported[domain]} and "
-                f"{entry.version}; take one away"
+                f"{entry.version}",
+                hint="take one away",
             )
         first, newest = _KNOWN_OPSETS.get(domain, (entry.version, entry.version))
         if not first <= entry.version <= newest:
             raise ModelError(
                 f"it imports opset {entry.version} of domain {domain!r}, of which the "
-                f"installed onnx {onnx.__version__} knows "
-                f"{first} to {newest}; convert the model, or upgrade onnx"
+                f"installed onnx {onnx.__version__} knows {first} to {newest}",
+                hint="convert the model, or upgrade onnx",
             )
 
 
@@ -120,7 +121,7 @@ def _check_padding(tensor: onnx.TensorProto) -> None:
         onnx.checker.check_tensor(tensor)
     except onnx.checker.ValidationError as error:
         raise ModelError(
-            f"onnx.checker says: {' '.join(str(error).split())}; export the model again"
+            f"onnx.checker says: {' '.join(str(error).split())}", hint="export the model again"
         ) from error
 
 
@@ -143,8 +144,8 @@ def _check_defaults(graph: Graph) -> None:
         if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
             raise ModelError(
                 f'graph input "{value.name}" is {value.type}, but its initializer is of '
-                f"element type {tensor.data_type} "
-                f"and shape {list(tensor.dims)}; export the model again"
+                f"element type {tensor.data_type} and shape {list(tensor.dims)}",
+                hint="export the model again",
             )
 
 
@@ -186,8 +187,8 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
     if missing is not None:
         raise ModelError(
             f'initializer "{missing}" is not among the graph\'s inputs, where IR version '
-            f"{proto.ir_version} wants it; "
-            "set ir_version to 4"
+            f"{proto.ir_version} wants it",
+            hint="set ir_version to 4",
         )
 
 

@@ -84,7 +84,7 @@ def build(source: str, output: Path, *, cc: str | None = None, march: str = "nat
             _put(cached, output)
         return is_new
     except OSError as error:
-        raise OutputError(f"{output}: cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=output) from error
 
 
 def _key(source: str, command: Sequence[str], flags: Sequence[str], march: str) -> str:

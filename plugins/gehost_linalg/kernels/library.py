@@ -71,7 +71,7 @@ def fused(path: str) -> Fused:
                 found.left.append((name, str(refused)))
     if not found.nodes:
         raise UsageError(
-            f"{path}: has no node of {DOMAIN}: compile it with --enable FuseElementwisePass"
+            f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass", where=path
         )
     return found
 
@@ -128,17 +128,19 @@ def write_library(
     found = fused(path)
     if not found.kernels:
         name, reason = found.left[0]
-        raise UsageError(f"{path}: no fused node can have a kernel; {name}: {reason}")
+        raise UsageError(f"no fused node can have a kernel; {name}: {reason}", where=path)
     if measure is not None:
         found = _gaining(path, found, measure, cc, march)
         if not found.kernels:
-            raise UsageError(f"{path}: no kernel gains on {measure}: the bodies alone are as fast")
+            raise UsageError(
+                f"no kernel gains on {measure}: the bodies alone are as fast", where=path
+            )
     text = source(found.kernels)
     if emit_c is not None:
         try:
             Path(emit_c).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"{emit_c}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"cannot be written: {error.strerror}", where=emit_c) from error
     if switch_file is not None and os.path.exists(switch_file):
         read_switch_file(switch_file)
     build(text, Path(output), cc=cc, march=march)
@@ -170,8 +172,10 @@ def _gaining(path: str, found: Fused, feeds: str, cc: str | None, march: str) ->
             together = whole(path, chosen, given)
             if together.verdict == "drop":
                 raise UsageError(
-                    f"{path}: each kernel gains alone, but with all of them the model has "
-                    f"{together.ratio:.2f} times the speed that it has with its bodies; keep those"
+                    "each kernel gains alone, but with all of them the model has "
+                    f"{together.ratio:.2f} times the speed that it has with its bodies",
+                    where=path,
+                    hint="keep those",
                 )
     left = list(found.left)
     for name in names:
@@ -193,11 +197,13 @@ def names_in(library: str) -> list[str]:
     try:
         content = Path(library).read_bytes()
     except OSError as error:
-        raise UsageError(f"{library}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=library) from error
     _, mark, rest = content.partition(ort.MARK.encode())
     names, end, _ = rest.partition(b"\0")
     if not mark or not end:
-        raise UsageError(f"{library}: is no library of kernels; make one with gehost kernels")
+        raise UsageError(
+            "is no library of kernels", where=library, hint="make one with gehost kernels"
+        )
     return names.decode("ascii", "replace").split()
 
 

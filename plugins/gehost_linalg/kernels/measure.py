@@ -100,7 +100,8 @@ def _values(model: onnx.ModelProto, names: list[str], feeds: Feeds) -> dict[str,
         )
     except Exception as error:  # whatever ONNX Runtime makes of feeds that do not fit
         raise UsageError(
-            f"--measure: the model does not run on the feeds: {str(error).splitlines()[0]}"
+            f"the model does not run on the feeds: {str(error).splitlines()[0]}",
+            subject="--measure",
         ) from error
     return {**known, **dict(zip(computed, results, strict=True))}
 
