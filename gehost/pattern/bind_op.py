@@ -5,12 +5,20 @@ its parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from gehost.es.schemas import Signature
 from gehost.ir.graph import Graph, Node, Value
 from gehost.native import mypyc_attr
-from gehost.pattern.fits import is_output, parameter_holds, tensor_holds
+from gehost.pattern.fits import (
+    asks_more,
+    counted_ops,
+    has_other_attributes,
+    is_output,
+    no_more_inputs,
+    operand_fits,
+    output_fits,
+    parameter_holds,
+)
 from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePattern, TensorPattern
 
 
@@ -57,8 +65,11 @@ class Bind:
         self.op = op
         self._claim = _claim(op, needed, rivals, is_linked=is_linked)
         self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
-        self._operands = _operands(op, source)
-        self._no_more = no_more_inputs(op, len(op.inputs))
+        operands = [operand_of(tensor, source) for tensor in op.inputs]
+        if op.commutative:  # ``orders`` checks them
+            operands = [(index, maker, tensor, False) for index, maker, tensor, _ in operands]
+        self._operands = operands
+        self._no_more = no_more_inputs(op)
         self.node = self._bind()
 
     def _bind(self) -> Callable[[Binding, Node, Inputs], bool]:
@@ -67,26 +78,12 @@ class Bind:
         count = len(operands)
 
         def bind(binding: Binding, node: Node, inputs: Inputs) -> bool:
-            values = binding.values
             if len(inputs) != count:
                 if len(inputs) > count and not no_more(node):
                     return False
                 inputs = (*inputs, *[None] * (count - len(inputs)))
-            for (index, maker, asked), value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
-                if index < 0:
-                    if index == _ABSENT and value is not None:
-                        return False
-                    continue
-                if value is None:
-                    return False
-                known = values[index]
-                if known is None:
-                    if (maker >= 0 and binding.nodes[maker] is not None) or (
-                        asked is not None and not tensor_holds(asked, value)
-                    ):
-                        return False
-                    values[index] = value
-                elif known is not value:
+            for operand, value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
+                if not holds(operand, value, binding):
                     return False
             return claim(binding, node)
 
@@ -127,17 +124,11 @@ class Bind:
 
 
 def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Value | None], bool]:
-    """Return the check of an operand by itself: what it asks, and its producer."""
-    if tensor is None:
-        return lambda value: value is None
-    if tensor is ANY:
-        return lambda _: True
-    if tensor.producer is not None:
-        ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
-        return lambda value: value is not None and is_output(value, ops, slot)
-    if operand_of(tensor, source)[2] is None:
-        return lambda value: value is not None
-    return lambda value: value is not None and tensor_holds(tensor, value)
+    """Return the check of an operand by itself and by its producer."""
+    if tensor is None or tensor.producer is None:
+        return lambda value: operand_fits(tensor, value)
+    ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
+    return lambda value: value is not None and is_output(value, ops, slot)
 
 
 def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
@@ -160,12 +151,7 @@ def _claim(
     """
     index, parameters_hold = op.index, _parameters(op)
     outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
-    count = len(op.outputs)
-    counted = frozenset(
-        name
-        for name, signature in op.ops.items()
-        if signature is not None and signature.variadic_outputs
-    )
+    count, counted = len(op.outputs), counted_ops(op)
     if count == 1 and not is_linked and len(rivals) == 1 and not counted:
 
         def claim_its_maker(binding: Binding, node: Node) -> bool:
@@ -187,14 +173,9 @@ def _claim(
         nodes[index] = node
         for slot, tensor, wanted in outputs:
             value = given[slot] if slot < len(given) else None
-            known = values[tensor]
-            if known is not None:
-                if known is not value:
-                    return False
-            elif value is None and wanted:
+            if not output_fits(value, values[tensor], needed=wanted):
                 return False
-            else:
-                values[tensor] = value
+            values[tensor] = value
         return parameters_hold is None or parameters_hold(binding, node)
 
     return claim
@@ -204,7 +185,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     """The closure that tells whether a node's parameters are right; None where nothing is asked
     of them.
     """
-    signatures, exact = op.ops, op.exact_attributes
+    signatures, is_exact = op.ops, op.exact_attributes is not None
     of_attributes = [
         constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)
     ]
@@ -227,7 +208,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
         return answer
 
     def hold(binding: Binding, node: Node) -> bool:
-        if (exact is not None and not exact.issuperset(node.attrs)) or (
+        if (is_exact and has_other_attributes(op, node)) or (
             of_attributes and not attributes_hold(node)
         ):
             return False
@@ -236,7 +217,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
                 return False
         return True
 
-    return hold if op.constraints or exact is not None else None
+    return hold if op.constraints or is_exact else None
 
 
 def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
@@ -247,77 +228,30 @@ def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
     )
 
 
-_ABSENT: Final = -1
-_ANYTHING: Final = -2
-
-Operand: TypeAlias = tuple[int, int, TensorPattern | None]
-"""The place of an input among the values (or one of the two above), the operator that must not be
-bound without it (-1: none), and who asks more of it.
+Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
+"""An operand of an operator: its place among the values, or -1; the operator that must not be
+bound without it, or -1; its tensor; and whether a value that is there must still be checked.
 """
 
 
-def _operands(op: OpPattern, source: SourcePattern) -> list[Operand]:
-    operands: list[Operand] = []
-    for tensor in op.inputs:
-        if tensor is None or tensor is ANY:
-            operands.append((_ABSENT if tensor is None else _ANYTHING, -1, None))
-        else:
-            index, maker, asked = operand_of(tensor, source)
-            # of operands in any order, ``orders`` has checked what they ask
-            operands.append((index, maker, None if op.commutative else asked))
-    return operands
-
-
-def operand_of(tensor: TensorPattern, source: SourcePattern) -> Operand:
-    """What is asked of a tensor where an operator reads it."""
-    asks = any(
-        part is not None for part in (tensor.constant, tensor.dtype, tensor.rank, tensor.shape)
-    )
+def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
+    if tensor is None or tensor is ANY:
+        return -1, -1, tensor, True
     # without choices, all outputs that are read must be there when their operator is bound
     maker = tensor.producer if source.has_choices and tensor.producer is not None else -1
-    return tensor.index, maker, tensor if asks else None
+    return tensor.index, maker, tensor, asks_more(tensor)
 
 
 def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
     """Whether ``value`` can stand for an operand; binds it."""
-    index, maker, asked = operand
-    if index < 0:
-        return index == _ANYTHING or value is None
-    if value is None:
-        return False
-    known = binding.values[index]
+    index, maker, tensor, asks = operand
+    known = binding.values[index] if index >= 0 else None
     if known is not None:
         return known is value
-    if (maker >= 0 and binding.nodes[maker] is not None) or (
-        asked is not None and not tensor_holds(asked, value)
+    if ((asks or value is None) and not operand_fits(tensor, value)) or (
+        maker >= 0 and binding.nodes[maker] is not None
     ):
         return False
-    binding.values[index] = value
+    if index >= 0:
+        binding.values[index] = value
     return True
-
-
-def no_more_inputs(op: OpPattern, count: int) -> Callable[[Node], bool]:
-    """The closure that tells whether a node has no input past the pattern's own.
-
-    Parameters in disguise do not count: of what other opsets hold in an attribute nothing is asked.
-    """
-    allowed = {name: _open_slots(signature, count) for name, signature in op.ops.items()}
-
-    def check(node: Node) -> bool:
-        inputs, open_slots = node.inputs, allowed[node.op]
-        for slot in range(count, len(inputs)):
-            if inputs[slot] is not None and slot not in open_slots:
-                return False
-        return True
-
-    return check
-
-
-def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
-    if signature is None:
-        return frozenset()
-    return frozenset(
-        p.slot
-        for name, p in signature.parameters.items()
-        if p.slot >= count and name in signature.migrating
-    )

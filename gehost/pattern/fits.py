@@ -1,8 +1,8 @@
-"""Whether a node's parameters and a value's type and elements are what a pattern asks."""
+"""What fits a pattern: the predicates of both matchers, each defined once."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +10,17 @@ import numpy as np
 from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
-from gehost.ir.graph import Node, Value
-from gehost.pattern.source import ConstantPattern, Constraint, Kind, TensorPattern
+from gehost.ir.graph import Graph, Node, Value, by_order
+from gehost.ir.region import Region
+from gehost.pattern.source import (
+    ANY,
+    ConstantPattern,
+    Constraint,
+    Kind,
+    OpPattern,
+    SourcePattern,
+    TensorPattern,
+)
 
 ABSENT: Final = object()
 UNREADABLE: Final = object()
@@ -103,10 +112,99 @@ def _positive(axes: Any, rank: int) -> list[int]:
     return [int(axis) + rank if axis < 0 else int(axis) for axis in np.atleast_1d(axes)]
 
 
+def has_other_attributes(op: OpPattern, node: Node) -> bool:
+    """Whether a node carries an attribute that the pattern excludes."""
+    return op.exact_attributes is not None and not op.exact_attributes.issuperset(node.attrs)
+
+
+def operand_fits(tensor: TensorPattern | None, value: Value | None) -> bool:
+    """Whether a value may stand for an operand, by itself and without its producer.
+
+    An operand None must be absent.
+    """
+    if tensor is None or tensor is ANY:
+        return tensor is ANY or value is None
+    return value is not None and tensor_holds(tensor, value)
+
+
+def asks_more(tensor: TensorPattern) -> bool:
+    """Whether ``tensor_holds`` has anything to check."""
+    asked = tensor.constant, tensor.dtype, tensor.rank, tensor.shape
+    return any(part is not None for part in asked)
+
+
+def no_more_inputs(op: OpPattern) -> Callable[[Node], bool]:
+    """Return the check that a node has no input past the pattern's own.
+
+    Slots that other opsets hold in an attribute do not count.
+    """
+    count = len(op.inputs)
+    allowed = {name: _open_slots(signature, count) for name, signature in op.ops.items()}
+
+    def check(node: Node) -> bool:
+        inputs, open_slots = node.inputs, allowed[node.op]
+        for slot in range(count, len(inputs)):
+            if inputs[slot] is not None and slot not in open_slots:
+                return False
+        return True
+
+    return check
+
+
+def _open_slots(signature: Signature | None, count: int) -> frozenset[int]:
+    if signature is None:
+        return frozenset()
+    return frozenset(
+        p.slot
+        for name, p in signature.parameters.items()
+        if p.slot >= count and name in signature.migrating
+    )
+
+
 def is_output(value: Value, ops: Container[str], slot: int) -> bool:
     """Whether a value is output ``slot`` of a node of one of ``ops``."""
     node = value.producer
     return node is not None and node.op in ops and value.index == slot
+
+
+def counted_ops(op: OpPattern) -> frozenset[str]:
+    """Return the operators of which a node must have as many outputs as the pattern."""
+    return frozenset(
+        name
+        for name, signature in op.ops.items()
+        if signature is not None and signature.variadic_outputs
+    )
+
+
+def output_fits(value: Value | None, known: Value | None, *, needed: bool) -> bool:
+    """Whether an output of a node may stand for a tensor that is bound to ``known`` or not yet.
+
+    ``needed``: the output must be there.
+    """
+    return value is known if known is not None else value is not None or not needed
+
+
+def outside_readers(value: Value, inside: Container[Node | Graph | None]) -> list[Node | Graph]:
+    """Return the readers of an inner tensor outside a match, each of which forbids the match."""
+    return [reader for reader in value.readers if reader not in inside]
+
+
+def cyclic_region(
+    source: SourcePattern,
+    graph: Graph,
+    nodes: Iterable[Node],
+    values: Sequence[Value | None] | Mapping[int, Value | None],
+) -> Region | None:
+    """Return the region of a complete match if, joined into one node, it would feed itself.
+
+    With a single output it cannot.
+    """
+    outputs = [value for index in source.outputs if (value := values[index]) is not None]
+    if len(outputs) < 2:
+        return None
+    inputs = [values[index] for index in source.inputs]
+    region = Region(graph, inputs, outputs, sorted(nodes, key=by_order))
+    return region if region.closes_cycle() else None
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:

@@ -11,20 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.ir.region import Region
 from gehost.pattern.bind_op import Bind, Binding, Inputs, holds, operand_of, rivals_of
-from gehost.pattern.fits import is_output
+from gehost.pattern.fits import cyclic_region, is_output, outside_readers
 from gehost.pattern.roots import Roots
-from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
 
 Agenda: TypeAlias = tuple[TensorPattern, Any] | None
 """Tensors that are bound and whose operators are not: the first one, and the agenda of the others
 (``Any``, since mypyc cannot compile a recursive alias)."""
 
 BindNode: TypeAlias = Callable[[Binding, Node, Inputs], bool]
-
-Link: TypeAlias = TensorPattern | None
-"""The tensor through which a further output's operator is found; None: any node of the graph."""
 
 
 class CompiledPattern:
@@ -253,7 +249,7 @@ class CompiledPattern:
         key = tuple(binding.chosen.items())
         plan = self._further.get(key)
         if plan is None:
-            plan = self._further[key] = self._plan_of(binding.chosen)
+            plan = self._further[key] = self._readers_of(binding.chosen)
         for op, link in plan:
             if binding.nodes[op.bind.op.index] is None:
                 return self._bind_one_of(op, link, binding)
@@ -268,42 +264,14 @@ class CompiledPattern:
             state.restore(binding)
         return False
 
-    def _plan_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
-        """The operators that output 0 does not depend on, each with a tensor that leads to it."""
-        source = self.source
-        wanted, _ = source.reached(chosen)
-        placed: dict[int, None] = {}
-        known: set[int] = set()
-        plan: list[tuple[_Op, Link]] = []
-
-        def place(index: int) -> None:
-            placed[index] = None
-            op = source.ops[index]
-            known.update([tensor.index for tensor in op.outputs])
-            for tensor in op.inputs:
-                if tensor is not None and tensor is not ANY:
-                    tensor = source.resolved(tensor, chosen)
-                    known.add(tensor.index)
-                    if tensor.producer is not None and tensor.producer not in placed:
-                        place(tensor.producer)
-
-        first = source.resolved(source.tensors[source.outputs[0]], chosen).producer
-        assert first is not None
-        place(first)
-        while len(placed) < len(wanted):
-            waiting = [source.ops[index] for index in wanted if index not in placed]
-            reading = [
-                (op, tensor)
-                for op in waiting
-                for tensor in [
-                    source.resolved(each, chosen) for each in op.inputs if each is not None
-                ]
-                if tensor.constant is None and tensor.index in known
-            ]
-            op, link = reading[0] if reading else (waiting[0], None)
-            plan.append((self._ops[op.index], link))
-            place(op.index)
-        return plan
+    def _readers_of(self, chosen: Chosen) -> list[tuple[_Op, Link]]:
+        """Return the operators that are found as readers, each with the tensor that it reads."""
+        order = self.source.order(chosen)[1:]
+        return [
+            (self._ops[op.index], link)
+            for op, link in order
+            if link is None or link.producer != op.index
+        ]
 
     def _bind_one_of(self, op: _Op, link: Link, binding: Binding) -> bool:
         """Bind one of several nodes, after which everything else fits, too."""
@@ -359,11 +327,9 @@ class CompiledPattern:
             if value is None or (readers == 1 and isinstance(value.read_by, Node)):
                 continue
             # so many operators of the pattern read it, which are all bound
-            if len(value.readers) != readers:
-                for reader in value.readers:
-                    if reader not in nodes:
-                        self._blocked.append(value)
-                        return False
+            if len(value.readers) != readers and outside_readers(value, nodes):
+                self._blocked.append(value)
+                return False
         return True
 
     def _is_closed_by_choice(self, binding: Binding) -> bool:
@@ -379,7 +345,7 @@ class CompiledPattern:
             if isinstance(found, Node):
                 if found in inside:
                     continue
-            elif inside.issuperset(value.readers):
+            elif not outside_readers(value, inside):
                 continue
             self._blocked.append(value)
             return False
@@ -505,14 +471,8 @@ def _readers(source: SourcePattern, index: int, chosen: Chosen) -> int:
 
 
 def _would_cycle(binding: Binding) -> bool:
-    """Whether a complete match's outputs feed it through nodes outside; with a single output
-    they cannot.
-    """
-    source, values = binding.source, binding.values
+    source = binding.source
     if len(source.outputs) == 1:
         return False
-    outputs = [value for index in source.outputs if (value := values[index]) is not None]
-    nodes = sorted((node for node in binding.nodes if node is not None), key=by_order)
-    return Region(
-        binding.graph, [values[index] for index in source.inputs], outputs, nodes
-    ).closes_cycle()
+    nodes = [node for node in binding.nodes if node is not None]
+    return cyclic_region(source, binding.graph, nodes, binding.values) is not None

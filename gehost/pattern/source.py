@@ -88,6 +88,9 @@ class TensorPattern(Struct, frozen=True, eq=False):
         return self.producer is None and self.constant is None and not self.options
 
 
+Link: TypeAlias = TensorPattern | None
+"""The tensor through which an operator is found; None: any node of the graph."""
+
 ANY: Final = TensorPattern(-1, name="any")
 """An operand of which nothing is asked, not even that it is there."""
 
@@ -166,6 +169,47 @@ class SourcePattern(Struct, frozen=True, eq=False):
                 stack.extend(each for each in reversed(inputs) if each is not None)
         return sorted(found), open_choice
 
+    def order(self, chosen: Chosen) -> list[tuple[OpPattern, Link]]:
+        """Return the operators that these options need, each after a tensor that leads to it.
+
+        That of output 0 is first, with what it depends on; then one that reads a tensor of these,
+        with what it depends on; and so on. Output 0 must not be an open choice.
+        """
+        wanted, _ = self.reached(chosen)
+        plan: list[tuple[OpPattern, Link]] = []
+        placed: set[int] = set()
+        known: set[int] = set()
+
+        def operands(op: OpPattern) -> list[TensorPattern]:
+            return [
+                self.resolved(each, chosen)
+                for each in op.inputs
+                if each is not None and each is not ANY
+            ]
+
+        def place(op: OpPattern, link: Link) -> None:
+            placed.add(op.index)
+            known.update([tensor.index for tensor in op.outputs])
+            plan.append((op, link))
+            for tensor in operands(op):
+                known.add(tensor.index)
+                if tensor.producer is not None and tensor.producer not in placed:
+                    place(self.ops[tensor.producer], tensor)
+
+        first = self.resolved(self.tensors[self.outputs[0]], chosen).producer
+        assert first is not None
+        place(self.ops[first], None)
+        while len(placed) < len(wanted):
+            waiting = [self.ops[index] for index in wanted if index not in placed]
+            reading = [
+                (op, tensor)
+                for op in waiting
+                for tensor in operands(op)
+                if tensor.constant is None and tensor.index in known
+            ]
+            place(*(reading[0] if reading else (waiting[0], None)))
+        return plan
+
     def variant(self, chosen: Chosen) -> SourcePattern:
         """The pattern in which these options are taken; what is open stands for any tensor.
 
@@ -191,6 +235,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
             return None if found is None or found.index not in places else places[found.index].index
 
         inputs = tuple([place(self.tensors[index]).index for index in self.inputs])
+        outputs = tuple([place(self.tensors[index]).index for index in self.outputs])
         lowered = tuple(
             [
                 replace(
@@ -209,7 +254,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
             ops=lowered,
             tensors=tuple(tensors),
             inputs=inputs,
-            outputs=tuple([place(self.tensors[index]).index for index in self.outputs]),
+            outputs=outputs,
             captures=tuple([known(index) for index in self.captures]),
             names={name: known(index) for name, index in self.names.items()},
             origin=self.origin,

@@ -10,7 +10,6 @@ from gehost.diagnose.nodes import replacement
 from gehost.ir.graph import Graph, Node
 from gehost.passes.context import Rewrite
 from gehost.pattern.explain.messages import named
-from gehost.pattern.explain.plan import plan_of
 from gehost.pattern.explain.reference_matcher import Look, MatchFailure, ReferenceMatcher
 from gehost.pattern.source import SourcePattern
 
@@ -91,7 +90,7 @@ class Account:
         to it.
         """
         nearest = at.source if not at.source.has_choices else next(at.source.variants())
-        for op, _ in plan_of(nearest):
+        for op, _ in nearest.order({}):
             by_op = [at.tracer.around_each(graph.nodes_of(name)) for name in op.ops]
             if any(by_op):
                 return sorted(chain(*by_op), key=lambda look: look[0].order)

@@ -13,8 +13,14 @@ import numpy as np
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.region import Region
-from gehost.pattern.fits import ABSENT, UNREADABLE, parameter, parameter_holds, tensor_holds
-from gehost.pattern.source import ANY, Kind, OpPattern, TensorPattern
+from gehost.pattern.fits import (
+    ABSENT,
+    UNREADABLE,
+    has_other_attributes,
+    parameter,
+    parameter_holds,
+)
+from gehost.pattern.source import Kind, OpPattern, TensorPattern
 
 _SHOWN = 16
 """Elements of a constant that are written out."""
@@ -103,7 +109,7 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
     """Which parameter of a node is not what the pattern asks, "" when all are; writes variables
     to ``bound``.
     """
-    if op.exact_attributes is not None and not op.exact_attributes.issuperset(node.attrs):
+    if op.exact_attributes is not None and has_other_attributes(op, node):
         return (
             f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
         )
@@ -122,17 +128,6 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
     return ""
 
 
-def operand_holds(
-    tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
-) -> bool:
-    """Whether a value can stand for an operand, as far as that is told without its producer."""
-    if tensor is ANY or tensor is None:
-        return tensor is ANY or value is None
-    if value is None or (tensor.index in bound and bound[tensor.index] is not value):
-        return False
-    return tensor_holds(tensor, value)
-
-
 def operand_problem(
     node: Node,
     slot: int,
@@ -140,7 +135,7 @@ def operand_problem(
     value: Value | None,
     bound: Mapping[int, Value | None],
 ) -> str | Mismatch:
-    """Why ``operand_holds`` says no; as text where it is about one order of the operands alone."""
+    """Why a value cannot stand for an operand; as text where it is about one order of the operands alone."""
     if tensor is None:
         return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
     if value is None:
@@ -247,17 +242,13 @@ def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
 
 
 def cycle_problem(region: Region) -> str:
-    """Through which node the region would feed itself if it were one node; "" where it would
-    not.
-    """
+    """Through which node a region that closes a cycle would feed itself if it were one node."""
     entering = next(
         (value for value in region.inputs if value is not None and value in region.outputs), None
     )
     if entering is not None:
         return f'would make a cycle through tensor "{entering.name}", which is both read and given'
     behind = region.readers_before(region.last.order + 1)
-    if not any(node in region.nodes for node in behind):
-        return ""
     for node in (node for node in behind if node not in region.nodes):
         if any(
             reader in region.nodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gehost.ir.graph import Node, Value
+from gehost.pattern.fits import is_output
 from gehost.pattern.source import OpPattern, TensorPattern
 
 NOTHING: Final = 0
@@ -74,8 +75,10 @@ def wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | No
     stand for it.
     """
     node = value.producer
+    if is_output(value, op.ops, link.slot):
+        return None
     if node is None:
         return NOTHING
     if node.op in op.ops:
-        return None if value.index == link.slot else CONDITION
+        return CONDITION
     return NOTHING if node.op == "Constant" else OTHER

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from gehost.pattern.bind_op import no_more_inputs
-from gehost.pattern.matcher import Link
-from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
+from gehost.pattern.fits import counted_ops, no_more_inputs
+from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
 """Operators, each with what leads to it."""
@@ -40,7 +39,8 @@ class Step:
             (tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs
         ]
         self.count = len(op.inputs)
-        self.no_more = no_more_inputs(op, self.count)
+        self.no_more = no_more_inputs(op)
+        self.counted = counted_ops(op)
         self.made: Link = None
         if (
             following is not None
@@ -91,39 +91,6 @@ def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
         own = reached[taken] - set[int].intersection(*reached)
         parts.update(dict.fromkeys(own, f"{kind} of {choice.origin}"))
     return {new: parts[old] for new, old in enumerate(source.reached(chosen)[0]) if old in parts}
-
-
-def plan_of(source: SourcePattern) -> list[tuple[OpPattern, Link]]:
-    """All operators, that of output 0 first, each after a tensor that leads to it."""
-    producer = source.tensors[source.outputs[0]].producer
-    assert producer is not None
-    plan: list[tuple[OpPattern, Link]] = []
-    placed: set[int] = set()
-
-    def place(op: OpPattern, link: Link) -> None:
-        placed.add(op.index)
-        plan.append((op, link))
-        for tensor in op.inputs:
-            if tensor is not None and tensor.producer is not None and tensor.producer not in placed:
-                place(source.ops[tensor.producer], tensor)
-
-    place(source.ops[producer], None)
-    while len(plan) < len(source.ops):
-        known = {
-            tensor.index
-            for op, _ in plan
-            for tensor in (*op.inputs, *op.outputs)
-            if tensor is not None and tensor is not ANY
-        }
-        waiting = [op for op in source.ops if op.index not in placed]
-        reading = [
-            (op, t)
-            for op in waiting
-            for t in op.inputs
-            if t is not None and t.constant is None and t.index in known
-        ]
-        place(*(reading[0] if reading else (waiting[0], None)))
-    return plan
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from gehost.ir.graph import Graph, Node, Value, by_order
-from gehost.ir.region import Region
+from gehost.ir.graph import Graph, Node, Value
 from gehost.pattern.bind_op import Binding
 from gehost.pattern.explain.messages import (
     Mismatch,
@@ -19,7 +18,6 @@ from gehost.pattern.explain.messages import (
     leak_problem,
     name_of,
     node_problem,
-    operand_holds,
     operand_problem,
     operator_problem,
     parameter_problem,
@@ -33,7 +31,8 @@ from gehost.pattern.explain.near_miss import (
     MatchFailure,
     wrong_producer,
 )
-from gehost.pattern.explain.plan import Plan, Step, parts_of, plan_of, steps_from
+from gehost.pattern.explain.plan import Plan, Step, parts_of, steps_from
+from gehost.pattern.fits import cyclic_region, operand_fits, output_fits, outside_readers
 from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
@@ -137,7 +136,7 @@ class ReferenceMatcher:
             else:
                 variant = source.variant(chosen) if source.has_choices else source
                 _, choice = source.reached(chosen)
-                found = Plan(variant, plan_of(variant), choice, parts_of(source, chosen))
+                found = Plan(variant, variant.order({}), choice, parts_of(source, chosen))
             self._plans[key] = found
         return found
 
@@ -173,7 +172,7 @@ class ReferenceMatcher:
                     first if op is first[0][0] else steps_from(variant, op),
                 )
                 for variant in variants
-                for first in [plan_of(variant)]
+                for first in [variant.order({})]
                 for op in variant.ops
                 if node_op in op.ops
             ]
@@ -323,16 +322,15 @@ class _Search:
 
     def _output_problem(self, step: Step, node: Node, values: dict[int, Value | None]) -> str:
         outputs = node.outputs
-        if len(outputs) != len(step.outputs):
-            signature = step.op.ops[node.op]
-            if signature is not None and signature.variadic_outputs:
-                return f"outputs: wanted {len(step.outputs)}, got {len(outputs)}"
+        if node.op in step.counted and len(outputs) != len(step.outputs):
+            return f"outputs: wanted {len(step.outputs)}, got {len(outputs)}"
         for slot, tensor, is_needed in step.outputs:
             value = outputs[slot] if slot < len(outputs) else None
-            if tensor in values and values[tensor] is not value:
-                return f'output {slot}: wanted "{name_of(values[tensor])}", got "{name_of(value)}"'
-            if value is None and is_needed:
-                return f"output {slot}: it is absent"
+            known = values.get(tensor)
+            if not output_fits(value, known, needed=is_needed):
+                if known is None:
+                    return f"output {slot}: it is absent"
+                return f'output {slot}: wanted "{known.name}", got "{name_of(value)}"'
             values[tensor] = value
         return ""
 
@@ -346,7 +344,7 @@ class _Search:
             return
         for slot, tensor in enumerate(op.inputs):
             value = inputs[slot] if slot < len(inputs) else None
-            if not operand_holds(tensor, value, values):
+            if not _operand_holds(tensor, value, values):
                 self._fail(
                     depth,
                     CONDITION,
@@ -386,7 +384,7 @@ class _Search:
                 if slot in taken:
                     continue
                 value = inputs[slot]
-                if not operand_holds(tensor, value, bound):
+                if not _operand_holds(tensor, value, bound):
                     self._fail(
                         depth,
                         CONDITION,
@@ -492,12 +490,7 @@ class _Search:
         inside = set(found.nodes.values())
         for index in self._plan.source.inner:
             value = found.values[index]
-            outside = (
-                [reader for reader in value.readers if reader not in inside]
-                if value is not None
-                else []
-            )
-            if value is not None and outside:
+            if value is not None and (outside := outside_readers(value, inside)):
                 producer = self._plan.source.tensors[index].producer
                 assert producer is not None
                 return (
@@ -508,17 +501,16 @@ class _Search:
         return None
 
     def _cycle(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        source = self._plan.source
-        outputs = [value for index in source.outputs if (value := found.values[index]) is not None]
-        if len(outputs) < 2:
-            return None
-        nodes = sorted(found.nodes.values(), key=by_order)
-        region = Region(
-            self._graph, [found.values[index] for index in source.inputs], outputs, nodes
-        )
-        problem = cycle_problem(region)
+        region = cyclic_region(self._plan.source, self._graph, found.nodes.values(), found.values)
         op = self._plan.steps[0].op
-        return (op, found.nodes[op.index], problem) if problem else None
+        return None if region is None else (op, found.nodes[op.index], cycle_problem(region))
+
+
+def _operand_holds(
+    tensor: TensorPattern | None, value: Value | None, bound: Mapping[int, Value | None]
+) -> bool:
+    known = None if tensor is None else bound.get(tensor.index)
+    return operand_fits(tensor, value) if known is None else known is value
 
 
 def _reads(op: OpPattern, tensor: TensorPattern) -> bool:
