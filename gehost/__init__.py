@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from gehost.host.context import CompileContext
     from gehost.host.hookspecs import hookimpl
     from gehost.host.host import Host
-    from gehost.host.importers import ImporterRegistry, read_model
+    from gehost.host.importers import ImporterRegistry
+    from gehost.host.model_files import read_model
     from gehost.host.new_pass_styles import StyleRegistry
     from gehost.host.registry import PassRegistry, PassSpec
     from gehost.host.report import Report
@@ -83,7 +84,8 @@ _MODULES = {
     "host.context": ("CompileContext",),
     "host.hookspecs": ("hookimpl",),
     "host.host": ("Host",),
-    "host.importers": ("ImporterRegistry", "read_model"),
+    "host.importers": ("ImporterRegistry",),
+    "host.model_files": ("read_model",),
     "host.new_pass_styles": ("StyleRegistry",),
     "host.registry": ("PassRegistry", "PassSpec"),
     "host.report": ("Report",),

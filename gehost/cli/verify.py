@@ -37,7 +37,7 @@ def verify(
     """Compare the numbers of models A and B on the same inputs."""
     from gehost.cli.progress import Progress
     from gehost.host.containment import output_on_stderr
-    from gehost.host.importers import installed_importers
+    from gehost.host.model_files import installed_importers
     from gehost.ir.model import Model
     from gehost.verify import Baseline, Runner, load_feeds
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gehost.diagnose.nodes import check_name, near_names, nodes_named
 from gehost.errors import UsageError
-from gehost.host.importers import read_model
+from gehost.host.model_files import read_model
 from gehost.ir.graph import Node
 from gehost.ir.model import Model
 from gehost.rewrite.provenance import Source, steps_of

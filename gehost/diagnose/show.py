@@ -13,7 +13,7 @@ from gehost.diagnose.nodes import check_name, near_names, nodes_named
 from gehost.diagnose.report.page import svg
 from gehost.diagnose.report.recorder import attribute_texts, constant_text, picture_of
 from gehost.errors import UsageError, one_line
-from gehost.host.importers import read_model
+from gehost.host.model_files import read_model
 from gehost.infer.local import array_type
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx
@@ -26,9 +26,6 @@ from gehost.ops import OpRegistry
 from gehost.rewrite.functions import region_key
 from gehost.rewrite.provenance import ORIGIN_NODES, Author, Provenance
 from gehost.rewrite.shape_proof import NodeState
-
-if TYPE_CHECKING:
-    from gehost.rewrite.insert import Lowering
 
 _MOST_BYTES = 1024
 """Constants of at most this many bytes are part of a key; a replacement with a larger one is not
@@ -136,16 +133,21 @@ class ReplacementCache:
         region: Region,
         replacement: EsGraph,
         before: Sequence[NodeState],
-        lowering: Lowering,
+        ops: LoweredReplacement,
+        *,
+        from_match: bool,
     ) -> None:
-        """Keep a lowered replacement for matches with the same key (None: not to be kept)."""
-        match = _match_key(region, replacement, before) if lowering.from_match else ()
+        """Keep a lowered replacement for matches with the same key (None: not to be kept).
+
+        ``from_match``: a body was written from the matched nodes.
+        """
+        match = _match_key(region, replacement, before) if from_match else ()
         if key is None or match is None:
             return
         entry = self._entries.get(key)
-        if entry is None or entry.from_match is not lowering.from_match:
-            entry = self._entries[key] = _Entry(lowering.from_match)
-        lowered = _with_own_constants(lowering.ops)
+        if entry is None or entry.from_match is not from_match:
+            entry = self._entries[key] = _Entry(from_match)
+        lowered = _with_own_constants(ops)
         if all(self._ignores_elements(op.original or op.op, op.body) for op in lowered):
             entry.by_match[match] = lowered
             return

@@ -82,7 +82,9 @@ def replace_region(
             if insertion.drop_unread_constants():
                 lowering.cacheable = False
             if lowering.cacheable and len(lowering.replaced_slots) == len(region.outputs):
-                session.cache.put(key, region, replacement, before, lowering)
+                session.cache.put(
+                    key, region, replacement, before, lowering.ops, from_match=lowering.from_match
+                )
 
         if len(insertion.nodes) == len(region.nodes) and _is_unchanged(
             region, before, insertion.nodes, sources

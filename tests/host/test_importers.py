@@ -155,7 +155,7 @@ def read_op(path: str, options: Any) -> onnx.ModelProto:
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed plugin with an importer, and a file for it."""
     plugin = Reads(".ops", read_op, options=OPTIONS, command="gehost ops import")
-    for module in ("plugins", "importers", "host"):
+    for module in ("plugins", "model_files", "host"):
         monkeypatch.setattr(f"gehost.host.{module}.installed_plugins", lambda: [("reads", plugin)])
     path = tmp_path / "m.ops"
     path.write_text("text")
@@ -236,7 +236,7 @@ def test_what_an_installed_importer_prints_goes_to_stderr(
     installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loud = Reads(".ops", lambda path, options: print("reading") or parse(TEXT))
-    monkeypatch.setattr("gehost.host.importers.installed_plugins", lambda: [("loud", loud)])
+    monkeypatch.setattr("gehost.host.model_files.installed_plugins", lambda: [("loud", loud)])
     read_model(installed)
     assert capsys.readouterr() == ("", "reading\n")
 
