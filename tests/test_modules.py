@@ -1,0 +1,87 @@
+"""Each module has a test file of the same name, or is listed with the test file that covers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gehost
+
+ROOT = Path(gehost.__file__).parent
+TESTS = Path(__file__).parent
+
+BY_ANOTHER = {
+    "diagnose/bisect/test_run.py": [
+        "cli/bisect.py", "diagnose/bisect/capture.py", "diagnose/bisect/files.py",
+        "diagnose/directory.py",
+    ],
+    "diagnose/check_pass/test_instances.py": [
+        "diagnose/check_pass/assemble.py", "diagnose/check_pass/candidates.py",
+        "diagnose/check_pass/constraints.py", "diagnose/check_pass/parameters.py",
+    ],
+    "diagnose/check_pass/test_run.py": [
+        "cli/check_pass.py", "diagnose/check_pass/mutations.py", "diagnose/check_pass/pass_file.py",
+        "diagnose/check_pass/sources.py", "diagnose/check_pass/trial.py",
+        "diagnose/check_pass/verdict.py",
+    ],
+    "diagnose/explain/test_run.py": [
+        "cli/explain.py", "diagnose/explain/account.py", "diagnose/explain/findings.py",
+        "diagnose/nodes.py",
+    ],
+    "diagnose/report/test_recorder.py": ["passes/snapshots.py"],
+    "diagnose/test_blame.py": ["cli/blame.py"],
+    "diagnose/test_show.py": ["cli/show.py"],
+    "es/test_graph.py": ["es/origin.py", "es/outputs.py"],
+    "host/test_dumper.py": ["ir/files/skeleton.py"],
+    "host/test_vendors.py": ["host/ge_style.py"],
+    "infer/test_doubts.py": ["infer/doubtful_sizes.py"],
+    "ir/test_calls.py": ["infer/calls.py"],
+    "ir/test_graph.py": [
+        "ir/constants.py", "ir/edits.py", "ir/flush.py", "ir/index.py", "ir/node.py",
+        "ir/node_table.py", "ir/usage.py",
+    ],
+    "ir/test_memory.py": ["ir/gc_policy.py"],
+    "passes/cleanup/test_kernels.py": [
+        "passes/cleanup/arithmetic.py", "passes/cleanup/call.py", "passes/cleanup/movement.py",
+    ],
+    "passes/test_base.py": ["status.py"],
+    "passes/test_context.py": ["host/context.py"],
+    "passes/test_driver.py": ["passes/worklist.py"],
+    "host/test_importers.py": ["host/model_files.py"],
+    "passes/test_register.py": ["passes/registration.py", "stages.py"],
+    "pattern/explain/test_reference_matcher.py": [
+        "pattern/explain/messages.py", "pattern/explain/near_miss.py", "pattern/explain/plan.py",
+    ],
+    "pattern/test_choices.py": ["pattern/source.py"],
+    "pattern/test_lower.py": ["es/opset.py"],
+    "pattern/test_match.py": ["pattern/pattern.py"],
+    "pattern/test_matcher.py": ["pattern/bind_op.py", "pattern/roots.py"],
+    "rewrite/test_session.py": ["rewrite/comparison.py", "rewrite/insert.py", "rewrite/replace.py"],
+    "test_cli.py": [
+        "cli/compile.py", "cli/new.py", "cli/options.py", "cli/output.py", "cli/passes.py",
+        "cli/recording.py", "cli/verify.py",
+    ],
+    "test_copies.py": ["ir/copies.py", "native.py"],
+    "test_errors.py": ["location.py"],
+    "tune/test_measure.py": ["tune/sessions.py"],
+    "tune/test_run.py": ["cli/tune.py", "host/kinds.py"],
+    "vendors/ascend/test_ge_operators.py": ["host/ge_operators.py"],
+    "hostile/test_faults.py": ["ir/check.py"],
+}  # fmt: skip
+"""For a test file, the modules that it covers besides its namesake."""
+
+
+def test_every_module_has_a_test_file_or_is_listed_with_one() -> None:
+    modules = {
+        str(file.relative_to(ROOT))
+        for file in ROOT.rglob("*.py")
+        if file.name not in {"__init__.py", "__main__.py"}
+    }
+    listed = [module for covered in BY_ANOTHER.values() for module in covered]
+    own = {module for module in modules if Path(TESTS, own_test(module)).exists()}
+    assert sorted(modules - own) == sorted(listed)
+    assert [file for file in BY_ANOTHER if not Path(TESTS, file).exists()] == []
+
+
+def own_test(module: str) -> str:
+    path = Path(module)
+    return str(path.with_name(f"test_{path.name}"))
