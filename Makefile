@@ -100,6 +100,11 @@ linalg-corpus: $(IREE)/installed
 kernels-fuzz: $(VENV)/installed
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -W ignore -m tests.plugins.linalg.kernels.fuzz --cc "gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined" $(FUZZ_ARGS)
 
+# Kernels on 64-bit ARM, in an emulator (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user-static).
+.PHONY: kernels-arm64
+kernels-arm64: $(VENV)/installed
+	$(BIN)/python -W ignore -m tests.plugins.linalg.kernels.emulated --cc aarch64-linux-gnu-gcc --march armv8-a --run qemu-aarch64-static
+
 $(JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(JAX)
 	$(JAX)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[verify,hlo-tests]'

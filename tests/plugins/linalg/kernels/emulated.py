@@ -1,0 +1,158 @@
+"""Kernels on another CPU, in an emulator: ``make kernels-arm64``.
+
+``python -m tests.plugins.linalg.kernels.emulated --cc "aarch64-linux-gnu-gcc" --march armv8-a --run qemu-aarch64-static``
+compiles all cases of the tests statically, runs them on special and drawn values, and compares with their bodies in ONNX Runtime here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from gehost.verify import compare_outputs
+from gehost_linalg.kernels import ort
+from gehost_linalg.kernels.build import FLAGS
+from gehost_linalg.kernels.emit import Kernel, source
+from gehost_linalg.kernels.library import fused
+from tests.plugins.linalg.kernels.cases import CASES, ELEMENT_WISE
+from tests.plugins.linalg.kernels.fused_models import Array, fused_model, run, session
+from tests.plugins.linalg.kernels.test_numbers import SPECIAL
+
+SIZES = ((19, 7, 3), (64, 5, 2), (1, 1, 1), (0, 2, 3), (20_000, 3, 1))
+"""Of the last open axis, of the one before, of the others."""
+
+
+def program(kernels: list[Kernel], cc: Sequence[str], march: str, folder: Path) -> Path:
+    """The kernels and the table of functions that they call, as one executable."""
+    code, host, made = folder / "kernels.c", folder / "host.c", folder / "program"
+    code.write_text(source(kernels), encoding="utf-8")
+    text = Path(__file__).with_name("emulated.c").read_text(encoding="utf-8")
+    host.write_text(ort.DECLARATIONS + text, encoding="utf-8")
+    parts = ([*FLAGS, f"-march={march}", str(code)], ["-O2", "-DGEHOST_REGISTER", str(code)], ["-O2", str(host)])  # fmt: skip
+    objects = [str(folder / f"{number}.o") for number in range(len(parts))]
+    for part, target in zip(parts, objects, strict=True):
+        subprocess.run([*cc, "-c", *part, "-o", target], check=True)
+    subprocess.run([*cc, "-static", *objects, "-lm", "-o", str(made)], check=True)
+    return made
+
+
+class Emulator:
+    """The program, waiting for requests."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(
+        self, number: int, arrays: Sequence[Array], dtypes: Sequence[np.dtype[np.generic]]
+    ) -> list[Array] | str:
+        """Outputs, or the message of a kernel that refuses its inputs."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(struct.pack("<i", number))
+        for array in arrays:
+            self._process.stdin.write(
+                struct.pack(f"<i{array.ndim}q", array.ndim, *array.shape) + array.tobytes()
+            )
+        self._process.stdin.flush()
+        (status,) = struct.unpack("<i", self._take(4))
+        if status:
+            return self._take(status).decode()
+        found: list[Array] = []
+        for dtype in dtypes:
+            (rank,) = struct.unpack("<i", self._take(4))
+            shape = struct.unpack(f"<{rank}q", self._take(8 * rank))
+            count = int(np.prod(shape))
+            found.append(np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape))
+        return found
+
+    def _take(self, count: int) -> bytes:
+        assert self._process.stdout is not None
+        content = self._process.stdout.read(count)
+        if len(content) < count:
+            raise SystemExit("the program ended")
+        return content
+
+
+def feeds_of(
+    model: onnx.ModelProto, sizes: tuple[int, int, int], seed: int, *, special: bool
+) -> dict[str, Array]:
+    """Drawn inputs of these sizes, with special values among them."""
+    random = np.random.default_rng([seed, *sizes])
+    found: dict[str, Array] = {}
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        open_sizes = {"N": sizes[0], "M": sizes[1]}
+        shape = [
+            dim.dim_value if dim.HasField("dim_value") else open_sizes.get(dim.dim_param, sizes[2])
+            for dim in kind.shape.dim
+        ]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        if dtype.kind == "f":
+            array = random.standard_normal(shape).astype(dtype)
+            if special:
+                chosen = random.random(shape) < 0.3
+                array = np.where(chosen, random.choice(SPECIAL, shape), array).astype(dtype)
+        else:
+            array = random.integers(0, 2 if dtype == np.bool_ else 5, shape).astype(dtype)
+        found[value.name] = np.asarray(array, order="C")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cc", required=True)
+    parser.add_argument("--march", required=True)
+    parser.add_argument("--run", default="", help="The emulator.")
+    given = parser.parse_args()
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        onnx.save(fused_model(list(CASES.values())), folder / "fused.onnx")
+        kernels = fused(str(folder / "fused.onnx")).kernels
+        places = {kernel.name: place for place, kernel in enumerate(kernels)}
+        made = program(kernels, shlex.split(given.cc), given.march, folder)
+        emulator = Emulator([*shlex.split(given.run), str(made)])
+        for seed, (case, text) in enumerate(CASES.items()):
+            model = fused_model([text])
+            body = session(model)
+            for sizes in SIZES:
+                if 0 in sizes and case.startswith("Reduce"):
+                    continue  # ONNX Runtime gives [2, 0] for the sums of two empty rows
+                feeds = feeds_of(model, sizes, seed, special=case in ELEMENT_WISE)
+                try:
+                    wanted = run(body, feeds)
+                except Exception:  # noqa: BLE001 - sizes that do not fit each other here
+                    counts["sizes that the body refuses"] += 1
+                    continue
+                dtypes = [array.dtype for array in wanted.values()]
+                found = emulator(places[model.functions[0].name], list(feeds.values()), dtypes)
+                counts["runs"] += 1
+                if isinstance(found, str):
+                    counts["refused"] += 1
+                    print(f"{case} {sizes}: {found}")
+                    continue
+                with np.errstate(all="ignore"):
+                    differences = [
+                        each
+                        for each in compare_outputs(wanted, dict(zip(wanted, found, strict=True)))
+                        if not each.equal
+                    ]
+                counts["outputs"] += len(wanted)
+                counts["different"] += len(differences)
+                for each in differences:
+                    print(f"{case} {sizes}: {each}")
+    print(f"{len(kernels)} kernels: {', '.join(f'{key} {count}' for key, count in counts.items())}")
+    return 1 if counts["different"] or counts["refused"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
