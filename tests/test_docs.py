@@ -1,6 +1,6 @@
 """Every code block and console block of README and docs/ runs and shows what is printed there.
 
-The blocks of a page run in order, in one empty directory. Their info strings say how:
+The blocks of a page run in order, in one directory that is empty but for ``tests/models``. Their info strings say how:
 
 - ``python title="path/of/file.py"``: written to that file; ``text title=`` and ``json title=`` too.
 - ``python``: run, with the names of the blocks before it.
@@ -88,6 +88,8 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) 
     monkeypatch.chdir(tmp_path)
     for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
         monkeypatch.delenv(name, raising=False)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "models").symlink_to(ROOT / "tests" / "models")
     module = ModuleType(f"docs_{page.stem}")  # ops.register and run_pass look for a class's module
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in blocks_of(page):
