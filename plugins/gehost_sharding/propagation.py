@@ -17,7 +17,7 @@ from typing import Any
 
 import networkx as nx
 
-from gehost import ModelError, UsageError
+from gehost import UsageError
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph, Operator, repeated_operands
 from gehost_sharding.rules.rule import NEED
@@ -135,7 +135,7 @@ class Estimate:
         )
 
 
-class ConflictError(ModelError):
+class ConflictError(UsageError):
     """Pins that no sharding satisfies."""
 
 
