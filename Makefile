@@ -122,7 +122,7 @@ $(VENV)/installed: pyproject.toml
 	@touch $@
 
 bench: $(BENCH)/installed compiled
-	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(MAKE) interpreted; exit $$code
+	$(BENCH)/bin/python -m tests.benchmarks --json build/bench.json $(BENCH_ARGS); code=$$?; $(BENCH)/bin/python -m tests.plugins.linalg.bench; $(MAKE) interpreted; exit $$code
 
 $(BENCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
