@@ -69,6 +69,15 @@ def test_run_gives_an_onnx_ir_model_for_one(
     assert (ops(result.proto), ops(given.proto)) == (["Add", "Abs"], ["Add", "Relu"])
 
 
+def test_a_real_onnx_ir_model_comes_back_compiled(swapping: Host) -> None:
+    onnx_ir = pytest.importorskip("onnx_ir")
+    given = onnx_ir.from_proto(parse(MODEL))
+    result, _ = swapping.run(given)
+    assert isinstance(result, onnx_ir.Model)
+    assert [node.op_type for node in result.graph] == ["Add", "Abs"]
+    assert [node.op_type for node in given.graph] == ["Add", "Relu"]
+
+
 def test_a_report_is_one_line_and_a_page_in_a_notebook(swapping: Host) -> None:
     _, report = swapping.run(parse(MODEL))
     assert repr(report) == "<Report main: 2 nodes before, 2 after, 1 rewrite>"
