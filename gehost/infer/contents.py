@@ -16,6 +16,7 @@ from gehost.ir.sizes import (
     is_size,
     least,
     minus,
+    or_another,
     or_copied,
     plus,
     product,
@@ -153,9 +154,7 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
     if -1 in dims and dims.count(-1) == 1:
         place = dims.index(-1)
         rest = [*dims[:place], *dims[place + 1 :]]
-        # with allowzero, ONNX Runtime gives -1 some size beside a 0, where it fails else
-        certain = not allow_zero or all(map(is_positive, rest))
-        dims[place] = _left_over(source, rest) if certain else None
+        dims[place] = _left_over(source, rest, allow_zero=allow_zero)
     return tuple([_nonnegative(dim) for dim in dims])
 
 
@@ -180,9 +179,12 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
     return dims
 
 
-def _left_over(source: _Shape | None, rest: Sequence[Dim]) -> Dim:
+def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
     """The size that -1 stands for: the elements of the source over those of the other
     dimensions, which are not 0 where the node does not fail.
+
+    With allowzero the other dimensions may have a 0: ONNX Runtime then leaves the zeros out of both
+    products, so that ``[0, 0]`` by ``[-1, 0]`` is ``[1, 0]``.
     """
     if source is None or None in rest:
         return None
@@ -197,8 +199,14 @@ def _left_over(source: _Shape | None, rest: Sequence[Dim]) -> Dim:
         return None
     total, part = product(left), product(over)
     if isinstance(total, int) and isinstance(part, int):
-        return total // part if part > 0 and total % part == 0 else None
-    return quotient(total, part)
+        size = total // part if part > 0 and total % part == 0 else None
+    else:
+        size = quotient(total, part)
+    if not allow_zero or all(map(is_positive, rest)):
+        return size
+    if not is_positive(part):
+        return None
+    return size if is_positive(total) else or_another(size, len(source), *source, *rest)
 
 
 def _expanded(wanted: Elements, source: _Shape) -> _Shape:

@@ -24,7 +24,7 @@ from gehost.ir.constants import content
 from gehost.ir.graph import GRAPH_KINDS, Graph, Node, Value, op_name, split_op
 from gehost.ir.model import Model
 from gehost.ir.schemas import schema_at
-from gehost.ir.sizes import is_invented, names_in
+from gehost.ir.sizes import names_in
 from gehost.ir.types import (
     DataType,
     Dim,
@@ -33,6 +33,7 @@ from gehost.ir.types import (
     decode_type,
     dtype_from_number,
     encode_type,
+    is_invented,
     plain_shape,
 )
 from gehost.ops import OpDef, OpRegistry

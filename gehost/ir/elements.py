@@ -229,17 +229,13 @@ def _quotient(one: Dim, other: Dim) -> Dim:
     return one if other == 1 else None
 
 
-def _quotient_of_sizes(one: Dim, other: Dim) -> Dim:
-    return quotient(one, other, shorten=is_positive(other))
-
-
 _sum = _of_numbers(lambda one, other: one + other, 0, either=True)
 _difference = _of_numbers(lambda one, other: one - other, 0, either=False)
 _product = _of_numbers(lambda one, other: one * other, 1, either=True)
 
 _ARITHMETIC: Mapping[str, tuple[_Operation, _Operation]] = {
     "Add": (_sum, _of_sizes(plus, _sum)),
-    "Div": (_quotient, _of_sizes(_quotient_of_sizes, _quotient)),
+    "Div": (_quotient, _of_sizes(quotient, _quotient)),
     "Min": (least, least),
     "Mul": (_product, _of_sizes(times, _product)),
     "Sub": (_difference, _of_sizes(minus, _difference)),

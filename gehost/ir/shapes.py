@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gehost.ir.graph import Value
-from gehost.ir.types import Dim
+from gehost.ir.types import Dim, is_invented
+
+__all__ = ["broadcasts_into", "is_invented", "is_static", "same_dim", "same_shape"]
 
 
 # Any: a number of numpy's is as good, also to machine code

@@ -70,14 +70,11 @@ def product(sizes: Iterable[Dim]) -> Dim:
     return found
 
 
-def quotient(total: Dim, part: Dim, *, shorten: bool = True) -> Dim:
+def quotient(total: Dim, part: Dim) -> Dim:
     """Divide two sizes, rounding down; None where either may be negative, as ONNX's ``Div`` rounds
     toward zero.
 
-    Args:
-        total: the dividend.
-        part: the divisor.
-        shorten: the divisor is known not to be 0, so that ``a*b`` over ``b`` is ``a``.
+    ``a*b`` over ``b`` is ``a``: a node that divides by 0 fails in ONNX Runtime.
     """
     if part == 1:
         return total
@@ -88,7 +85,7 @@ def quotient(total: Dim, part: Dim, *, shorten: bool = True) -> Dim:
     a, b = _terms(total), _terms(part)
     if a is None or b is None:
         return None
-    exact = _exact(a, b) if shorten else None
+    exact = _exact(a, b)
     return _called("div", total, part) if exact is None else _written(exact)
 
 
@@ -137,17 +134,27 @@ def or_copied(size: Dim, copied: Dim) -> Dim:
     return _called("or", size, copied)
 
 
+def or_another(size: Dim, *causes: Dim) -> Dim:
+    """``size``, or where it is 0 some other size that ``causes`` decide."""
+    name = "?" + ":".join(map(str, causes))
+    is_unique = None not in causes and name.count(":") == len(causes) - 1
+    return _called("or", size, name) if is_unique and _NAME.fullmatch(name) else None
+
+
 def settled_by(first: Dim, second: Dim) -> Dim:
     """The result of broadcasting two sizes where it can only be one of them; None elsewhere.
 
     ``min(n, c)`` beside ``n``, with a positive c, is ``n``: were n larger, c would be another size
-    than n and not 1, or 1. So is ``or(n, c)``.
+    than n and not 1, or 1. ``or(n, c)`` beside ``n`` is ``n`` for any c: beside 0, only 0 and 1 are
+    broadcast, to 0.
     """
     for size, call in ((first, second), (second, first)):
         if isinstance(size, str) and isinstance(call, str) and call.startswith(("min(", "or(")):
             terms = _terms(call)
             if terms is not None and len(terms) == 1 and (call,) in terms:
                 parts = _arguments(call)
+                if call.startswith("or(") and size == parts[0]:
+                    return size
                 if size in parts and any(isinstance(part, int) and part > 0 for part in parts):
                     return size
     return None
@@ -217,11 +224,6 @@ def names_in(size: Dim) -> Iterator[str]:
                     yield from names_in(part)
             else:
                 yield name
-
-
-def is_invented(size: Dim) -> bool:
-    """Whether a name of inference's own is in a size."""
-    return isinstance(size, str) and "?" in size
 
 
 def common_factor(size: Dim) -> int:

@@ -17,6 +17,11 @@ Dim: TypeAlias = int | str | None
 """
 
 
+def is_invented(dim: Dim) -> bool:
+    """Whether a dimension has a name that inference gave; no file has it."""
+    return isinstance(dim, str) and "?" in dim
+
+
 def closer(first: Dim, second: Dim) -> Dim:
     """Which of two statements about one dimension says more: a number, else a name of the file's,
     else one that inference gave, else neither; the first of two alike.
@@ -25,7 +30,7 @@ def closer(first: Dim, second: Dim) -> Dim:
         return first
     if first is None or isinstance(second, int):
         return second
-    return second if "?" in first and "?" not in second else first
+    return second if is_invented(first) and not is_invented(second) else first
 
 
 class DataType(IntEnum):
@@ -196,7 +201,7 @@ def _decode_dim(dim: onnx.TensorShapeProto.Dimension, all_names: bool) -> Dim:
     if kind == "dim_value":
         return dim.dim_value if dim.dim_value >= 0 else None
     name = dim.dim_param
-    if not name or (not all_names and (name.startswith("unk__") or "?" in name)):
+    if not name or (not all_names and (name.startswith("unk__") or is_invented(name))):
         return None
     return name
 
@@ -216,6 +221,6 @@ def encode_type(value_type: ValueType, *, all_names: bool = False) -> onnx.TypeP
             entry = shape.dim.add()
             if isinstance(dim, int):
                 entry.dim_value = dim
-            elif dim is not None and (all_names or "?" not in dim):
+            elif dim is not None and (all_names or not is_invented(dim)):
                 entry.dim_param = dim
     return proto

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value
+from gehost import DataType, GehostError, Graph, MatchResult, Rejection, Value, shapes
 from gehost_drr.graph import ConstantSource
 
 
@@ -25,7 +25,7 @@ class MatchedTensor(Struct, frozen=True):
         shape = self.value.shape
         if shape is None:
             return [-2]
-        return [-1 if dim is None or "?" in str(dim) else dim for dim in shape]
+        return [-1 if dim is None or shapes.is_invented(dim) else dim for dim in shape]
 
     def Dtype(self) -> DataType | None:
         return self.value.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
@@ -73,6 +74,56 @@ def test_what_is_left_over_for_minus_one(inputs, shape, wanted):
     )
     infer_model(model, Inferrer(model, OpRegistry()))
     assert str(model.graph.values["v"].type) == wanted
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape", "wanted"),
+    [
+        ("float[B, S, 12] x", "b, s, minus, two", "float[B,S,6,2]"),
+        ("float[B, S, 12] x", "minus, s, two", "float[or(6*B, ?3:B:S:12:S:2),S,2]"),
+        ("float[B, S, 12] x", "minus, two", "float[6*B*S,2]"),
+        ("float[B, S, 12] x", "s, minus, b", "float[S,12,B]"),
+        ("float[B, S, 12] x", "minus, b, b", "float[?1,B,B]"),
+    ],
+)
+def test_minus_one_beside_sizes_that_may_be_0_with_allowzero(inputs, shape, wanted):
+    model = load(
+        "minus = Constant<value = int64[1] {-1}>() n = Shape(x) b = Slice(n, zero, one)"
+        f" s = Slice(n, one, two) t = Concat<axis = 0>({shape}) v = Reshape<allowzero = 1>(x, t)",
+        inputs,
+    )
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert str(model.graph.values["v"].type) == wanted
+
+
+def test_runs_with_zeros_and_allowzero():
+    """ONNX Runtime leaves zeros out of the elements of both sides."""
+    runtime = pytest.importorskip("onnxruntime")
+    text = """<ir_version: 10, opset_import: ["": 17]> g (float[B, S, 12] x) => (float[A, S, 2] y, float[B, S, C, 2] z)
+        <int64[1] minus = {-1}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}> {
+        n = Shape(x) b = Slice(n, zero, one) s = Slice(n, one, two)
+        t = Concat<axis = 0>(minus, s, two) y = Reshape<allowzero = 1>(x, t)
+        u = Concat<axis = 0>(b, s, minus, two) z = Reshape<allowzero = 1>(x, u) }"""
+    session = runtime.InferenceSession(onnx.parser.parse_model(text).SerializeToString())
+    found = {
+        sizes: [result.shape for result in session.run(None, {"x": np.zeros((*sizes, 12), "f")})]
+        for sizes in [(2, 3), (2, 0), (0, 3), (0, 0)]
+    }
+    assert found == {
+        (2, 3): [(12, 3, 2), (2, 3, 6, 2)],
+        (2, 0): [(12, 0, 2), (2, 0, 6, 2)],
+        (0, 3): [(0, 3, 2), (0, 3, 6, 2)],
+        (0, 0): [(6, 0, 2), (0, 0, 6, 2)],
+    }
+
+
+def test_a_size_divided_by_itself():
+    model = load(
+        "s = Size(x) n = Shape(x) b = Slice(n, zero, one) d = Div(s, b) v = ConstantOfShape(d)",
+        "float[B, S, 4] x",
+    )
+    infer_model(model, Inferrer(model, OpRegistry()))
+    assert str(model.graph.values["v"].type) == "float[4*S]"
 
 
 def test_two_sayings_are_merged():

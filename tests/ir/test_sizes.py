@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gehost.ir.sizes import (
-    is_invented,
     is_positive,
     is_size,
     least,
     minus,
     names_in,
+    or_another,
     or_copied,
     plus,
     product,
@@ -22,7 +22,7 @@ from gehost.ir.sizes import (
     times,
     vanishes_with,
 )
-from gehost.ir.types import Dim
+from gehost.ir.types import Dim, is_invented
 
 NAMES = ("batch", "s0", "?3", "h.1")
 
@@ -113,7 +113,6 @@ def test_what_vanishes_is_0() -> None:
         (quotient(times("a", 768), 64), "12*a"),
         (quotient(times("a", 10), 64), "div(10*a, 64)"),
         (quotient(times("a", "b"), "b"), "a"),
-        (quotient(times("a", "b"), "b", shorten=False), "div(a*b, b)"),
         (quotient(minus("a", 5), 5), None),
         (least("a", 1024), "min(a, 1024)"),
         (least(plus("a", 2), "a"), "a"),
@@ -126,6 +125,11 @@ def test_what_vanishes_is_0() -> None:
         (or_copied(0, "a"), "a"),
         (settled_by("min(a, 1024)", "a"), "a"),
         (settled_by("a", "or(a, 12)"), "a"),
+        (settled_by("a", "or(a, b)"), "a"),
+        (settled_by("b", "or(a, b)"), None),
+        (or_another("a", 2, "a", "b", "b"), "or(a, ?2:a:b:b)"),
+        (or_another("a", "a + b"), None),
+        (or_another("a", "a:b", "b"), None),
         (settled_by("min(a, b)", "a"), None),
         (settled_by("min(a, 1024)", "b"), None),
         (plus("batch-size", 0), "batch-size"),

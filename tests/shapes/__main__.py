@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections import Counter
 from typing import Any
 
@@ -167,7 +168,7 @@ class Program:
                 part = self.rng.choice(parts)
                 shape[place : place + 1] = [shape[place] // part, part]
         target = self._target(shape, self.tensors[name])
-        zero = {"allowzero": 1} if self.rng.random() < 0.1 else {}
+        zero = {"allowzero": 1} if self.rng.random() < 0.3 else {}
         made = self.add("Reshape", [name, target], **zero)
         self.tensors[made] = tuple(shape)
 
@@ -330,13 +331,25 @@ class Program:
 
 
 def evaluated(text: str, sizes: dict[str, int]) -> int | None:
-    """What an expression is with the sizes of names; None where a name has none yet."""
-    for name in sorted(sizes, key=len, reverse=True):
-        text = text.replace(name, f"({sizes[name]})")
-    if "?" in text:
+    """What an expression is with the sizes of names; None where a name that it needs has none."""
+
+    def size(found: re.Match[str]) -> str:
+        name = found.group()
+        if name.isdecimal() or name in ("div", "either", "min"):
+            return name
+        return f"({sizes[name]})" if name in sizes else "None"
+
+    scope = {
+        "div": lambda a, b: a // b,
+        "either": lambda a, b: None if a is None else a or b,
+        "min": min,
+    }
+    text = re.sub(r"[^\s*+\-/(),]+", size, text.replace("or(", "either("))
+    try:
+        found = eval(text, {"__builtins__": {}}, scope)
+    except TypeError:  # None in a sum
         return None
-    scope = {"div": lambda a, b: a // b, "either": lambda a, b: a or b, "min": min}
-    return int(eval(text.replace("or(", "either("), {"__builtins__": {}}, scope))
+    return None if found is None else int(found)
 
 
 def wrong(model: Model, sizes: dict[str, int], results: dict[str, Any]) -> list[str]:
@@ -415,7 +428,7 @@ def main() -> int:
                 for name, dims in program.dims.items()
             }
             try:
-                results = dict(zip(outputs, session.run(outputs, feeds), strict=True))
+                results = feeds | dict(zip(outputs, session.run(outputs, feeds), strict=True))
             except _FAILURES:
                 counts["failed runs"] += 1
                 continue

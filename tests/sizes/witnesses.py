@@ -17,8 +17,7 @@ from gehost.infer import Inferrer, infer_model
 from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt
 from gehost.ir.model import Model
-from gehost.ir.sizes import is_invented
-from gehost.ir.types import Dim, TensorType, decode_type
+from gehost.ir.types import Dim, TensorType, decode_type, is_invented
 from gehost.ops import OpRegistry
 from tests.sizes.cases import Case
 
