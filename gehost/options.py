@@ -43,6 +43,8 @@ class HostOptions:
     """Options of passes and importers: values, or texts of them, by ``PASS.option``."""
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes for open dimensions of the inputs, by symbol or ``INPUT:AXIS``."""
+    opset: int | None = None
+    """Raise the model's opset to this one before the passes."""
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
@@ -63,7 +65,7 @@ class HostOptions:
     """Inline the model's local functions before anything else."""
 
     def __post_init__(self) -> None:
-        for name in ("dump_level", "rewrite_limit"):
+        for name in ("dump_level", "rewrite_limit", "opset"):
             given: Any = getattr(self, name)
             if given is not None:
                 try:
@@ -94,6 +96,8 @@ class HostOptions:
         if not self.verify and (self.special_values or self.ort_libraries):
             name = "special values" if self.special_values else "libraries of operators"
             raise UsageError(f"{name} are there to verify with; verify too")
+        if self.opset is not None and self.opset < 1:
+            raise UsageError(f"opset {self.opset}: wanted a number from 1")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
             raise UsageError(f"rewrite limit {self.rewrite_limit}: wanted a number from 0")
 

@@ -26,6 +26,7 @@ def test_the_names_and_defaults_that_outside_code_relies_on() -> None:
         "disable": (),
         "settings": {},
         "dims": {},
+        "opset": None,
         "fusion_switch_file": None,
         "cleanup": True,
         "verify": False,

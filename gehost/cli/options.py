@@ -147,6 +147,12 @@ _COMPILE_OPTIONS = (
         callback=_dims,
         help="Fix an open dimension, also as INPUT:AXIS=SIZE, before the compile; repeatable.",
     ),
+    click.option(
+        "--opset",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Raise the model's opset before the passes.",
+    ),
     click.option("--no-cleanup", is_flag=True, help="Do not run the built-in clean-up."),
     click.option(
         "--inline-functions", is_flag=True, help="Inline the model's local functions first."

@@ -37,10 +37,11 @@ from gehost.host.registry import PassRegistry
 from gehost.host.report import Report, op_counts
 from gehost.host.switches import disabled_passes, read_switch_file
 from gehost.host.vendors import VendorFile, VendorModules, fault_of, find_vendor_files
-from gehost.ir.dims import fix_dims
+from gehost.ir.dims import contradiction, fix_dims
 from gehost.ir.files.validate import checker_finding, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.model import Model
+from gehost.ir.opset import raise_opset
 from gehost.ir.usage import Usage, remove_unused
 from gehost.ops import OpRegistry, declares_operators
 from gehost.options import HostOptions
@@ -469,6 +470,10 @@ class Host:
                     with report.timed("dims"):
                         model = _with_dims(model, self.options.dims)
                     spare(model)
+                if self.options.opset is not None:
+                    with report.timed("opset"):
+                        model = _with_opset(model, self.options.opset)
+                    spare(model)
                 stack.callback(model.close)
                 self._compile(model, report, used)
             yield model
@@ -551,6 +556,39 @@ def _with_dims(model: Model, dims: Mapping[str, int]) -> Model:
     except UsageError as error:
         raise UsageError(str(error), where=model) from error
     return Model(model.proto, path=model.path)
+
+
+def _with_opset(model: Model, version: int) -> Model:
+    """The model at a newer opset; the same object where it has this one.
+
+    Raises:
+        UsageError: the opset is older than the model's, or onnx does not know it.
+        ModelError: the model cannot be converted, or is not valid afterwards.
+    """
+    if version == model.opset():
+        return model
+    model.close()
+    before = contradiction(model.proto)
+    try:
+        raise_opset(model.proto, version)
+    except UsageError as error:
+        raise UsageError(f"--opset {version}: {error}", where=model) from error
+    except ModelError as error:
+        raise ModelError(f"--opset {version}: {error}", where=model) from error
+    try:
+        converted = Model(model.proto, path=model.path)
+        validate(converted)
+        if not before:
+            finding = contradiction(converted.proto)
+            if finding:
+                raise ModelError(finding)
+    except ModelError as error:
+        raise ModelError(
+            f"--opset {version}: the converted model is not valid: "
+            f"{str(error).removeprefix(f'{model}: ')}",
+            where=model,
+        ) from error
+    return converted
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:

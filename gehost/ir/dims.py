@@ -44,13 +44,13 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
             one, an initializer, or the model as shape inference sees it. The model may be half
             fixed then.
     """
-    before = "" if not dims else _contradiction(proto)
+    before = "" if not dims else contradiction(proto)
     sizes = _sizes(proto.graph, dims)
     for name, shape in _shapes(proto.graph):
         for dim in shape.dim:
             _fix(dim, sizes, name)
     _check_initializers(proto.graph)
-    after = _contradiction(proto)
+    after = contradiction(proto)
     if after and not before:
         given = ", ".join(f"{name}={size}" for name, size in dims.items())
         raise UsageError(f"the model contradicts it: {after}", subject=f"--dim {given}")
@@ -217,7 +217,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
                 _check_initializers(body)
 
 
-def _contradiction(proto: onnx.ModelProto) -> str:
+def contradiction(proto: onnx.ModelProto) -> str:
     """Where shape inference finds that sizes do not agree; "" where it does not."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:

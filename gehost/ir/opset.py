@@ -1,0 +1,165 @@
+"""Raising a model's opset with ONNX's version converter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import onnx
+import onnx.defs
+import onnx.version_converter
+from onnx.onnx_cpp2py_export.version_converter import ConvertError
+
+from gehost.errors import ModelError, UsageError
+from gehost.ir.files.skeleton import skeleton
+
+_SMALL = 1024
+"""Elements of an initializer that an adapter may read, such as axes, pads and scales."""
+
+
+def raise_opset(proto: onnx.ModelProto, version: int) -> None:
+    """Raise the opset of a model in place, and its IR version to that opset's minimum.
+
+    Inputs, outputs, weights, types and all that the file keeps beside nodes stay; operators that
+    did not change are the same nodes. A converted operator has the name and the annotations of the
+    node that made its first output. Operators of other domains stay as they are.
+
+    Args:
+        proto: the model; inputs that are initializers become plain initializers where its IR
+            version was below 4, in which no caller can override them.
+        version: of ONNX's own operators.
+
+    Raises:
+        UsageError: the model has a newer opset, or the installed onnx does not know this one.
+        ModelError: the model calls functions, an operator cannot be converted, or annotations
+            would be lost. The model may be half converted then.
+    """
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    current = max((entry.version for entry in imports), default=None)
+    newest = onnx.defs.onnx_opset_version()
+    if version > newest:
+        raise UsageError(f"the installed onnx knows opsets up to {newest}")
+    if current is None:
+        raise UsageError("the model imports no operators of ONNX's own")
+    if version < current:
+        raise UsageError(f"the model has opset {current}, and an opset can only be raised")
+    if version == current:
+        return
+    _refuse_calls(proto)
+    lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
+    try:
+        converted = onnx.version_converter.convert_version(lean, version)
+    except (ConvertError, RuntimeError) as error:
+        raise _refusal(lean, version, str(error)) from error
+    _take_nodes(proto.graph, converted.graph)
+    for entry in imports:
+        entry.version = version
+    if proto.ir_version < 4:
+        constants = {tensor.name for tensor in proto.graph.initializer}
+        kept = [entry for entry in proto.graph.input if entry.name not in constants]
+        del proto.graph.input[:]
+        proto.graph.input.extend(kept)
+    least = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
+    proto.ir_version = max(proto.ir_version, least)
+
+
+def _refuse_calls(proto: onnx.ModelProto) -> None:
+    """Refuse a call of a function, whose body is written for the opset that it imports."""
+    functions = {(entry.domain, entry.name, entry.overload) for entry in proto.functions}
+    for node in _nodes(proto.graph) if functions else ():
+        if (node.domain, node.op_type, node.overload) in functions:
+            raise ModelError(
+                f"node {_label(node)} calls the function {node.domain}.{node.op_type}, whose "
+                "body cannot be converted",
+                hint="inline functions (--inline-functions)",
+            )
+
+
+def _refusal(lean: onnx.ModelProto, version: int, message: str) -> ModelError:
+    """The error for a model that cannot be converted; names the first node up to which it cannot."""
+    nodes, what = list(lean.graph.node), "the model"
+    del lean.graph.output[:], lean.graph.value_info[:]
+    converted, failed = 0, len(nodes) + 1  # numbers of nodes from the beginning
+    while failed - converted > 1:
+        count = (converted + failed) // 2
+        del lean.graph.node[:]
+        lean.graph.node.extend(nodes[:count])
+        try:
+            onnx.version_converter.convert_version(lean, version)
+            converted = count
+        except (ConvertError, RuntimeError) as error:
+            failed, message = count, str(error)
+            what = f"node {_label(nodes[count - 1])} ({nodes[count - 1].op_type})"
+    reason = " ".join(message.rpartition("` failed: ")[2].split())
+    return ModelError(f"ONNX's version converter cannot convert {what}: {reason}")
+
+
+def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
+    """Give a graph the nodes of its converted copy, and the initializers that they brought.
+
+    Raises:
+        ModelError: annotations of a node would be lost.
+    """
+    before = {_first_output(node): node for node in graph.node}
+    nodes: list[onnx.NodeProto] = []
+    for node in converted.node:
+        old = before.pop(_first_output(node), None)
+        if old is not None:
+            _keep_annotations(old, node)
+        nodes.append(node)
+    for node in before.values():
+        if node.doc_string or node.metadata_props or node.device_configurations:
+            raise ModelError(
+                f"node {_label(node)} ({node.op_type}) has annotations, and no converted node "
+                "makes its first output",
+                hint="remove its metadata_props, device_configurations and doc_string",
+            )
+    del graph.node[:]
+    graph.node.extend(nodes)
+    held = {tensor.name for tensor in graph.initializer}
+    graph.initializer.extend([each for each in converted.initializer if each.name not in held])
+
+
+def _keep_annotations(old: onnx.NodeProto, new: onnx.NodeProto) -> None:
+    """Give a converted node what the converter drops, in its bodies too."""
+    for field in ("name", "domain", "overload", "doc_string"):
+        new.ClearField(field)
+        if old.HasField(field):
+            setattr(new, field, getattr(old, field))
+    for field in ("metadata_props", "device_configurations"):
+        new.ClearField(field)
+        getattr(new, field).extend(getattr(old, field))
+    attributes = {entry.name: entry for entry in old.attribute}
+    for entry in new.attribute:
+        given = attributes.get(entry.name)
+        if given is None:
+            continue
+        if given.doc_string:
+            entry.doc_string = given.doc_string
+        bodies = [(given.g, entry.g)] if given.HasField("g") else []
+        for mine, theirs in (*bodies, *zip(given.graphs, entry.graphs, strict=True)):
+            body = onnx.GraphProto()
+            body.CopyFrom(mine)
+            _take_nodes(body, theirs)
+            theirs.CopyFrom(body)
+
+
+def _first_output(node: onnx.NodeProto) -> str:
+    return next(iter(filter(None, node.output)), "")
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f'"{node.name or _first_output(node)}"'
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of its bodies."""
+    for node in graph.node:
+        yield from _with_bodies(node)
+
+
+def _with_bodies(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    yield node
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            yield from _nodes(body)
