@@ -417,10 +417,11 @@ class _Reader:
                 f"IR version {model.ir_version}: annotations need {LEAST_IR_VERSION}"
             )
         found: dict[int, onnx.NodeDeviceConfigurationProto] = {}
-        if not any(each.node.device_configurations for each in self.graph.operators):
+        operators = self.graph.operators
+        if operators and not any(each.node.device_configurations for each in operators):
             self.findings.append("no node has an annotation; gehost shard plan writes them")
             return found
-        for operator in self.graph.operators:
+        for operator in operators:
             where = _where(operator)
             entries = operator.node.device_configurations
             for entry in entries:

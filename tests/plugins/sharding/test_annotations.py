@@ -19,7 +19,7 @@ from gehost_sharding.model_graph import ModelGraph
 from gehost_sharding.plan import Planner
 from gehost_sharding.rules.table import RuleTable
 
-from .conftest import SLOW, model_of, reread
+from .conftest import SLOW, graph_of, model_of, reread
 from .models import block
 
 MESH = Mesh(("data", "model"), (2, 2))
@@ -260,6 +260,14 @@ def test_all_findings_are_given_not_only_the_first(annotated: onnx.ModelProto) -
     found = findings(model)
     for reason in ("axis 99", "IR version", "pipeline stage"):
         assert any(reason in each for each in found)
+
+
+def test_a_model_without_operators_needs_none() -> None:
+    graph = graph_of("(float[4] x) => (float[4] x) { }")
+    planned = Planner(graph, Mesh.parse("x=2"), SLOW, RuleTable()).plan()
+    annotated = read_annotations(ModelGraph(annotate(planned.assignment)), RuleTable())
+    assert annotated.findings == []
+    assert annotated.assignment is not None
 
 
 def test_a_model_without_annotations_is_not_silently_fine() -> None:
