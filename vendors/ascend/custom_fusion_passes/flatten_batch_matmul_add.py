@@ -37,10 +37,10 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
     Shapes: x [d₁, …, dₙ, K] with n ≥ 2, w [K, N], b [N], [1, N], [1] or []; Flatten gives [d₁·…·dₙ,
     K] (also where a size is 0), Gemm [d₁·…·dₙ, N], Reshape [d₁, …, dₙ, N]. The shape that Reshape
     is given: all numbers where the dᵢ are numbers; -1 for a single unknown one; else ``Shape(x)``
-    without its last entry, and N. ``shape_proven``: b does not widen the product, whose shape
-    therefore is [d₁, …, dₙ, N] by the rule of MatMul, and each of the three ways gives exactly
-    that: the third by construction, the second because a Reshape keeps the number of elements and
-    no other size is 0.
+    without its last entry, and N. b does not widen the product, whose shape therefore is
+    [d₁, …, dₙ, N] by the rule of MatMul, and each of the three ways gives exactly that: the third
+    by construction, the second because a Reshape keeps the number of elements and no other size is
+    0. The host proves it.
     Keeps: dtype, and the name of the result.
     Refuses: x of rank 2 and less (``fuse_matmul_add.py``) or unknown; w that is no matrix of known
     sizes; b that does more than broadcast along the last axis; dtypes other than ``DTYPES``; a
@@ -48,8 +48,6 @@ class FlattenBatchMatMulAddPass(PatternFusionPass):
     below opset 14 (no ``allowzero``, and one of them may be 0 at run time).
     Source: GE's example "batch MatMul + Add flattened to 2-D"; ONNX MatMul-13, Gemm-13, Reshape-14.
     """
-
-    shape_proven = True
 
     def Patterns(self) -> list[Pattern]:
         builder = EsGraphBuilder("batch_matmul_add")

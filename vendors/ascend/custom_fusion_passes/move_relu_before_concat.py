@@ -42,8 +42,7 @@ class MoveReluBeforeConcatPass(FusionBasePass):
     Written as a whole-graph pass: it finds the sites itself and marks each out with a
     ``SubgraphBoundary``.
 
-    Shapes: x₁ … xₙ any that Concat takes. ``shape_proven``: Relu keeps shapes, so that the new
-    Concat joins the same sizes.
+    Shapes: x₁ … xₙ any that Concat takes.
     Keeps: dtype, axis, and the name of the result. A Concat of Concats is followed to its ends at
     once, so that a second run finds nothing; an operand that stands twice gets one Relu, one that
     is the result of a Relu none, so that a chain of Concat and Relu takes one step for each.
@@ -51,8 +50,6 @@ class MoveReluBeforeConcatPass(FusionBasePass):
     body: it would stay.
     Source: GE's example "move Relu before Concat"; max(0, ·) goes element by element.
     """
-
-    shape_proven = True
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status:
         changed = False

@@ -61,14 +61,11 @@ class RemoveTransposePairAroundConvPass(PatternFusionPass):
     Needs no shapes, and runs before any pass that looks at single Convs or Transposes.
 
     Shapes: x [N, H, W, C], w [M, C/group, kH, kW], b [M] or absent; result [N, oH, oW, M].
-    ``shape_proven``: the body of the new operator is the matched nodes themselves.
     Keeps: dtype, every attribute of the Conv.
     Refuses: other perms than from and to NHWC, so also other numbers of spatial axes; a transposed
     image or result that is read elsewhere. All of these do not match.
     Source: GE's example "Transposes around a Conv".
     """
-
-    shape_proven = True
 
     def Patterns(self) -> list[Pattern]:
         return [self._pattern(bias) for bias in (True, False)]

@@ -22,14 +22,11 @@ class KeepReducedAxesPass(PatternFusionPass):
     """Replace ``Reshape(Reduce*(x, axes, keepdims=0))`` by a reduction with ``keepdims=1``.
 
     Shapes: x static; the result is x with size 1 in each reduced axis, as the Reshape makes it.
-    ``shape_proven``: both shapes are computed from that of x and compared.
     Keeps: dtype, operator, axes.
     Refuses: ``shape``: a shape is not known, or the Reshape makes another one; ``axes``: they are
     no constant, or there are none. A reduction that keeps its axes, or has other readers, does not match.
     Source: HLO's reduce drops the axes; jax adds them back by a reshape.
     """
-
-    shape_proven = True
 
     def Patterns(self) -> list[Pattern]:
         patterns: list[Pattern] = []

@@ -20,14 +20,12 @@ class MergeReshapesPass(PatternFusionPass):
     """Replace ``Reshape(Reshape(x, a), b)`` by one Reshape, or by x where it has the shape already.
 
     Shapes: the result static, from which the new shape is written: 0 and -1 in b would count from
-    another operand. ``shape_proven``: that shape is the declared one.
+    another operand.
     Keeps: dtype, the order of the elements.
     Refuses: ``shape``: the result is not static, or has no elements. A first result with other
     readers does not match.
     Source: a Reshape keeps the elements in order.
     """
-
-    shape_proven = True
 
     def Patterns(self) -> list[Pattern]:
         builder = EsGraphBuilder("reshapes")

@@ -31,8 +31,6 @@ class SoftmaxFusionPass(PatternFusionPass):
     importer's ``Where(any nan, nan, max)``, which Softmax makes without it; with jax's
     ``Max(max, -inf)``.
     Shapes: x static where the maximum is reshaped; one axis; the result that of x.
-        ``shape_proven``:
-    Softmax keeps the shape, and so do the steps.
     Keeps: dtype.
     Refuses: ``dtype``: not floating point; ``axes``: maximum and sum go over different axes, or
     over several; ``shape``: the Reshape puts the maximum elsewhere, or x is not static; ``guard``:
@@ -41,8 +39,6 @@ class SoftmaxFusionPass(PatternFusionPass):
     match.
     Source: ONNX Softmax-13.
     """
-
-    shape_proven = True
 
     def Patterns(self) -> list[Pattern]:
         return [_pattern(*form) for form in product((True, False), repeat=3)]

@@ -73,11 +73,11 @@ def _allowzero(m: MatchContext) -> int:
     return 0 if producer is None else producer.attrs.get("allowzero", 0)
 
 
-@drr.rule(labels=["layout"], shape_proven=True)
+@drr.rule(labels=["layout"])
 def remove_redundant_reshape(pat: Any, res: Any) -> None:
     """Reshape once, to the second target.
 
-    Shapes: ``shape_proven``: both keep the elements and their order, and a target without copied
+    Shapes: both keep the elements and their order, and a target without copied
     sizes tells the result from their number alone. Keeps: dtype, ``allowzero``. Refuses:
     ``target``: a second target that copies a size (0), or that is no constant and so may.
     """
