@@ -98,9 +98,6 @@ class MatchResult:
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
 
-    __iter__ = None
-    """The names are the pattern's: ``for name in match`` has no use."""
-
     @overload
     def GetCapturedTensor(self, index: SupportsIndex) -> NodeIo: ...
     @overload

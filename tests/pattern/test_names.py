@@ -78,8 +78,15 @@ def test_a_misspelled_name_is_an_error(find):
         ) as error:
             ask("biass")
         assert str(error.value).startswith(f"{__file__}:")
+
+
+@pytest.mark.usefixtures("interpreted")  # machine code: TypeError, a name is a text
+def test_a_match_has_no_positions(find):
+    match = one_match(find, linear())
     with pytest.raises(PatternError, match="no tensor named 0; it has x, w, bias, product"):
         match[0]
+    with pytest.raises(PatternError, match="no tensor named 0"):
+        list(match)
 
 
 class SwappedPass(PatternFusionPass):
