@@ -11,6 +11,8 @@ import onnx
 import pytest
 
 from gehost import Host
+from gehost.diagnose.explain.findings import Outcome
+from gehost.diagnose.explain.run import explain
 from gehost.testing import parse
 from gehost.verify import Runner, compare_outputs
 
@@ -52,11 +54,18 @@ def model(
 ) -> onnx.ModelProto:
     """Attention over 2 heads of size 4; the mask is chosen by ``keep`` [B, 1, S, T]."""
     q, k, v = heads
+    lowest = LOWEST if dtype != "float16" else -65504.0
+    held = {"scale": 0.5, "inverse": 2.0, "root": math.sqrt(0.5), "zero": 0.0, "lowest": lowest}
+    texts = [f"{dtype} {name} = {{{number}}}, " for name, number in held.items()]
+    # the parser has no float16 numbers
+    half = dtype == "float16"
+    weights = {name: np.array(number, np.float16) for name, number in held.items() if half}
+    numbers = "" if half else "".join(texts)
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     main ({dtype}[B, S, {4 * q}] q, {dtype}[B, {length}, {4 * k}] k, {dtype}[B, {length}, {4 * v}] v,
           bool[B, 1, S, {length}] keep, bool[B, 1, 1, {length}] keep_row) => ({outputs})
     <int64[4] heads = {{0, 0, 2, 4}}, int64[4] k_heads = {{0, 0, {k}, 4}}, int64[4] v_heads = {{0, 0, {v}, 4}}, int64[3] joined = {{0, 0, 8}}, int64[1] last = {{3}},
-     {dtype} scale = {{0.5}}, {dtype} inverse = {{2.0}}, {dtype} root = {{{math.sqrt(0.5)}}}, {dtype} zero = {{0}}, {dtype} lowest = {{{LOWEST if dtype == "float" else -65504.0}}},
+     {numbers}
      int64[1] i0 = {{0}}, int64[1] i2 = {{2}}, int64[1] i1 = {{1}}, int64[1] i4 = {{4}}, int64[1] minus = {{-1}}, int64 j0 = {{0}}, int64 j2 = {{2}}> {{
         qh = Reshape (q, heads) qt = Transpose <perm = [0, 2, 1, 3]> (qh)
         kh = Reshape (k, k_heads) kt = Transpose <perm = [0, 2, 1, 3]> (kh)
@@ -67,7 +76,7 @@ def model(
         mask = Where (keep, zero, {fill}) row_mask = Where (keep_row, zero, {fill})
         {scores} {mask} {softmax} {mix} {extra}
     }}"""
-    return parse(text)
+    return parse(text, weights)
 
 
 def feeds(batch: int = 2, rows: int = 3, columns: int | None = None, heads: int = 2) -> Any:
@@ -177,6 +186,19 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
     "a mask of rank 3": ("mask", {"mask": "e = Squeeze (row_mask, i1) a = Add (s, e)"}),
     "scale after the mask": ("scores", {"mask": "a0 = Add (s, mask) a = Mul (a0, scale)"}),
     "another dtype": ("dtype", {"dtype": "double", "outputs": "double[B, S, 8] out"}),
+    "float16, whose -1e30 overflows": (
+        "dtype",
+        {"dtype": "float16", "outputs": "float16[B, S, 8] out"},
+    ),
+    "a mask of a row whose count of rows is computed": (
+        "mask",
+        {
+            "mask": MASKS["B11T"],
+            "scores": """nz = NonZero (q) first = Gather (nz, j0) picked = Gather <axis = 1> (q, first)
+        qx = Reshape (picked, heads) qxt = Transpose <perm = [0, 2, 1, 3]> (qx)
+        kk = Transpose <perm = [0, 1, 3, 2]> (kt) m = MatMul (qxt, kk) s = Mul (m, scale)""",
+        },
+    ),
     "unequal head counts": ("heads", {"heads": (2, 1, 1)}),
     "heads put together in another order": (
         "heads",
@@ -194,3 +216,11 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_near_misses_are_refused_with_the_reason(host: Host, key: str, changes: Any) -> None:
     assert refusal(host, model(**changes)) == key
+
+
+@pytest.mark.parametrize(("key", "changes"), NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_explain_shows_the_reason(host: Host, key: str, changes: Any) -> None:
+    findings = explain(model(**changes), "OrtAttentionPass", host.options).findings
+    (refused,) = [found for found in findings if found.outcome is Outcome.REFUSED]
+    assert refused.op == "Softmax"
+    assert refused.reason.startswith(f"{key}: ")

@@ -60,15 +60,17 @@ NO_FORMS: dict[str, tuple[str, str]] = {
 }
 
 
-def model(mask: str, *, size: int = 8, biases: bool = False, keys: str = "") -> Any:
+def model(
+    mask: str, *, size: int = 8, biases: bool = False, keys: str = "", length: str = "S"
+) -> Any:
     """Attention over 2 heads."""
     names = ("qb", "kb", "vb") if biases else ("q", "k", "v")
     added = "qb = Add (q, bq) kb = Add (k, bk) vb = Add (v, bv)" if biases else ""
     scores = "a = Add (s, mask)" if mask else "a = Identity (s)"
     return parse(
         f"""<ir_version: 8, opset_import: ["" : 17]>
-    main (float[B, S, {2 * size}] q, float[B, S, {2 * size}] k, float[B, S, {2 * size}] v,
-          bool[B, 1, S, S] keep, float z) => (float[B, S, {2 * size}] out)
+    main (float[B, S, {2 * size}] q, float[B, {length}, {2 * size}] k, float[B, {length}, {2 * size}] v,
+          bool[B, 1, S, {length}] keep, float z) => (float[B, S, {2 * size}] out)
     <int64[4] heads = {{0, 0, 2, {size}}}, int64[3] joined = {{0, 0, {2 * size}}}, int64[4] as_rows = {{1, 1, -1, 1}},
      int64[3] front = {{0, 1, 2}}, int64[1] i1 = {{1}}, int64[1] i2 = {{2}}, int64 j0 = {{0}}, int64 j1 = {{1}}, int64 j2 = {{2}},
      float scale = {{0.5}}, float nothing = {{0}}, float lowest = {{-3.4e38}}, float small = {{-10000}}, float one = {{1}}> {{
@@ -129,3 +131,9 @@ def test_other_masks_are_refused(host: Host, key: str, mask: str) -> None:
 def test_what_the_kernel_does_not_take(host: Host) -> None:
     assert refusals(host, model(FORMS["Trilu"], size=4)) == ["head size"]
     assert refusals(host, model(FORMS["Trilu"], keys="Neg")) == ["layout"]
+
+
+def test_cross_attention_is_refused(host: Host) -> None:
+    """T ≠ S: causal from which position on is not the kernel's to choose."""
+    mask = "mask = Where (keep, nothing, lowest)"
+    assert refusals(host, model(mask, length="T")) == ["length"]
