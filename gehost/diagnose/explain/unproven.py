@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from gehost.ir.graph import Graph, Value
 from gehost.ir.region import Region
-from gehost.ir.sizes import is_invented, names_in
-from gehost.ir.types import Dim
+from gehost.ir.sizes import names_in
+from gehost.ir.types import Dim, is_invented
 from gehost.pattern.explain.messages import named
 
 _SIZES = re.compile(
