@@ -67,7 +67,7 @@ class Bind:
         self._asks = [_asks(tensor, source) for tensor in op.inputs] if op.commutative else []
         operands = [operand_of(tensor, source) for tensor in op.inputs]
         if op.commutative:  # ``orders`` checks them
-            operands = [(index, maker, tensor, False) for index, maker, tensor, _ in operands]
+            operands = [(index, maker, tensor, index < 0) for index, maker, tensor, _ in operands]
         self._operands = operands
         self._no_more = no_more_inputs(op)
         self.node = self._bind()
@@ -82,8 +82,12 @@ class Bind:
                 if len(inputs) > count and not no_more(node):
                     return False
                 inputs = (*inputs, *[None] * (count - len(inputs)))
+            values = binding.values
             for operand, value in zip(operands, inputs):  # noqa: B905 - further inputs may be there
-                if not holds(operand, value, binding):
+                index, maker, _, asks = operand
+                if not asks and maker < 0 and value is not None and values[index] is None:
+                    values[index] = value  # as ``holds`` does, without the call
+                elif not holds(operand, value, binding):
                     return False
             return claim(binding, node)
 
