@@ -57,7 +57,7 @@ def test_an_output_compiled_again_is_the_same(name: str, tmp_path: Path) -> None
         host = Host(HostOptions(vendors=vendors))
         host.compile(CORPUS / ENTRIES[name]["file"], tmp_path / "once.onnx")
         again = host.compile(tmp_path / "once.onnx", tmp_path / "twice.onnx")
-        assert_final(again, tmp_path / "once.onnx", tmp_path / "twice.onnx")
+        assert_final(name, again, tmp_path / "once.onnx", tmp_path / "twice.onnx")
 
 
 @pytest.mark.parametrize("name", ENTRIES)

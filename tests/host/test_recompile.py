@@ -158,8 +158,23 @@ def test_a_listed_pass_matches_the_result_of_a_later_stage(name: str) -> None:
     assert content(third) == content(twice)
 
 
-def assert_final(again: Report, once: Path, twice: Path) -> None:
-    """A second compile gives the same bytes, or a listed pass matched what the clean-up left."""
-    fired = {record.name for record in again.passes if record.replaced}
-    assert fired <= MATCHES_A_LATER_RESULT.keys()
-    assert fired or twice.read_bytes() == once.read_bytes()
+REWRITTEN_AGAIN = {
+    "gpt2.ts": "remove_redundant_ops_pass",
+    "gpt2.ts13": "remove_redundant_ops_pass",
+    "gpt2.ts17": "remove_redundant_ops_pass",
+}
+"""Real models that the shipped vendors rewrite again, and by which pass.
+
+It takes two Reshapes for one where the second one's target is a constant; the target is computed
+until the clean-up writes it.
+"""
+
+
+def assert_final(name: str, again: Report, once: Path, twice: Path) -> None:
+    """A second compile gives the same bytes; a third one, where the model is listed."""
+    listed = {REWRITTEN_AGAIN[name]} if again.passes and name in REWRITTEN_AGAIN else set[str]()
+    assert rewriting(again) == listed
+    if listed:
+        host = Host(HostOptions(vendors=[VENDORS]))
+        assert not rewriting(host.compile(twice, once))
+    assert twice.read_bytes() == once.read_bytes()
