@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gehost.pattern.match import MatchResult, PatternMatcher
     from gehost.pattern.pattern import Pattern, PatternMatcherConfig, PatternMatcherConfigBuilder
     from gehost.settings import PassOption
+    from gehost.shipped import shipped_directory
     from gehost.stages import CustomPassStage
     from gehost.status import (
         FAILED,
@@ -103,6 +104,7 @@ _MODULES = {
     "pattern.match": ("MatchResult", "PatternMatcher"),
     "pattern.pattern": ("Pattern", "PatternMatcherConfig", "PatternMatcherConfigBuilder"),
     "settings": ("PassOption",),
+    "shipped": ("shipped_directory",),
     "stages": ("CustomPassStage",),
     "tune.sessions": ("runtime_options",),
     "status": ("FAILED", "GRAPH_FAILED", "GRAPH_SUCCESS", "NOT_CHANGED", "SUCCESS", "Status"),
@@ -187,6 +189,7 @@ __all__ = [
     "read_model",
     "runtime_options",
     "shapes",
+    "shipped_directory",
     "tune",
     "verify",
     "write_report",

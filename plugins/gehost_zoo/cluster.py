@@ -28,7 +28,7 @@ from typing import Any
 
 from distributed import Client, KilledWorker, get_worker
 
-from gehost import GehostError, OutputError, UsageError
+from gehost import GehostError, OutputError, UsageError, shipped_directory
 from gehost import __version__ as own_version
 from gehost_zoo.engine import TRIES, Limits, LocalEngine
 from gehost_zoo.hashes import hash_files, hash_model, model_files, vendor_files
@@ -324,7 +324,10 @@ def _run_sent(site: _Site, task: Task, files: Files) -> tuple[Record, Files]:
     common = site.common(_key(shared), shared)
     options = json.loads(task.options)
     roots: list[str] = options["vendors"]
-    options["vendors"] = [str(common / "vendors" / str(number)) for number in range(len(roots))]
+    options["vendors"] = [
+        root if shipped_directory(root) else str(common / "vendors" / str(number))
+        for number, root in enumerate(roots)
+    ]
     if options["fusion_switch_file"]:
         options["fusion_switch_file"] = str(common / "switches.json")
     options["ort_libraries"] = [
@@ -332,7 +335,8 @@ def _run_sent(site: _Site, task: Task, files: Files) -> tuple[Record, Files]:
         for number, path in enumerate(options["ort_libraries"])
     ]
     for root in options["vendors"]:
-        os.makedirs(root, exist_ok=True)
+        if not shipped_directory(root):
+            os.makedirs(root, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=site.home) as place:
         _write(
             place,

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from gehost import external_files
+from gehost import external_files, shipped_directory
 
 
 def model_files(path: str) -> list[str]:
@@ -23,6 +23,7 @@ def model_files(path: str) -> list[str]:
 def vendor_files(roots: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The files below the directories of vendors: place ``<number>/<path>`` and path."""
     for number, root in enumerate(roots):
+        root = shipped_directory(root) or root
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):

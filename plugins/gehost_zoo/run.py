@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from gehost import GehostError, HostOptions, UsageError
+from gehost import GehostError, HostOptions, UsageError, shipped_directory
 from gehost import __version__ as gehost_version
 from gehost_zoo.engine import Engine, Limits
 from gehost_zoo.hashes import hash_files, hash_model, hash_text, vendor_files
@@ -24,7 +24,10 @@ class Tasks:
         self._directory = os.path.abspath(directory)
         self._paged = paged
         given = options.as_dict()
-        given["vendors"] = [os.path.abspath(root) for root in given["vendors"]]
+        given["vendors"] = [
+            str(root) if shipped_directory(root) else os.path.abspath(root)
+            for root in given["vendors"]
+        ]
         given["ort_libraries"] = [os.path.abspath(path) for path in given["ort_libraries"]]
         if given["fusion_switch_file"]:
             given["fusion_switch_file"] = os.path.abspath(given["fusion_switch_file"])

@@ -7,6 +7,7 @@ import os
 import shlex
 from concurrent.futures import Future
 from html.parser import HTMLParser
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from gehost.cli import run
 pytest.importorskip("pebble")
 pytest.importorskip("distributed")
 
-from gehost import HostOptions
+from gehost import HostOptions, shipped
 from gehost_zoo import command, engine, progress
 from gehost_zoo.engine import TRIES, Limits, LocalEngine
-from gehost_zoo.manifest import Entry
+from gehost_zoo.manifest import Entry, find_models
 from gehost_zoo.run import Tasks
-from gehost_zoo.work import DiskFullError
+from gehost_zoo.work import DiskFullError, compile_model
 
 
 def test_each_model_ends_by_itself(place: Any) -> None:
@@ -87,6 +88,23 @@ class _Links(HTMLParser):
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         if tag == "a":
             self.found.add(dict(attrs)["href"])
+
+
+def test_a_shipped_vendor_is_named_not_found_by_path(place: Any, monkeypatch: Any) -> None:
+    """Its name goes to the workers as it is; its files are part of the hashes."""
+    entry = EntryPoint("acme", "gehost_zoo_shipped:acme", "gehost.vendors")
+    Path("gehost_zoo_shipped.py").write_text(f"acme = {str(place.root / 'vendors/acme')!r}\n")
+    monkeypatch.syspath_prepend(str(place.root))
+    monkeypatch.setattr(shipped, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(shipped, "_spelled", lambda entry: f"here:{entry.name}")
+    place.model("a.onnx")
+    (model,) = find_models(["models"], lambda _: True, outside="out").entries
+    tasks = Tasks("out", HostOptions(vendors=["here:acme"]), paged=False)
+    task = tasks.of(model)
+    assert json.loads(task.options)["vendors"] == ["here:acme"]
+    by_path = Tasks("out", HostOptions(vendors=["vendors/acme"]), paged=False).of(model)
+    assert task.hashes["vendors"] == by_path.hashes["vendors"]
+    assert compile_model(task)["rewrites"] == 1
 
 
 def test_a_run_that_is_interrupted_continues(place: Any, monkeypatch: Any) -> None:
