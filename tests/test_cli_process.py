@@ -161,7 +161,8 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
         check=False,
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
+    assert done.stderr.replace("gehost: no vendors given: using gehost:onnx\n", "") == ""
 
 
 @pytest.mark.parametrize("command", [["-m", "gehost", *COMPILE], ["-c", TWO_HOSTS]])

@@ -18,6 +18,8 @@ NO_VENDORS = (
     "gehost: 0 passes: no vendors given, so only the clean-up runs; name some (--vendors)\n"
 )
 """Standard error of a compile without vendors, as most of these are."""
+DEFAULT_VENDORS = "gehost: no vendors given: using gehost:onnx\n"
+"""Standard error of such a command in a process of its own."""
 OLD_OUTPUT = b"what was there before"
 
 

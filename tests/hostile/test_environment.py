@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import pytest
 
-from tests.hostile.conftest import NO_VENDORS
+from tests.hostile.conftest import DEFAULT_VENDORS
 
 COMPILE = ("compile", "m.onnx", "-o", "out.onnx")
 pytestmark = pytest.mark.usefixtures("here")
@@ -28,7 +28,7 @@ def process(*arguments: Any, **options: Any) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "gehost", *arguments], check=False, timeout=120, **streams
     )
-    err = done.stderr and done.stderr.replace(NO_VENDORS, "")
+    err = done.stderr and done.stderr.replace(DEFAULT_VENDORS, "")
     return done.returncode, done.stdout, err
 
 
