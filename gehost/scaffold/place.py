@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import keyword
 import math
 import re
@@ -339,10 +340,12 @@ def _text(value: Any, node: Node, name: str) -> str:
 
 def _python(value: Any) -> str | None:
     """A number, text, array or list of them as Python; None for anything else."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, bytes):
-        return repr(value.decode(errors="replace"))
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return json.dumps(value)
     if isinstance(value, np.ndarray | np.generic):
         array: np.ndarray[Any, Any] = np.asarray(value)  # pyright: ignore[reportUnknownArgumentType]
         if array.dtype.kind not in "fiub":
