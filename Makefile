@@ -14,7 +14,7 @@ IREE := build/iree-venv
 MODELS := build/models-venv
 DEMO_MODEL := tests/models/vit.ts13.onnx
 
-.PHONY: demo test lint types tests docs backend sizes shapes runtime tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
+.PHONY: demo test lint types tests docs backend sizes shapes runtime runtime-peers tune-check bench bench-models gate fuzz fuzz-files shard hlo-texts fuzz-hlo linalg-fuzz linalg-corpus kernels-fuzz compiled interpreted wheel test-wheel clean
 
 demo: $(VENV)/installed
 	@mkdir -p build/demo
@@ -58,6 +58,11 @@ runtime: $(VENV)/installed
 .PHONY: new-check
 new-check: $(VENV)/installed
 	$(BIN)/python -m tests.new_from $(NEW_ARGS)
+
+# Other optimizers beside the passes for ONNX Runtime: nodes, kernels, equality. onnxruntime.transformers imports torch.
+runtime-peers: $(BENCH)/installed
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench-models]'
+	$(BENCH)/bin/python -W ignore -m tests.runtime.peers $(RUNTIME_ARGS)
 
 # Planted passes: gehost tune must drop one that slows a model and call one that changes nothing noise.
 tune-check: $(VENV)/installed

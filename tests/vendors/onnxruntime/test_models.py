@@ -37,3 +37,10 @@ def test_every_layer_is_fused(host: Host, name: str) -> None:
     assert not counts["Softmax"]
     result = compare(given, compiled)
     assert result.equal, result.summary()
+
+
+def test_each_pass_is_in_one_kind_of_tune(host: Host) -> None:
+    kinds = host.tune_kinds()
+    grouped = [name for _, passes in kinds for name in passes]
+    assert sorted(grouped) == sorted(spec.name for spec in host.passes)
+    assert dict(kinds)["attention"][-1] == "OrtPackedAttentionPass"

@@ -339,5 +339,8 @@ class _Masks:
 
 @hookimpl
 def gehost_tune_kinds(registry: Any) -> None:
-    """Attention needs the sizes that the first pass makes plain."""
-    registry.add("attention", ["OrtSizesPass", "OrtAttentionPass"])
+    """Attention with what makes it pay: plain sizes before it, packed projections after it."""
+    registry.add(
+        "attention",
+        ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtPackedAttentionPass"],
+    )

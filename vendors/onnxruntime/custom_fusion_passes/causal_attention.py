@@ -228,8 +228,5 @@ class _Lengths:
 
 @hookimpl
 def gehost_tune_kinds(registry: Any) -> None:
-    """Causal attention, where attention is fused."""
-    registry.add(
-        "causal attention",
-        ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtCausalAttentionPass"],
-    )
+    """Causal attention, where attention is kept."""
+    registry.add("causal attention", ["OrtCausalAttentionPass"])

@@ -23,7 +23,6 @@ from gehost import (
     Rejection,
     TensorType,
     es,
-    hookimpl,
     ops,
 )
 
@@ -193,12 +192,3 @@ def _one_product(kernel: Node, split: Node) -> _Projections | str:
 
 def _is_shared(value: Value | None) -> bool:
     return value is None or value.is_graph_output or len(value.consumers()) != 1
-
-
-@hookimpl
-def gehost_tune_kinds(registry: Any) -> None:
-    """Packed weights, where attention is fused."""
-    registry.add(
-        "packed attention",
-        ["OrtSizesPass", "OrtProjectionPass", "OrtAttentionPass", "OrtPackedAttentionPass"],
-    )

@@ -9,7 +9,7 @@ projections, and the kernels behind take the bias: attention, Gelu, the residual
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from gehost import (
     Region,
     Rejection,
     es,
-    hookimpl,
 )
 
 from ._sizes import GraphSizes, all_same, remove_dead
@@ -133,9 +132,3 @@ def _only_reader(node: Node) -> Node | None:
     if made is None or made.is_graph_output or len(made.consumers()) != 1:
         return None
     return made.consumers()[0][0]
-
-
-@hookimpl
-def gehost_tune_kinds(registry: Any) -> None:
-    """Projections, whose sizes the first pass makes plain."""
-    registry.add("projections", ["OrtSizesPass", "OrtProjectionPass"])
