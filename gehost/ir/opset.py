@@ -104,7 +104,9 @@ def _take_nodes(graph: onnx.GraphProto, converted: onnx.GraphProto) -> None:
     nodes: list[onnx.NodeProto] = []
     for node in converted.node:
         old = before.pop(_first_output(node), None)
-        if old is not None:
+        if old is None:
+            node.ClearField("name")  # the converter gives it that of the node it came from
+        else:
             _keep_annotations(old, node)
         nodes.append(node)
     for node in before.values():

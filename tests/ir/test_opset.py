@@ -69,6 +69,8 @@ def test_annotations_of_converted_nodes_stay():
         True,
         ["x"],
     )
+    names = [node.name for node in new.values() if node.name]
+    assert len(set(names)) == len(names) == len(old)
     for kept in ("metadata_props", "configuration", "producer_name"):
         assert getattr(after, kept) == getattr(before, kept)
     for kept in ("input", "output", "initializer", "metadata_props", "name", "value_info"):
@@ -81,6 +83,11 @@ def test_numbers_are_verified_on_request():
     options = HostOptions(opset=23, verify=True, plugins=False)
     result, report = Host(options).run(onnx.parser.parse_model(SOFTMAX))
     assert report.verify["equal"]
+    named = annotated(SOFTMAX)
+    del named.configuration[:]
+    for node in nodes_of(named.graph).values():
+        del node.device_configurations[:]
+    assert Host(options).run(named)[1].verify["equal"], "ONNX Runtime wants one node of a name"
     assert {entry.domain: entry.version for entry in result.opset_import}[""] == 23
 
 
