@@ -909,17 +909,14 @@ class _Parser(Scanner):
                 f"{groups} does not give each axis of {many.type_text} to one of {few.type_text}",
                 start,
             )
+        shape: tuple[Size, ...] = many.shape or ()
         for group, whole in zip(groups, few.shape or (), strict=True):
-            sizes = [(many.shape or ())[axis] for axis in group]
+            sizes = [shape[axis] for axis in group]
             if sizes.count(None) > 1 or (None in sizes) != (whole is None):
                 raise self.error(
                     f"of a group of axes, at most one size may be unknown: {groups}", at
                 )
-            if (
-                None not in sizes
-                and prod(map(int, filter(None, sizes))) != whole
-                and 0 not in sizes
-            ):
+            if None not in sizes and prod([int(size or 0) for size in sizes]) != whole:
                 raise self.error(f"sizes {sizes} do not make {whole}", at)
         self._ops.append(Opaque(name, (source,), (made,), str(groups)))
         return [made]
