@@ -909,9 +909,10 @@ class _Parser(Scanner):
                 f"{groups} does not give each axis of {many.type_text} to one of {few.type_text}",
                 start,
             )
-        shape: tuple[Size, ...] = many.shape or ()
         for group, whole in zip(groups, few.shape or (), strict=True):
-            sizes = [shape[axis] for axis in group]
+            sizes: list[Size] = [
+                size for axis, size in enumerate(many.shape or ()) if axis in group
+            ]
             if sizes.count(None) > 1 or (None in sizes) != (whole is None):
                 raise self.error(
                     f"of a group of axes, at most one size may be unknown: {groups}", at
