@@ -1,7 +1,6 @@
 """gehost: a GE-style, plugin-loaded fusion-pass host for ONNX.
 
-Everything here is imported when it is first used, so that ``import gehost`` and ``gehost --help``
-stay fast.
+All names are imported on first use, so that ``import gehost`` and ``gehost --help`` stay fast.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ _HOMES = {
     "tune": ("tune", None),
     "verify": ("verify", None),
 }
-"""Where each name is: module and attribute, None for the module itself."""
+"""Name → module and attribute (None: the module itself)."""
 
 __all__ = [
     "FAILED",

@@ -1,4 +1,4 @@
-"""Every error that gehost raises on purpose, and the exit code that the command line gives it.
+"""Every error that gehost raises on purpose, with its exit code.
 
 GehostError                      1
 ├── UsageError                   2   wrong options, unknown pass name, a file that cannot be written
@@ -20,18 +20,18 @@ from typing import Any
 from gehost.location import SourceLocation
 
 _LONGEST = 2000
-"""Characters of a message; a line of a terminal is for reading."""
+"""Longest message in characters; messages are read in a terminal."""
 
 
 class GehostError(Exception):
-    """An error that a user can cause; its text is one line, put together here alone.
+    """An error that a user can cause; its text is one line, rendered here.
 
-    The text is ``WHERE: SUBJECT: MESSAGE; HINT``, without the parts that are not given. Every
-    part is an attribute, as given.
+    The text is ``WHERE: SUBJECT: MESSAGE; HINT``, without the missing parts. Each part is an
+    attribute.
 
     Args:
         message: the problem: wanted and found.
-        where: the file, with its line where it is known, of the model, pass or option.
+        where: the file, with its line if known, of the model, pass or option.
         subject: the operator, node, input or option that the message is about.
         hint: what to do.
     """
@@ -60,7 +60,7 @@ class GehostError(Exception):
         return self.rendered()
 
     def rendered(self, known: object | None = None) -> str:
-        """The text; without the location where it is ``known`` to the reader."""
+        """Return the text; without the location if the reader knows it already (``known``)."""
         here = known is not None and str(self.where) == str(known)
         place = None if here else self.where
         parts = [str(part) for part in self._head(place) if part is not None]
@@ -78,7 +78,7 @@ class UsageError(GehostError):
 
 
 class OutputError(UsageError):
-    """A file could not be written; what stood there before is unchanged."""
+    """A file could not be written; an existing file is unchanged."""
 
 
 class ModelError(GehostError):
@@ -94,17 +94,15 @@ class VendorError(GehostError):
 
 
 class PatternError(VendorError):
-    """A pattern or a replacement is not a well-formed graph; names the file and line that built
-    it.
-    """
+    """A pattern or replacement is not a well-formed graph; names the file and line of its code."""
 
 
 class PassError(GehostError):
-    """A pass failed while it ran; names the pass, its file and line, and the node at hand."""
+    """A pass failed while it ran; names the pass, its file and line, and the current node."""
 
     exit_code = 5
     named = False
-    """Set once the message names the pass."""
+    """True once the message names the pass."""
 
     def _head(self, where: object | None) -> list[object | None]:
         """The pass first, then its line: ``PASS (WHERE): …``."""
@@ -116,8 +114,8 @@ class PassError(GehostError):
 class NumbersDifferError(GehostError):
     """Two models that were compared give different numbers.
 
-    ``report`` is the ``Report`` of the compile that was verified, ``model`` the refused
-    ``ModelProto`` where ``Host.run`` compiled it; else they are None.
+    ``report`` is the ``Report`` of the verified compile, ``model`` the refused ``ModelProto`` if
+    ``Host.run`` compiled it; otherwise they are None.
     """
 
     exit_code = 6
@@ -154,7 +152,7 @@ def described(error: BaseException, known: object | None = None) -> str:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     if isinstance(error, GehostError):
         return text
-    if isinstance(error, TypeError) and " object expected; got " in text:  # machine code says it so
+    if isinstance(error, TypeError) and " object expected; got " in text:  # worded by mypyc
         text = re.sub(
             r"\bgehost\.[\w.]*\.",
             "",
@@ -164,7 +162,7 @@ def described(error: BaseException, known: object | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text as a terminal shows it on one line: control characters are spelled out."""
+    """Return a text on one line, as a terminal shows it; control characters are escaped."""
     line = " ".join(text.split())
     return (
         line

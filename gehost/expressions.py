@@ -1,9 +1,9 @@
-"""Expressions over what a rule matched: sizes, dtypes, attributes, arithmetic and conditions.
+"""Expressions over a match: sizes, dtypes, attributes, arithmetic and conditions.
 
-Styles of rules spell them; this is their meaning. An expression is data: it compares and can be
-printed and serialised. ``at`` gives its value at a match or raises ``Unknown`` with the reason: an
-unknown size equals nothing, two names of sizes may or may not be one number, and a division by zero
-has no value. A condition of which a part is unknown holds only where the other parts decide it.
+Plugins define the spelling; this module defines the meaning. An expression is data: it can be
+compared, printed and serialised. ``at`` returns its value at a match or raises ``Unknown`` with the
+reason: an unknown size equals nothing, two names of sizes may or may not be equal, and a division
+by zero has no value. A condition with an unknown part holds only if the other parts decide it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Unknown(Exception):  # noqa: N818 - no error: the match is refused
 
 
 class Matched(Protocol):
-    """What a match bound, by the keys that a style gives tensors and operators."""
+    """The bindings of a match, by the keys that a plugin gives tensors and operators."""
 
     def tensor(self, key: Any, /) -> Value: ...
 
     def attribute(self, op: Any, name: str, /) -> Any:
-        """Raises ``Unknown`` where the node has none, and no default."""
+        """Raise ``Unknown`` if the node has no such attribute and there is no default."""
         ...
 
 
-# -- expressions -----------------------------------------------------------------------------------
+# expressions
 
 
 class Constant(Struct, frozen=True):
@@ -60,7 +60,7 @@ class TensorAttr(Struct, frozen=True):
 
 
 class OpAttr(Struct, frozen=True):
-    """An attribute of a matched node; ``op`` is None where the name alone identifies it."""
+    """An attribute of a matched node; ``op`` is None if the name alone identifies it."""
 
     op: Any
     name: str
@@ -123,7 +123,7 @@ class Binary(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """A list of which not every element is a constant."""
+    """A list with at least one element that is not constant."""
 
     items: tuple[Expression, ...]
 
@@ -162,7 +162,7 @@ class Condition(Struct, frozen=True):
         """Whether two values are in the relation.
 
         Raises:
-            Unknown: sizes that are not known, or names of them that may be equal or not.
+            Unknown: sizes that are not known, or names that may or may not be equal.
         """
         if self.relation in ("==", "!="):
             return equal(left, right) is (self.relation == "==")
@@ -179,7 +179,7 @@ class Not(Struct, frozen=True):
 
 
 class Logical(Struct, frozen=True):
-    """Conditions joined by ``&`` or ``|``; one false or true part decides, whatever is unknown."""
+    """Conditions joined by ``&`` or ``|``; one false or true part decides despite unknown ones."""
 
     sign: str
     parts: tuple[Expression, ...]
@@ -241,11 +241,11 @@ def _one_of(given: str, allowed: Container[str], what: str) -> None:
         raise ValueError(f"there is no {what} {given!r}")
 
 
-# -- values ----------------------------------------------------------------------------------------
+# values
 
 
 class DimName(str):
-    """The name of a dimension: equal to itself, and nothing else is known of it."""
+    """The name of a dimension: equal to itself; any other comparison is unknown."""
 
     __slots__ = ()
 
@@ -257,9 +257,9 @@ class DtypeName(str):
 
 
 class Stored(float):
-    """A float as a model holds it; a Python number beside it is rounded as it was.
+    """A float as stored in a model; comparing a Python number rounds it to the same dtype.
 
-    0.1 as float32 is 0.10000000149. What is computed from it is an ordinary number.
+    0.1 as float32 is 0.10000000149. Results of arithmetic are ordinary numbers.
     """
 
     __slots__ = ("_dtype",)
@@ -270,7 +270,7 @@ class Stored(float):
         return made
 
     def rounded(self, other: float) -> float:
-        """Another number in the same element type, unless it is itself equal or too large."""
+        """Return ``other`` rounded to this dtype; unchanged if equal to this, or too large."""
         if float(self) == other:
             return other
         try:
@@ -301,14 +301,14 @@ RELATIONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 _PLAIN: Final[frozenset[type]] = frozenset({int, float})
-"""Types of most elements of lists; they are kept as they are."""
+"""Types of most list elements; such lists need no conversion."""
 
 
 def known(value: Any) -> Any:
-    """A value of which everything is known, tuples as lists.
+    """Return a value whose parts are all known, with tuples as lists.
 
     Raises:
-        Unknown: sizes that are not known, in a list too.
+        Unknown: a size is not known, also inside a list.
     """
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)
@@ -321,7 +321,7 @@ def known(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A known value as operators take it: lists, and ONNX's number of an element type."""
+    """Return a known value as operators take it: lists, and ONNX's number of an element type."""
     if isinstance(value, list | tuple):
         entries = cast("Sequence[Any]", value)
         return list(entries) if _PLAIN.issuperset(map(type, entries)) else list(map(plain, entries))
@@ -329,17 +329,17 @@ def plain(value: Any) -> Any:
 
 
 def stored(value: Any, dtype: Any) -> Any:
-    """An attribute or constant with its floats as ``Stored`` in an element type."""
+    """Return an attribute or constant with its floats as ``Stored`` in an element type."""
     if isinstance(value, list):
         return [stored(entry, dtype) for entry in cast("list[Any]", value)]
     return Stored(value, dtype) if type(value) is float else value
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Whether two values are known to be equal or to differ; one number is a list of it.
+    """Whether two values are equal; a number equals a list of one.
 
     Raises:
-        Unknown: neither is known.
+        Unknown: it cannot be decided.
     """
     if type(left) is type(right) and type(left) in (int, DtypeName):  # most sizes, ranks, dtypes
         return left == right
@@ -380,7 +380,7 @@ def _equal_lists(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def _as_stored(left: Any, right: Any) -> tuple[Any, Any]:
-    """Both as a model would hold them."""
+    """Return both as a model would store them."""
     left, right = _python(left), _python(right)
     if isinstance(left, Stored) and type(right) in (int, float):
         return left, left.rounded(right)
@@ -390,7 +390,7 @@ def _as_stored(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _python(value: Any) -> Any:
-    """An element of a constant as Python's number."""
+    """Return an element of a constant as a Python number."""
     if not isinstance(value, np.generic):
         return value
     element = cast("Any", value)

@@ -9,7 +9,7 @@ from typing import Any
 class SourceLocation:
     """A line of a file, shown as ``path:line``; equal by path and line.
 
-    Made from an instruction of a code object, it looks the line up on first use.
+    Made from an instruction of a code object, it computes the line on first use.
     """
 
     __slots__ = ("_code", "_offset", "path")

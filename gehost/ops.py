@@ -1,8 +1,8 @@
-"""Custom operators: declared by vendor files, kept by the host that loads them.
+"""Custom operators: declared by vendor files, held by the host that loads them.
 
-``register`` only leaves a mark in the module that calls it. The host that loads the module reads
-the marks into its own ``OpRegistry``; nothing enters ONNX's process-wide registry and two hosts
-share nothing.
+``register`` only leaves a mark in the module that calls it. The host that loads the module adds
+the marked operators to its own ``OpRegistry``; ONNX's process-wide registry stays unchanged, and
+two hosts share nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ from gehost.spelling import hint, is_misspelled, is_similar
 MARK = "__gehost_ops__"
 
 TRAITS = frozenset({"commutative", "random", "stateful"})
-"""Traits of an operator: any order of its inputs gives the same result; it draws random numbers;
-it keeps a state.
-"""
+"""Traits of an operator: its inputs may be in any order; it draws random numbers; it has state."""
 IMPURE = frozenset({"random", "stateful"})
-"""Traits that keep clean-up away from an operator."""
+"""Traits of operators that clean-up leaves alone."""
 
 _PROVIDER = re.compile(r"[A-Za-z][\w.-]*((>=|<=|==|!=|<|>)\d+(\.\d+)*(,(?=[<>=!])|$))*")
 
@@ -48,7 +46,7 @@ _NUMBER: tuple[type[Any], ...] = (float, np.floating, int, np.integer)
 
 @dataclass(frozen=True)
 class _Kind:
-    """What values an attribute takes."""
+    """The accepted values of an attribute."""
 
     wanted: str
     accepts: Callable[[Any], bool]
@@ -69,7 +67,7 @@ _SCALARS: dict[type[Any], _Kind] = {
 
 
 def _kind_of(default: Any) -> _Kind | None:
-    """What an attribute with this default takes; None where the default does not show it."""
+    """Return the kind of an attribute's default; None if the default does not show it."""
     if isinstance(default, np.generic):
         default = cast("np.generic[Any]", default).item()
     for base, kind in _SCALARS.items():  # bool first: it is an int
@@ -83,7 +81,7 @@ def _kind_of(default: Any) -> _Kind | None:
 
 
 def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
-    """A list of what the default lists; ``[1, 0.5]`` is a list of numbers."""
+    """Return the kind of a list with these entries; ``[1, 0.5]`` is a list of numbers."""
     entry = next((kind for kind in kinds if kind is _SCALARS[float]), next(iter(kinds), None))
 
     def accepts(value: Any) -> bool:
@@ -97,7 +95,7 @@ def _list_of(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _annotated(annotation: Any) -> _Kind | None:
-    """What a body's annotation of a parameter takes; None for all but the plain types."""
+    """Return the kind of an annotated parameter of a body; None except for plain types."""
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     return next((kind for base, kind in _SCALARS.items() if base.__name__ == name), None)
 
@@ -107,7 +105,7 @@ class OpDef:
     """A custom operator: its signature and, optionally, shape function and body.
 
     ``body`` takes the inputs as ``EsTensor`` by position and the attributes by keyword, and returns
-    the output tensors. With a body the operator is written into compiled models as a model-local
+    the output tensors. An operator with a body is written into compiled models as a model-local
     function, so that any runtime runs it.
     """
 
@@ -122,7 +120,7 @@ class OpDef:
     traits: frozenset[str]
     origin: str
     provided_by: str = ""
-    """The runtime, with its versions, whose kernel computes the operator: it keeps its name."""
+    """The runtime, with versions, that has a kernel for the operator; its name never changes."""
 
     @property
     def impure(self) -> bool:
@@ -135,7 +133,7 @@ class OpDef:
 
     @cached_property
     def kinds(self) -> Mapping[str, _Kind]:
-        """What each attribute must be, from its default, else from the body's annotation."""
+        """The kind of each attribute, from its default or from the body's annotation."""
         annotations: Mapping[str, inspect.Parameter] = (
             {} if self.body is None else inspect.signature(self.body).parameters
         )
@@ -149,10 +147,9 @@ class OpDef:
         return found
 
     def problem(self, attributes: Mapping[str, Any]) -> str:
-        """What is wrong with the attributes of a call, "" if nothing.
+        """Return the error in the attributes of a call, "" if they are right.
 
-        An operator that declares neither a body nor attributes takes any. None is an absent
-        attribute.
+        An operator that declares neither a body nor attributes takes any. None means absent.
         """
         if self.body is None and not self.attributes:
             return ""
@@ -169,7 +166,7 @@ class OpDef:
         return ""
 
     def output_problem(self, count: int) -> str:
-        """Why a call cannot have this many outputs, "" if it can.
+        """Return why a call cannot have this many outputs, "" if it can.
 
         An operator that declares neither a body nor inputs may have any number.
         """
@@ -179,7 +176,7 @@ class OpDef:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The attributes that may be left out, and what they are then."""
+        """The attributes that may be left out, with their defaults."""
         return {
             name: value
             for name, value in self.attributes.items()
@@ -202,25 +199,24 @@ def register(
 
     As a decorator of the body, inputs and attributes are its signature: positional parameters are
     inputs (a default of None makes one optional), keyword-only parameters are attributes with their
-    defaults. Without a body, say them here.
+    defaults. Without a body, give them as arguments.
 
     Args:
         name: ``domain::Type``; bodies in ONNX's own domain are refused.
         outputs: names of the outputs.
-        shape: gives the output types from the input types and attributes; without one, types
-            come from the body.
+        shape: returns the output types from the input types and attributes; default: types come
+            from the body.
         traits: some of ``"commutative"`` (any order of the inputs gives the same result:
-            ``es.Commutative`` takes the operator), ``"random"`` and ``"stateful"`` (clean-up leaves
-            the operator alone).
+            ``es.Commutative`` accepts the operator), ``"random"`` and ``"stateful"`` (clean-up
+            leaves the operator alone).
         provided_by: the runtime that has a kernel for the operator, with the versions for which
             the body is exact: ``"onnxruntime>=1.31"``. Such an operator is never renamed. The
-            model carries its body where all calls share one, else none, which the report notes.
+            model carries its body if all calls share one; if not, the report notes it.
 
     Raises:
         VendorError: the name has no domain, the module declares it twice, a trait does not exist,
-            ``provided_by`` is not a name with versions,
-            an attribute's default is of no kind that ONNX has, or the body takes any number of
-            arguments.
+            ``provided_by`` is not a name with versions, ONNX has no type for an attribute's
+            default, or the body has ``*`` or ``**`` parameters.
     """
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
@@ -310,7 +306,7 @@ def _check_defaults(definition: OpDef) -> None:
 
 
 def _vendor_of(origin: str) -> str:
-    """The vendor's directory that a line is in, "" for one that is in none."""
+    """Return the vendor's directory of a source line, "" if it is in none."""
     before, found, _ = origin.replace("\\", "/").partition("/custom_fusion_passes/")
     return before if found else ""
 
@@ -326,9 +322,9 @@ class OpRegistry:
     def __init__(self) -> None:
         self._ops: dict[str, OpDef] = {}
         self._by_type: dict[str, list[OpDef]] = {}
-        """All declarations, also the identical ones of several vendors."""
+        """All declarations, including identical ones of several vendors."""
         self._suspects: dict[str, list[OpDef]] = {}
-        """Operators that each unknown name may mean."""
+        """Registered operators that an unknown name may misspell."""
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._ops.values())
@@ -343,7 +339,7 @@ class OpRegistry:
         """Add an operator; an identical declaration of a second vendor is the same operator.
 
         Raises:
-            VendorError: it is declared differently already; the message names both places.
+            VendorError: it is already declared differently; the message names both places.
         """
         known = self._ops.get(definition.name)
         if known is not None and not _same_operator(known, definition):
@@ -361,7 +357,7 @@ class OpRegistry:
 
         Args:
             namespace: ``vars(module)``.
-            replace: False leaves out operators that are declared already, however.
+            replace: False skips operators that are declared already, even differently.
         """
         marks: dict[str, OpDef] = namespace.get(MARK, {})
         for definition in marks.values():
@@ -372,7 +368,7 @@ class OpRegistry:
         return self._ops.get(op)
 
     def resolve(self, op: str, where: object = "") -> str | None:
-        """The full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``).
+        """Return the full name of an operator given without its domain (``GEMM`` → ``ge::GEMM``).
 
         Of several, the one that the vendor of ``where`` registers; None unless exactly one fits.
         """
@@ -382,11 +378,11 @@ class OpRegistry:
         return found[0] if len(found) == 1 else None
 
     def namesakes(self, op_type: str) -> Sequence[str]:
-        """The names of the operators of this type, whatever their domain."""
+        """Return the names of the operators of this type in all domains."""
         return list({each.name: None for each in self._by_type.get(op_type, ())})
 
     def own_namesakes(self, op_type: str, where: object) -> Sequence[OpDef]:
-        """The operators of this type that the vendor, or the file, of ``where`` registers itself."""
+        """Return the operators of this type that the vendor or file of ``where`` registers."""
         found = self._by_type.get(op_type, ())
         if not found:
             return ()
@@ -400,9 +396,9 @@ class OpRegistry:
         ]
 
     def meant_by(self, op: str, where: object) -> OpDef | None:
-        """The registered operator that ``op``, which is not registered, most likely misspells.
+        """Return the registered operator that the unknown name ``op`` probably misspells.
 
-        Operators of other vendors do not count: their names are none of this author's business.
+        Operators of other vendors do not count.
         """
         suspects = self._suspects.get(op)
         if suspects is None:
@@ -444,9 +440,9 @@ def _same_operator(one: OpDef, other: OpDef) -> bool:
 
 
 def _same_function(one: Any, other: Any, compared: frozenset[tuple[Any, Any]] = _NOTHING) -> bool:
-    """Whether two functions compute the same by code, defaults, and the globals that they name.
+    """Whether two functions have equal code, defaults, closures and globals.
 
-    ``compared`` has the pairs that are being compared: functions may call each other.
+    ``compared`` has the pairs under comparison: functions may call each other.
     """
     if one is other or (one, other) in compared:
         return True
@@ -466,13 +462,13 @@ def _same_function(one: Any, other: Any, compared: frozenset[tuple[Any, Any]] = 
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names of globals and attributes in a function and those within it."""
+    """Return the names of globals and attributes in a function and its nested functions."""
     nested = [value for value in code.co_consts if isinstance(value, CodeType)]
     return set(code.co_names).union(*map(_names, nested))
 
 
 def _cells(function: FunctionType) -> list[Any]:
-    """What a function sees of those around it; one that is not set yet is itself."""
+    """Return the closure variables of a function; an unset one is represented by its cell."""
     found: list[Any] = []
     for cell in function.__closure__ or ():
         try:
@@ -483,7 +479,7 @@ def _cells(function: FunctionType) -> list[Any]:
 
 
 def _same_value(one: Any, other: Any, compared: frozenset[tuple[Any, Any]]) -> bool:
-    """Whether two values are equal for sure; arrays are compared by element."""
+    """Whether two values are certainly equal; arrays are compared by element."""
     if one is other:
         return True
     if isinstance(one, FunctionType):
@@ -507,7 +503,7 @@ def _same_value(one: Any, other: Any, compared: frozenset[tuple[Any, Any]]) -> b
 
 
 def _same_code(one: CodeType, other: CodeType) -> bool:
-    """Whether two functions compute the same; docstrings and line numbers may differ."""
+    """Whether two code objects are equal but for docstrings and line numbers."""
 
     def constants(code: CodeType) -> list[Any]:
         # a function's first constant is its docstring, or None

@@ -1,4 +1,4 @@
-"""What a host is told; the only place that reads the environment."""
+"""The options of a host; only this module reads the environment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ _LEVELS = ("1", "2", "3")
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Everything that changes what a compile does; two compiles with equal options and model
-    give equal files.
-    """
+    """All options that influence a compile; equal options and model give equal files."""
 
     vendors: Sequence[str | os.PathLike[str]] = ()
     """Directories that hold ``<vendor>/custom_fusion_passes/``, or vendors that a package ships
@@ -34,13 +32,13 @@ class HostOptions:
     """1: with weights, 2: without weight data, 3: structure only."""
     dump_format: DumpFormat = "pbtxt"
     dump_passes: bool = False
-    """One more dump after each pass that changed something."""
+    """Also dump the graph after each pass that changed it."""
     enable: Sequence[str] = ()
     disable: Sequence[str] = ()
     only: Sequence[str] = ()
-    """Run these passes alone, also those that are off by default; () runs all that are on."""
+    """Run only these passes, even if off by default; () runs all that are on."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Options of passes and importers: values, or texts of them, by ``PASS.option``."""
+    """Options of passes and importers by ``PASS.option``; values or their texts."""
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes for open dimensions of the inputs, by symbol or ``INPUT:AXIS``."""
     opset: int | None = None
@@ -48,19 +46,17 @@ class HostOptions:
     fusion_switch_file: str | os.PathLike[str] | None = None
     cleanup: bool = True
     verify: bool = False
-    """Compare the numbers with the original's before anything is saved."""
+    """Compare the numbers with the original's before the model is saved."""
     feeds: str | os.PathLike[str] | None = None
     """An ``.npz`` file of inputs to verify with, instead of seeded ones."""
     special_values: bool = False
-    """Verify also on inputs with NaN, infinities, denormals and the like."""
+    """Also verify on inputs with NaN, infinities, denormals and others."""
     ort_libraries: Sequence[str | os.PathLike[str]] = ()
-    """Shared libraries of custom operators that ONNX Runtime needs to verify."""
+    """Shared libraries of custom operators that ONNX Runtime needs for ``verify``."""
     keep_going: bool = False
-    """A vendor file that cannot be loaded is skipped, a pass that fails is undone; both are
-    reported.
-    """
+    """Skip a vendor file that cannot be loaded, undo a pass that fails; both are reported."""
     rewrite_limit: int | None = None
-    """Stop rewriting after so many rewrites."""
+    """Stop rewriting after this many rewrites."""
     inline_functions: bool = False
     """Inline the model's local functions before anything else."""
 
@@ -69,7 +65,7 @@ class HostOptions:
             given: Any = getattr(self, name)
             if given is not None:
                 try:
-                    object.__setattr__(self, name, operator.index(given))  # numpy's too
+                    object.__setattr__(self, name, operator.index(given))  # accepts numpy's
                 except TypeError:
                     raise UsageError(f"{name}={given!r}: wanted an integer") from None
         if self.dump_level not in (1, 2, 3):
@@ -90,12 +86,10 @@ class HostOptions:
             self, "dims", {name: _size(name, given) for name, given in self.dims.items()}
         )
         if self.feeds is not None and not self.verify:
-            raise UsageError(
-                f"feeds {os.fspath(self.feeds)}: they are inputs to verify with; verify too"
-            )
+            raise UsageError(f"feeds {os.fspath(self.feeds)}: only used by verify; turn verify on")
         if not self.verify and (self.special_values or self.ort_libraries):
             name = "special values" if self.special_values else "libraries of operators"
-            raise UsageError(f"{name} are there to verify with; verify too")
+            raise UsageError(f"{name} are only used by verify; turn verify on")
         if self.opset is not None and self.opset < 1:
             raise UsageError(f"opset {self.opset}: wanted a number from 1")
         if self.rewrite_limit is not None and self.rewrite_limit < 0:
@@ -114,13 +108,13 @@ class HostOptions:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The options as JSON can carry them."""
+        """Return the options as JSON data."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
 
 def _size(name: str, given: Any) -> int:
     try:
-        size = -1 if isinstance(given, bool) else operator.index(given)  # numpy's too
+        size = -1 if isinstance(given, bool) else operator.index(given)  # accepts numpy's
     except TypeError:
         size = -1
     if size < 0:
@@ -139,12 +133,11 @@ def _plain(value: Any) -> Any:
 
 
 def let_idle_threads_sleep() -> None:
-    """Have the threads of numpy's OpenBLAS, one a core, wait asleep; to be called before numpy is
-    imported.
+    """Let the threads of numpy's OpenBLAS, one per core, sleep while idle.
 
-    Else each spins for 2**26 cycles once it is there, a good part of the time that a small compile
-    takes. With 2**16 of them, calls in a row still find them awake. What the environment says
-    already stays.
+    To be called before numpy is imported. By default each spins for 2**26 cycles after its start, a
+    good part of the time of a small compile. With 2**16 cycles, calls in quick succession still
+    find them awake. A value set in the environment wins.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
@@ -155,13 +148,11 @@ def from_environment(
     *,
     note: Callable[[str], object] | None = None,
 ) -> HostOptions:
-    """Options for the command line: what was given, else what the environment says, else the
-    defaults.
+    """Return the options of the command line: given ones, then the environment's, then defaults.
 
-    Vendors: ``GEHOST_VENDORS`` (path list), else ``./vendors`` where it exists, else the default
-    vendors of installed packages. Dumps:
-    ``DUMP_GRAPH_PATH``, else the working directory when ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is
-    also the level of dumps unless one was given.
+    Vendors: ``GEHOST_VENDORS`` (path list), or ``./vendors`` if it exists, or the default vendors
+    of installed packages. Dumps: ``DUMP_GRAPH_PATH``, or the working directory if
+    ``DUMP_GE_GRAPH`` is 1, 2 or 3; that is also the level of dumps unless one is given.
 
     Args:
         given: fields of ``HostOptions``; None and () are not given.
@@ -169,7 +160,7 @@ def from_environment(
         note: gets a line where default vendors stand in.
 
     Raises:
-        UsageError: an option or a variable has a value that there is not.
+        UsageError: an option or a variable has an invalid value.
     """
     env = os.environ if environ is None else environ
     chosen = dict(given)

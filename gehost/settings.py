@@ -33,11 +33,11 @@ class PassOption:
     Attributes:
         name: a Python identifier.
         type: ``str``, ``int``, ``float`` or ``bool``; values are converted to it.
-        default: the value where nothing sets the option; of ``type``, or None.
+        default: the value if nothing sets the option; of ``type``, or None.
         help: one line for ``gehost passes -v``.
 
     Raises:
-        VendorError: the name, the type or the default is none of these.
+        VendorError: the name, the type or the default is not valid.
     """
 
     name: str
@@ -61,10 +61,10 @@ class PassOption:
                 ) from error
 
     def convert(self, given: Any) -> Any:
-        """Return a value, or the text of one, as ``type``.
+        """Convert a value, or its text, to ``type``.
 
         Raises:
-            ValueError: it is none; the message names what is wanted.
+            ValueError: the conversion fails; the message names the wanted type.
         """
         if isinstance(given, np.generic):
             given = cast("np.generic[Any]", given).item()
@@ -85,11 +85,11 @@ class PassOption:
 
 
 def check_options(options: Sequence[PassOption], owner: str) -> None:
-    """Check what a pass or an importer declares.
+    """Check the declared options of a pass or an importer.
 
     Raises:
-        VendorError: something else than a ``PassOption``, or two of one name; starts with
-            ``owner``.
+        VendorError: an entry is not a ``PassOption``, or two have the same name; the message starts
+            with ``owner``.
     """
     names: set[str] = set()
     for option in options:
@@ -112,10 +112,10 @@ def check_settings(
     Args:
         settings: values by ``OWNER.option``.
         declared: the options of each owner.
-        owners: what messages call an owner.
+        owners: word for the owners in messages.
 
     Raises:
-        UsageError: a setting does not; names the nearest ones.
+            UsageError: a setting does not; the message has the nearest names.
     """
     for key in settings:
         owner, dot, name = key.rpartition(".")
@@ -137,7 +137,7 @@ def check_settings(
 def option_values(
     owner: str, options: Sequence[PassOption], settings: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the options of one pass or importer by name: what is set, else the defaults.
+    """Return the options of one pass or importer by name: set values, or defaults.
 
     Raises:
         UsageError: a value is not of the option's type.

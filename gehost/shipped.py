@@ -2,7 +2,7 @@
 
 A package lists its vendors in the entry point group ``gehost.vendors``. Each value is the path of
 a vendor's directory, the one that holds ``custom_fusion_passes``; the entry point's name is the
-vendor's. Those in ``gehost.default_vendors`` are what the command line uses when it gets none.
+vendor's. The vendors in ``gehost.default_vendors`` are used by the command line by default.
 """
 
 from __future__ import annotations

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterable
 
 _SIMILAR = 0.85
-"""Least similarity of a misspelled name to the one that is meant."""
+"""Least similarity of a misspelled name and the intended one."""
 _SIMILAR_HOOK = 0.8
-"""The same for the name of a hook, of which a class has few."""
+"""Least similarity for names of hooks, of which a class has few."""
 _NUMBER = r"v?\d+"
 _SHORT = 5
-"""Letters below which one letter more or less makes another word (Add, AddN)."""
+"""Names shorter than this must be equal but for case: Add and AddN are two names."""
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """The known names most like ``name``, best first; case and a domain ``d::`` count little.
+    """Return the known names most like ``name``, best first; case and domain count little.
 
     Example:
         >>> nearest("silu", ["acme::SiLU", "Relu"])
@@ -32,13 +32,13 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 
 def hint(name: str, known: Iterable[str], most: int = 1) -> str:
-    """``; did you mean X or Y?``, or "" where no known name is near."""
+    """Return ``; did you mean X or Y?``, or "" if no known name is near."""
     near = nearest(name, known, most)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """``1 file``, ``2 files``.
+    """Return ``1 file``, ``2 files``.
 
     Example:
         >>> counted(2, "pass", "passes")
@@ -48,9 +48,9 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def is_misspelled(name: str, meant: str) -> bool:
-    """Whether ``name`` is most likely a slip for ``meant``: case, underscores, a letter or two.
+    """Whether ``name`` is probably a slip for ``meant``: case, underscores, a letter or two.
 
-    Names that differ in a number alone are two names (``Conv1D`` and ``Conv2D``), short ones must
+    Names that differ only in a number are two names (``Conv1D`` and ``Conv2D``); short names must
     be equal but for case.
     """
     a, b = (each.replace("_", "").lower() for each in (name, meant))
@@ -64,12 +64,12 @@ def is_misspelled(name: str, meant: str) -> bool:
 
 
 def is_similar(a: str, b: str, least: float = _SIMILAR_HOOK) -> bool:
-    """Whether two names are alike in at least this share of their letters."""
+    """Whether two names share at least this part of their letters."""
     return difflib.SequenceMatcher(None, a.lower(), b.lower()).ratio() >= least
 
 
 def nearest_hooks(name: str, hooks: Iterable[str]) -> list[str]:
-    """The hooks that a public name of a class or module most likely means, best first.
+    """Return the hooks that a public name of a class or module probably means, best first.
 
     ``meet_requirements`` is ``MeetRequirements``; ``Requirements`` is near, ``Helper`` is not.
     """

@@ -18,15 +18,15 @@ class CustomPassStage(Enum, metaclass=_StageNames):
     """GE's stage names, in the order in which a compile reaches them."""
 
     kBeforeInferShape = "before_infershape"  # noqa: N815 - GE's name
-    """With what the file says of types; the default."""
+    """With the types of the model file; the default."""
     kAfterInferShape = "after_infershape"  # noqa: N815 - GE's name
-    """Every tensor carries dtype and shape where inference can tell."""
+    """Tensors have dtype and shape as far as inference knows them."""
     kAfterBuiltinFusionPass = "after_builtin_fusion_pass"  # noqa: N815 - GE's name
     """After the built-in clean-up."""
     kAfterOriginGraphOptimize = "after_origin_graph_optimize"  # noqa: N815 - GE's name
     """The last one that may change the graph."""
     kAfterAssignLogicStream = "after_assign_logic_stream"  # noqa: N815 - GE's name
-    """A name that GE has; graphs are fixed there, so that a fusion pass is refused."""
+    """Exists in GE only; graphs are fixed at this stage, so fusion passes are refused."""
 
 
 RUN_STAGES = tuple(

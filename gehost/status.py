@@ -1,4 +1,4 @@
-"""The status that GE's methods return; Python code raises errors instead."""
+"""Status values of GE's methods; Python code raises errors instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Status(Enum):
-    """What ``Run`` may return, besides None and True (success) and False (failure)."""
+    """A return value of ``Run``, besides None and True (success) and False (failure)."""
 
     SUCCESS = 0
     FAILED = 1

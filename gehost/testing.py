@@ -1,7 +1,6 @@
-"""What pass authors test with; gehost's own tests use the same.
+"""Test helpers for pass authors; gehost's own tests use the same.
 
-Models are ONNX text (``onnx.parser``), passes are classes or names of passes found below
-``vendors``.
+Models are ONNX text (``onnx.parser``); passes are classes, or names of passes below ``vendors``.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelProto:
-    """A model of ONNX text; ``weights`` become initializers, which the text declares as graph
-    inputs or not at all.
+    """Parse a model of ONNX text.
+
+    ``weights`` become initializers; the text may declare them as graph inputs.
     """
     model = onnx.parser.parse_model(text)
     for name, array in (weights or {}).items():
@@ -56,7 +56,7 @@ def parse(text: str, weights: Mapping[str, Array] | None = None) -> onnx.ModelPr
 
 
 def graph_of(text: str, weights: Mapping[str, Array] | None = None) -> Graph:
-    """The graph of a model of ONNX text, to try a ``PatternMatcher`` or ``Graph`` methods on."""
+    """Return the graph of ONNX text, for trying a ``PatternMatcher`` or ``Graph`` methods."""
     return Model(parse(text, weights)).graph
 
 
@@ -69,12 +69,12 @@ def run_pass(
     settings: Mapping[str, Any] = NO_OPTIONS,
     cleanup: bool = False,
 ) -> tuple[onnx.ModelProto, PassRecord]:
-    """Compile a model with one pass alone; returns the result and what the pass did.
+    """Compile a model with one pass alone; return the result and the record of the pass.
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
-        vendors: a directory of vendors; its operators are there for the pass too.
-        plugins: what collects passes of other styles from it; the installed plugins unless given.
+        vendors: a directory of vendors; their operators are available to the pass.
+        plugins: collect passes of other styles from it; default: the installed plugins.
         settings: options of the pass, by ``PASS.option``.
         cleanup: run the built-in clean-up as well.
     """
@@ -95,8 +95,9 @@ def assert_rewrites(
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
-    """The pass rewrites ``model`` into ``expected`` (up to the names of new nodes and tensors)
-    by ``count`` rewrites.
+    """Assert that the pass turns ``model`` into ``expected`` by ``count`` rewrites.
+
+    Names of new nodes and tensors may differ.
     """
     result, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == count, f"wanted {counted(count, 'rewrite')}, got {_done(record)}"
@@ -117,8 +118,9 @@ def assert_refuses(
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> PassRecord:
-    """The pass leaves ``model`` alone; a match is refused with the key ``reason``, or (None)
-    there is none.
+    """Assert that the pass does not change ``model``.
+
+    ``reason`` is the key of a refused match; with None there must be no match.
     """
     _, record = run_pass(model, pass_, vendors=vendors, plugins=plugins, settings=settings)
     assert record.replaced == 0, f"wanted no rewrite, got {_done(record)}"
@@ -139,7 +141,7 @@ def assert_equal_numbers(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Both models give the same numbers on ``feeds``, or on seeded ones."""
+    """Assert that both models give the same numbers on ``feeds``, or on seeded ones."""
     from gehost.verify import compare
 
     result = compare(before, after, feeds, rtol=rtol, atol=atol)
@@ -155,8 +157,10 @@ def assert_fuses(
     plugins: PluginList | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> onnx.ModelProto:
-    """The pass rewrites ``count`` times, the numbers stay equal, and a second run changes
-    nothing; returns the result.
+    """Assert that the pass rewrites ``count`` times, keeps the numbers and is stable; return the
+    result.
+
+    Stable: a second run changes nothing.
     """
     proto = parse(model) if isinstance(model, str) else model
     result, record = run_pass(proto, pass_, vendors=vendors, plugins=plugins, settings=settings)
@@ -177,22 +181,22 @@ def check_pass(
     instances: int = 4,
     mutations: int = 20,
 ) -> PassCheck:
-    """The pass fires on random instances of its own pattern, the numbers stay, and changed
-    instances are no trap.
+    """Assert that the pass fires on random instances of its own pattern and keeps the numbers,
+    also on mutated instances.
 
-    What ``gehost check-pass`` does, with fewer instances; returns what was tried.
+    Does the same as ``gehost check-pass``, with fewer instances; returns the result.
 
     Args:
         pass_: a marked class, or the name of a pass below ``vendors``.
-        vendors: a directory of vendors; its operators are there for the pass too.
-        plugins: what collects passes of other styles from it; the installed plugins unless given.
+        vendors: a directory of vendors; their operators are available to the pass.
+        plugins: collect passes of other styles from it; default: the installed plugins.
         settings: options of the pass, by ``PASS.option``.
-        seed: of all that is drawn.
-        instances: how many are wanted; at least one for each pattern.
-        mutations: how often each is changed, at most.
+        seed: of the random instances.
+        instances: their number; at least one for each pattern.
+        mutations: largest number of mutations of each instance.
 
     Raises:
-        AssertionError: says what is wrong, a line for each kind, or that the pass has no pattern.
+        AssertionError: a line for each kind of error, or that the pass has no pattern.
     """
     from gehost.diagnose.check_pass import run as checks
     from gehost.diagnose.check_pass.trial import Refusals, Trial
@@ -217,9 +221,7 @@ def _done(record: PassRecord) -> str:
 def random_weights(
     shapes: Mapping[str, Sequence[int]], seed: int = 0, dtype: Any = np.float32
 ) -> dict[str, Array]:
-    """Seeded weights, distinct and not constant, so that a wrong packing or a dropped bias
-    shows.
-    """
+    """Return seeded weights, all distinct, so that a wrong packing or a lost bias shows."""
     generator = np.random.default_rng(seed)
     return {
         name: generator.standard_normal(tuple(shape)).astype(dtype)
@@ -230,7 +232,7 @@ def random_weights(
 def report_of(
     model: str | onnx.ModelProto, vendors: str | os.PathLike[str], **options: Any
 ) -> tuple[onnx.ModelProto, Report]:
-    """Compile with all passes of a directory of vendors."""
+    """Compile with all passes of a directory of vendors; return the model and the report."""
     proto = parse(model) if isinstance(model, str) else model
     return Host(HostOptions(vendors=[vendors], plugins=False, **options)).run(proto)
 
@@ -283,9 +285,7 @@ def _spec(cls: PassClass) -> PassSpec:
 
 
 def _difference(wanted: Graph, got: Graph) -> str:
-    """How two graphs differ, besides the names of nodes and of tensors that are neither inputs
-    nor outputs.
-    """
+    """Return how two graphs differ, apart from names of nodes and of inner tensors."""
     for what, a, b in (
         ("inputs", wanted.inputs, got.inputs),
         ("outputs", wanted.outputs, got.outputs),
@@ -320,9 +320,7 @@ def _difference(wanted: Graph, got: Graph) -> str:
 
 
 def _value_difference(a: Value, b: Value) -> str:
-    """How two tensors differ in themselves and in the node that makes them; what that node reads
-    is not looked at.
-    """
+    """Return how two tensors and their producers differ; inputs of producers are not compared."""
     if a.is_constant and b.is_constant:
         equal = np.array_equal(a.numpy(), b.numpy()) and a.numpy().dtype == b.numpy().dtype
         return "" if equal else f'constant "{a.name}": wanted {a.numpy()!r}, got {b.numpy()!r}'

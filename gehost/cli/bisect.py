@@ -53,7 +53,7 @@ def bisect(
     check_fresh(directory)
     options = options_of(given)
     read = None if feeds is None else [load_feeds(feeds)]
-    with output_on_stderr(), match_files.shown_on_terminals() as tell:
+    with output_on_stderr(), match_files.shown_on_terminals() as on_trial:
         found = search.bisect(
             model,
             options,
@@ -63,7 +63,7 @@ def bisect(
             seed=seed,
             special_values=special_values,
             libraries=ort_libraries,
-            tell=tell,
+            on_trial=on_trial,
         )
         answer = match_files.answer(found, model)
         if found.captured is not None:

@@ -30,7 +30,7 @@ def passes(vendors: tuple[str, ...], *, shipped: bool, as_json: bool, verbose: b
     from gehost.stages import RUN_STAGES
 
     if shipped and vendors:
-        raise UsageError("--shipped lists what is installed; give it or --vendors")
+        raise UsageError("--shipped lists the installed vendors; give either it or --vendors")
     if shipped:
         vendors = tuple(shipped_vendors())
     with output_on_stderr(), Progress().showing(what="loading vendors"):

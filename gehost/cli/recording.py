@@ -81,7 +81,7 @@ def reproducible(
         yield
     except PassError as error:
         raise PassError(
-            f"{error}; {keeper.told or 'no reproducer: it is not the failure of one pass'}"
+            f"{error}; {keeper.message or 'no reproducer: it is not the failure of one pass'}"
         ) from error
-    if keeper.told:
-        click.echo(one_line(keeper.told), err=True)
+    if keeper.message:
+        click.echo(one_line(keeper.message), err=True)

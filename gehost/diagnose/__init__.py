@@ -1,3 +1,1 @@
-"""Answers about a compile: its report, why a pass did not match, which rewrite is wrong, a
-node's history.
-"""
+"""Tools that answer questions about a compile: report, explain, bisect, blame."""

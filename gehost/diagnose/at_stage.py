@@ -26,7 +26,7 @@ class _Reached(GehostError):  # noqa: N818 - it ends a compile and is no error
 
 
 def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model], _Seen]) -> _Seen:
-    """Compile a file until the passes of a stage would run; return what ``look`` returns there.
+    """Compile a file up to the passes of a stage; return the result of ``look`` on it.
 
     Args:
         model: the file.
@@ -49,7 +49,7 @@ def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model
     def see(graph: Graph) -> None:
         try:
             found.append(look(graph.model))
-        except GehostError as error:  # the caller's, which the compile would take for a plugin's
+        except GehostError as error:  # of ``look``; the compile would blame a plugin for it
             failures.append(error)
 
     def before_pass(spec: PassSpec, graph: Graph) -> None:
@@ -70,7 +70,7 @@ def at_stage(model: str, options: HostOptions, stage: str, look: Callable[[Model
     )
     host = Host(options.rewrites_only(), plugins=[("at_stage", watch)])
     with suppress(_Reached):
-        host.compile(model, os.devnull)  # which ends before it would be written
+        host.compile(model, os.devnull)  # ends before anything is written
     if failures:
         raise failures[0]
     return found[0]

@@ -1,6 +1,6 @@
 """A node's history over all compiles, as far back as the notes in the file go.
 
-A node without a note is as in the original, or a hook made it, which leaves none.
+A node without a note is an original node, or was added by a hook, which leaves none.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gehost.rewrite.provenance import Source, steps_of
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A node that once was in the model, or is.
+    """A node that is or was in the model.
 
     Attributes:
-        op: "" where it was not noted down.
+        op: "" if it was not recorded.
         pass_name: the pass that made it; "" for a node without a note.
         vendor: of the pass.
         sources: the nodes it was made from, by position among the ancestors.
-        cut: there were too many steps in between to be kept; ``sources`` are nodes without a note.
+        cut: steps in between are not recorded, as there were too many; ``sources`` have no note.
     """
 
     node: str
@@ -40,12 +40,12 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """A node and all that it comes from.
+    """A node and its ancestors.
 
     Attributes:
         graph: the name of the nested body that holds it; "" for the root graph.
-        stands_for: the custom operator that its own stands for, where the body needed another
-            name; else "".
+        stands_for: the custom operator that this node calls under another name, as the body
+            needed one; "" if its name is its own.
         ancestors: the node itself first, each before its sources.
     """
 
@@ -65,11 +65,11 @@ class Ancestry:
 def blame(
     model: str | os.PathLike[str], name: str, settings: Mapping[str, Any] | None = None
 ) -> list[Ancestry]:
-    """The histories of the nodes of a name, which several graphs may have.
+    """Return the histories of the nodes of a name, which several graphs may have.
 
     Args:
         model: a file.
-        name: of a node, or of a tensor that it makes.
+        name: of a node, or of a tensor that it produces.
         settings: options of importers, by ``NAME.option``.
 
     Raises:
@@ -117,7 +117,7 @@ def _what_it_is(model: Model, name: str) -> str:
         value = graph.values.get(name)
         if value is not None and value.initializer is not None:
             return (
-                f'"{name}" is a constant; constants do not carry where they come from (also '
+                f'"{name}" is a constant; the origin of constants is not recorded (nor of '
                 "those that the clean-up computed)"
             )
         if value is not None:

@@ -1,4 +1,4 @@
-"""A directory of files that is written whole or not at all, and never over existing files."""
+"""A new directory of files, written whole or not at all; existing files are never overwritten."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gehost.errors import OutputError, UsageError
 
 
 def check_fresh(path: str) -> None:
-    """Refuse a directory that could not be written, before any work is done.
+    """Refuse a directory that cannot be written, before any work is done.
 
     Raises:
-        UsageError: something stands there, or its parent does not exist.
+        UsageError: the path exists and is not an empty directory, or its parent does not exist.
     """
     if "\0" in path or not path:
         raise UsageError(
-            f"{path!r} is no name of a directory", hint="name one that does not exist yet"
+            f"{path!r} is not a directory name", hint="name one that does not exist yet"
         )
     target = Path(path)
     if os.path.lexists(path) and not (
@@ -38,19 +38,20 @@ def check_fresh(path: str) -> None:
 
 
 def free_name(stem: str) -> str:
-    """``stem``, or ``stem-2``, ``stem-3``, … where something stands there."""
+    """Return the first of ``stem``, ``stem-2``, ``stem-3`` and so on that does not exist."""
     names = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def fresh_directory(path: str) -> Generator[Path]:
-    """A new directory to fill, which gets its name ``path`` when the block ends well; after an
-    error nothing of it remains.
+    """Yield a new directory to fill; it gets its name ``path`` when the block ends without error.
+
+    After an error it is removed.
 
     Raises:
         UsageError: as ``check_fresh``.
-        OutputError: it cannot be written.
+        OutputError: the directory cannot be written.
     """
     check_fresh(path)
     target = Path(path).absolute()
@@ -61,7 +62,7 @@ def fresh_directory(path: str) -> Generator[Path]:
         os.rename(temporary, target)
     except OSError as error:
         raise OutputError(
-            f"cannot write {path!r}: {error.strerror or error}; nothing is left of it"
+            f"cannot write {path!r}: {error.strerror or error}; the directory was removed"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Nodes by the names that users give, and their fate during a compile."""
+"""Find nodes by the names that users give, and follow them during a compile."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from gehost.spelling import nearest
 
 
 def check_name(name: str) -> None:
-    """An empty name would be that of all unnamed nodes.
+    """Refuse an empty name, which all unnamed nodes have.
 
     Raises:
-        UsageError: it is empty.
+        UsageError: the name is empty.
     """
     if not name:
         raise UsageError(
-            "a node's name cannot be empty; an unnamed node is called by a tensor that it makes"
+            "a node's name cannot be empty; an unnamed node has the name of a tensor it produces"
         )
 
 
 def nodes_named(model: Model, name: str) -> list[Node]:
-    """The nodes of this name in all graphs of a model; if there are none, those that make a
-    tensor of this name.
-    """
+    """Return the nodes of this name in all graphs of a model, or the producers of such tensors."""
     by_name = [node for graph in model.graphs for node in graph.nodes if node.name == name]
     if by_name:
         return by_name
@@ -36,17 +34,17 @@ def nodes_named(model: Model, name: str) -> list[Node]:
 
 
 def near_names(model: Model, name: str) -> str:
-    """A hint for a name that no node has: the nearest ones."""
+    """Return a hint for a name that no node has: the nearest names."""
     near = nearest(name, labels(model), 3)
     return (
         f"did you mean {' or '.join(near)}?"
         if near
-        else "names are those of nodes or of the tensors that they make"
+        else "give the name of a node or of a tensor that it produces"
     )
 
 
 def labels(model: Model) -> Iterable[str]:
-    """All names of nodes, and of their outputs."""
+    """Return all names of nodes and of their outputs."""
     found: dict[str, None] = {}
     for graph in model.graphs:
         for node in graph.nodes:
@@ -59,22 +57,22 @@ def labels(model: Model) -> Iterable[str]:
 
 
 class Whereabouts:
-    """Watches nodes while passes run, to find who removed them."""
+    """Watches nodes while passes run, to find the pass that removes them."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._watched = list(nodes)
         self.fate = ""
-        """The last removal."""
+        """The last removal, as a clause."""
 
     def rewritten(self, rewrite: Rewrite) -> None:
-        """Look whether a rewrite took one."""
+        """Record the watched nodes that a rewrite replaced."""
         gone = [node for node in self._watched if rewrite.region.holds(node) and not node.in_graph]
         if gone:
             self.fate = f"was replaced by {rewrite.record.name}: {replacement(rewrite)}"
             self._watched = [node for node in self._watched if node not in gone]
 
     def check(self, by: str) -> None:
-        """Look whether one is gone that no rewrite took; ``by`` is who has just run."""
+        """Record the watched nodes that are gone without a rewrite; ``by`` has just run."""
         here = [node for node in self._watched if node.in_graph]
         if len(here) < len(self._watched):
             self.fate = f"was removed by {by}"

@@ -1,8 +1,8 @@
-"""``gehost compile --reproducer DIR``: a pass that fails leaves files that replay the failure.
+"""``gehost compile --reproducer DIR``: files that replay a failed pass.
 
-That is the model as it was before the pass, with the types that the pass could see, the vendors'
-files, a switch file that turns all other passes off, and the command line. The work of earlier passes
-is in the model, so the failure comes first and alone.
+They are the model as it was before the pass, with the types known then, the vendors' files, a
+switch file that turns all other passes off, and the command line. The model contains the work of
+earlier passes, so the failure is the first and only one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
 
 _LARGEST = 1 << 24
-"""Bytes of a file beside a vendor's passes up to which it is copied."""
+"""Largest size in bytes of a file beside a vendor's passes that is copied."""
 
 
 class FailureKeeper:
@@ -42,8 +42,8 @@ class FailureKeeper:
         self._options = options
         self._loaded: set[str] = set()
         self._problems: list[str] = []
-        self.told = ""
-        """A line about the files, or why there are none; "" when nothing failed."""
+        self.message = ""
+        """A line about the files, or why there are none; "" if nothing failed."""
 
     @hookimpl(trylast=True)
     def gehost_collect_passes(self, module: ModuleType) -> None:
@@ -55,12 +55,12 @@ class FailureKeeper:
 
     @hookimpl(tryfirst=True)
     def gehost_pass_failed(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
-        if self.told:
+        if self.message:
             return
         try:
             self._write(spec, graph, error)
         except GehostError as problem:  # the failure of the pass matters more
-            self.told = f"no reproducer: {problem}"
+            self.message = f"no reproducer: {problem}"
 
     def _write(self, spec: PassSpec | None, graph: Graph, error: PassError) -> None:
         model = graph.model
@@ -78,41 +78,41 @@ class FailureKeeper:
             text = json.dumps({"Switch": {"GraphFusion": switches}}, indent=2)
             (home / "fusion_switch.json").write_text(text + "\n", encoding="utf-8")
             notes = [f"Not copied, as it {why}: `{one_line(path)}`" for path, why in left_out]
-            hooks = [told for told in self._problems if told.startswith("plugin ")]
+            hooks = [line for line in self._problems if line.startswith("plugin ")]
             notes += [
                 (
-                    "This failed too, and ends the replay before the pass; take it out first: "
-                    f"`{one_line(t)}`"
+                    "This failed too, and ends the replay before the pass; remove it first: "
+                    f"`{one_line(line)}`"
                 )
-                for t in hooks
+                for line in hooks
             ]
             (home / "README.md").write_text(
                 _readme(str(error), replay_command(roots, self._settings_of(spec)), notes),
                 encoding="utf-8",
             )
         weights = f", with {outside / (1 << 20):.1f} MiB of weights beside it" if outside else ""
-        self.told = (
+        self.message = (
             f"{self._directory} holds the model before it{weights}, the vendors' files and the "
             "command that replays it"
         )
 
     def _settings_of(self, spec: PassSpec | None) -> dict[str, Any]:
-        """The settings of the pass that failed; those of others and of importers do not count."""
+        """Return the settings of the failed pass; others have no effect on it."""
         keys = [f"{spec.name}.{option.name}" for option in spec.options] if spec is not None else []
         return {key: self._options.settings[key] for key in keys if key in self._options.settings}
 
     def _unloaded(self) -> set[str]:
-        """The vendor files, or directories that are packages, that this compile goes on without."""
+        """Return the vendor files, or directories of packages, that the compile skipped."""
         return {
             str(file.path.parent if file.is_package else file.path)
             for file in find_vendor_files(self._options.vendors)[0]
             if file.module_name not in self._loaded
-            or any(told.startswith(f"{file.path}:") for told in self._problems)
+            or any(line.startswith(f"{file.path}:") for line in self._problems)
         }
 
 
 def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTIONS) -> str:
-    """The command line that sees a pass fail again, inside the directory of the reproducer."""
+    """Return the command line that replays a failure inside the reproducer's directory."""
     vendors = [word for root in roots for word in ("--vendors", root)]
     switches = ["--fusion-switch-file", "fusion_switch.json", "--no-cleanup"]
     chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -123,8 +123,9 @@ def replay_command(roots: Sequence[str], settings: Mapping[str, Any] = NO_OPTION
 def _copy_vendors(
     roots: Sequence[str | os.PathLike[str]], home: Path, unloaded: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Copy each vendor's passes that loaded; returns the directories of vendors and the files
-    that were too large.
+    """Copy the passes of each vendor; return the directories of vendors, and files left out.
+
+    Left out are files that are too large; files in ``unloaded`` are not copied either.
     """
     copied: list[str] = []
     left_out: list[str] = []
@@ -158,13 +159,13 @@ def _readme(error: str, command: str, notes: Sequence[str]) -> str:
     lines = [
         "# A pass that fails\n",
         f"    {one_line(error)}\n",
-        "In this directory, this fails in the same way:\n",
+        "Run this in the directory to see the failure again:\n",
         f"    {command}",
         (
-            f"\nOf the vendors, the directories `{PASSES_DIR}` are here. Files that a pass "
-            "reads elsewhere are not copied, nor are"
+            f"\nThe directories `{PASSES_DIR}` of the vendors are copied. Files that a pass "
+            "reads from other places are not copied, nor are"
         ),
-        "installed plugins: where the failure hangs on them, they have to be there too.",
+        "installed plugins: if the failure depends on them, provide them, too.",
     ]
     lines += [f"\n{note}" for note in notes]
     return "\n".join(lines) + "\n"

@@ -24,12 +24,12 @@ from gehost.spelling import counted, hint
 Form = Literal["text", "dot", "svg"]
 
 _MOST_DRAWN = 150
-"""Nodes of an SVG; the others are counted."""
+"""Largest number of nodes in an SVG; the others are only counted."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Nodes of one graph in topological order, and those among them that were asked for."""
+    """Nodes of one graph in topological order, and the requested ones among them."""
 
     graph: Graph
     nodes: Sequence[Node]
@@ -51,14 +51,14 @@ def show(
     Args:
         model: the file.
         options: of the compile up to ``stage``.
-        around: a node's name, or that of a tensor it makes.
-        ops: operators, each of whose nodes is a centre.
+        around: a node's name, or that of a tensor it produces.
+        ops: operators; all their nodes are centres.
         depth: steps from a centre, towards producers and towards users.
-        stage: compile until the passes of this stage would run; None shows the file as it is.
-        form: of the answer.
+        stage: compile up to the passes of this stage; None shows the file as it is.
+        form: of the result.
 
     Raises:
-        UsageError: there is no such node, operator or stage.
+        UsageError: the node, operator or stage does not exist.
         ModelError: the model cannot be read.
     """
 
@@ -99,7 +99,7 @@ def _selections(
 
 
 def _near(graph: Graph, centres: Iterable[Node], depth: int) -> list[Node]:
-    """The nodes at most ``depth`` steps from a centre, in topological order."""
+    """Return the nodes at most ``depth`` steps from a centre, in topological order."""
     found = dict.fromkeys(centres)
     edge = list(found)
     for _ in range(depth):
@@ -124,7 +124,7 @@ def _users(graph: Graph, value: Value | None) -> Iterator[Node]:
             yield user
 
 
-# -- forms ----------------------------------------------------------------------------------------
+# forms
 
 
 def _text(path: str, model: Model, chosen: Sequence[Selection]) -> str:
@@ -148,7 +148,7 @@ def _plain(line: str) -> str:
 
 
 def _of_node(graph: Graph, node: Node) -> Iterator[str]:
-    """The operator with its attributes, then a line for each input and output."""
+    """Yield the operator with its attributes, then a line for each input and output."""
     attributes = " ".join(f"{name}={text}" for name, text in attribute_texts(node).items())
     yield f"{named(node)} {attributes}".rstrip()
     for value in node.inputs:

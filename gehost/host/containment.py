@@ -32,7 +32,7 @@ def exclusive() -> Generator[None]:
 
 
 @contextmanager
-def contained() -> Generator[None]:
+def process_state_restored() -> Generator[None]:
     """Restore the state of the process that vendor code may change, however the block ends.
 
     Restored: the working directory, ``sys.path``, modules that were loaded before, the standard

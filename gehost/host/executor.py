@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gehost.errors import GehostError, ModelError, PassError, VendorError, described
-from gehost.host.containment import contained
+from gehost.host.containment import process_state_restored
 from gehost.host.context import CompileContext
 from gehost.host.pipeline import StageRow
 from gehost.host.plugins import Hook, Plugins
@@ -56,7 +56,7 @@ class Executor:
         self._disabled = frozenset(disabled)
         self._limit = RewriteLimit(context.options.rewrite_limit)
         self._observer = _Observer.of(plugins, context.model)
-        self.seconds_looking = 0.0
+        self.seconds_notifying = 0.0
         """Time spent in read-only hooks, such as dumps; not counted as time of passes."""
 
     def run_stage(self, row: StageRow) -> None:
@@ -71,10 +71,10 @@ class Executor:
             self._run_pass(spec)
         for hook in self._plugins.each(row.hook):
             self._run_stage_hook(hook)
-        self.look("gehost_stage_finished", context=self._context)
+        self.notify("gehost_stage_finished", context=self._context)
         self._context.stage = None
 
-    def look(self, name: str, **arguments: Any) -> None:
+    def notify(self, name: str, **arguments: Any) -> None:
         """Call a hook that may read the graph and must not change it.
 
         Raises:
@@ -83,7 +83,7 @@ class Executor:
         for hook in self._plugins.each(name):
             mark, start = self._model.mark(), time.perf_counter()
             try:
-                with contained(), hook.blamed():
+                with process_state_restored(), hook.blamed():
                     hook(graph=self._model.graph, **arguments)
                 if self._model.mark() > mark:
                     raise VendorError(
@@ -93,7 +93,7 @@ class Executor:
                 self._undo(mark, error)
                 self._go_on_or_raise(error)
             finally:
-                self.seconds_looking += time.perf_counter() - start
+                self.seconds_notifying += time.perf_counter() - start
 
     # -- passes
 
@@ -102,33 +102,33 @@ class Executor:
             return  # a plugin's pass that is off by default is not part of the compile
         record = PassRecord(spec.name, spec.stage.name, spec.origin, spec.kind, spec.vendor)
         self._context.report.passes.append(record)
-        record.status, record.message = self._prospect(spec)
+        record.status, record.message = self._skip_reason(spec)
         if record.status != "done":
             return
-        self.look("gehost_before_pass", spec=spec)
+        self.notify("gehost_before_pass", spec=spec)
         start = time.perf_counter()
         mark, done = self._model.mark(), self._limit.done
         try:
-            with contained():
+            with process_state_restored():
                 self._call(spec, record)
             changed = self._model.mark() > mark
             if changed and not spec.trusted:
                 self._check(f"{spec.name} ({spec.origin}) left an invalid graph")
-                self._sign(mark, Author(spec.name, spec.vendor))
+                self._record_provenance(mark, Author(spec.name, spec.vendor))
             if record.status == "done" and not changed:
                 record.status = "not changed"
         except GehostError as error:
             self._undo(mark, error)
             self._limit.done = done
             record.status, record.message, record.replaced = "failed", str(error), 0
-            self.look("gehost_pass_failed", spec=spec, error=error)
+            self.notify("gehost_pass_failed", spec=spec, error=error)
             self._go_on_or_raise(error)
         finally:
             record.seconds = time.perf_counter() - start
         self._model.commit()
-        self.look("gehost_after_pass", spec=spec, record=record)
+        self.notify("gehost_after_pass", spec=spec, record=record)
 
-    def _prospect(self, spec: PassSpec) -> tuple[str, str]:
+    def _skip_reason(self, spec: PassSpec) -> tuple[str, str]:
         """Return the status of a pass that will not run, and why; "done" for one that will."""
         opset = self._model.opset() or 0
         if spec.name in self._disabled:
@@ -188,7 +188,7 @@ class Executor:
             failure.named = True
             raise failure from error
 
-    def _sign(self, mark: int, author: Author) -> None:
+    def _record_provenance(self, mark: int, author: Author) -> None:
         """Write the author into each node that a pass added itself, outside a rewrite.
 
         The nodes it was made from are not known.
@@ -214,7 +214,7 @@ class Executor:
     def _run_stage_hook(self, hook: Hook) -> None:
         mark = self._model.mark()
         try:
-            with contained():
+            with process_state_restored():
                 hook(graph=self._model.graph, context=self._context)
             if self._model.mark() > mark:
                 self._check(f"plugin {hook.plugin}: {hook.name} left an invalid graph")
@@ -227,7 +227,7 @@ class Executor:
             )
             failure.__cause__ = error
             self._undo(mark, failure)
-            self.look("gehost_pass_failed", spec=None, error=failure)
+            self.notify("gehost_pass_failed", spec=None, error=failure)
             self._go_on_or_raise(failure)
         self._model.commit()
 
@@ -268,24 +268,24 @@ class _Observer:
         return bool(self._hooks["gehost_before_rule"])
 
     def before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
-        self._tell("gehost_before_rule", record=record, source=source, graph=graph)
+        self._call_hooks("gehost_before_rule", record=record, source=source, graph=graph)
 
     def before_rewrite(self, rewrite: Rewrite) -> None:
-        self._tell("gehost_before_rewrite", rewrite=rewrite)
+        self._call_hooks("gehost_before_rewrite", rewrite=rewrite)
 
     def after_rewrite(self, rewrite: Rewrite) -> None:
-        self._tell("gehost_after_rewrite", rewrite=rewrite)
+        self._call_hooks("gehost_after_rewrite", rewrite=rewrite)
 
     def match_refused(self, record: PassRecord, node: Node, reason: str) -> None:
-        self._tell("gehost_match_refused", record=record, node=node, reason=reason)
+        self._call_hooks("gehost_match_refused", record=record, node=node, reason=reason)
 
-    def _tell(self, name: str, **arguments: Any) -> None:
+    def _call_hooks(self, name: str, **arguments: Any) -> None:
         for hook in self._hooks[name]:
             mark = self._model.mark()
             try:
                 # Vendor passes run under process_state_restored as a whole; doing it again for
                 # each of a thousand rewrites would cost too much.
-                with nullcontext() if hook.own else contained(), hook.blamed():
+                with nullcontext() if hook.own else process_state_restored(), hook.blamed():
                     hook(**arguments)
                 if self._model.mark() != mark:
                     raise VendorError(

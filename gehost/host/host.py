@@ -25,7 +25,7 @@ from gehost.errors import (
     described,
 )
 from gehost.host import ge_style
-from gehost.host.containment import contained, exclusive
+from gehost.host.containment import exclusive, process_state_restored
 from gehost.host.context import CompileContext
 from gehost.host.dumper import Dumper
 from gehost.host.executor import Executor
@@ -165,7 +165,7 @@ class Host:
         kinds = KindRegistry(spec.name for spec in self.passes)
         with self._modules.installed():
             for hook in self._plugins.each("gehost_tune_kinds"):
-                with contained(), hook.blamed():
+                with process_state_restored(), hook.blamed():
                     hook(registry=kinds)
         return kinds
 
@@ -208,7 +208,7 @@ class Host:
     def _register(self, name: str, registry: OpRegistry | ImporterRegistry) -> None:
         for hook in self._plugins.each(name):
             try:
-                with contained(), hook.blamed():
+                with process_state_restored(), hook.blamed():
                     known = len(self.ops)
                     hook(registry=registry)
                     for definition in list(self.ops)[known:]:
@@ -221,7 +221,7 @@ class Host:
         for hook in self._plugins.each("gehost_register_passes"):
             try:
                 with (
-                    contained(),
+                    process_state_restored(),
                     hook.blamed(),
                     self.passes.loading(hook.plugin.partition("/")[0], from_plugin=True),
                 ):
@@ -244,7 +244,7 @@ class Host:
         hooked: list[tuple[str, ModuleType]] = []
         for file in files:
             try:
-                with self.passes.loading(file.vendor), contained():
+                with self.passes.loading(file.vendor), process_state_restored():
                     plugin = (file.plugin_name, self._modules.load(file))
                     # validates the hooks while the file can still be skipped
                     hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
@@ -508,16 +508,16 @@ class Host:
             model, self.options, self.ops, inferrer_of(model, self.ops), report
         )
         executor = Executor(context, self._plugins, self.passes, self._disabled)
-        executor.look("gehost_compile_started", context=context)
+        executor.notify("gehost_compile_started", context=context)
         for row in PIPELINE:
             if row.before is not None:
                 row.before.run(context)
-            before = executor.seconds_looking
+            before = executor.seconds_notifying
             try:
                 with report.timed("passes"):
                     executor.run_stage(row)
             finally:
-                report.seconds["passes"] -= executor.seconds_looking - before
+                report.seconds["passes"] -= executor.seconds_notifying - before
         if self.options.cleanup:
             with report.timed("cleanup"):
                 if context.cleaned_at is not None and model.mark() > context.cleaned_at:
@@ -527,15 +527,15 @@ class Host:
             _final_check(model, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
-        executor.look("gehost_compile_finished", context=context)
+        executor.notify("gehost_compile_finished", context=context)
         report.notes.extend(
             f"{op} has no body in the model, as its calls need several: it runs in "
             f"{definition.provided_by} alone"
             for op in sorted(model.withheld & counts.keys())
             if (definition := self.ops.get(op)) is not None
         )
-        if executor.seconds_looking:
-            report.seconds["hooks"] = executor.seconds_looking
+        if executor.seconds_notifying:
+            report.seconds["hooks"] = executor.seconds_notifying
 
     def _remove_leftovers(self, context: CompileContext) -> None:
         """Remove nodes and weights that the stages after the clean-up added or made dead."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
-from gehost.host.containment import contained
+from gehost.host.containment import process_state_restored
 from gehost.host.importers import ImporterRegistry
 from gehost.host.plugins import Plugins, installed_plugins
 from gehost.ir.model import Model
@@ -26,7 +26,7 @@ def installed_importers(settings: Mapping[str, Any] = NO_OPTIONS) -> ImporterReg
         VendorError: a plugin cannot be loaded or fails.
     """
     registry = ImporterRegistry()
-    with contained(), redirect_stdout(sys.stderr):
+    with process_state_restored(), redirect_stdout(sys.stderr):
         Plugins(installed_plugins()).call("gehost_register_importers", registry=registry)
     check_settings(settings, registry.options, owners="importer")
     return registry
@@ -52,5 +52,5 @@ def read_model(path: str | os.PathLike[str], settings: Mapping[str, Any] | None 
         return Model.load(name)
     chosen = settings or NO_OPTIONS
     registry = installed_importers(chosen)
-    with contained(), redirect_stdout(sys.stderr):
+    with process_state_restored(), redirect_stdout(sys.stderr):
         return registry.load(name, chosen)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gehost.errors import UsageError, VendorError, deepest_line, described
-from gehost.host.containment import contained, exclusive
+from gehost.host.containment import exclusive, process_state_restored
 from gehost.location import SourceLocation
 from gehost.shipped import shipped_directory
 from gehost.spelling import hint, is_misspelled
@@ -236,7 +236,7 @@ class VendorModules:
             before = _take_vendor_modules()
             sys.modules.update(self._modules)
             try:
-                with contained(), redirect_stdout(sys.stderr):
+                with process_state_restored(), redirect_stdout(sys.stderr):
                     yield
             finally:
                 self._modules = _take_vendor_modules()
@@ -262,7 +262,7 @@ class VendorModules:
         _make_packages(file)
         before = set(sys.modules)
         try:
-            with contained():
+            with process_state_restored():
                 return _import(file)
         except KeyboardInterrupt:
             raise

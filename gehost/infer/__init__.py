@@ -1,4 +1,4 @@
-"""Shape and type inference: of one node as it is added, and of a whole model."""
+"""Shape and type inference: of a single new node, and of a whole model."""
 
 from __future__ import annotations
 

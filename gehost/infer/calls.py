@@ -1,4 +1,4 @@
-"""Bodies of functions, as one call has them: its attributes, its inputs."""
+"""Bodies of functions, instantiated for one call: its attributes, its inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def opsets_of(body: onnx.FunctionProto) -> dict[str, int]:
 
 
 def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a body, with the caller's attributes where they refer to them."""
+    """Yield the nodes of a body, with references to attributes replaced by the caller's values."""
     given = {entry.name: entry for entry in (*body.attribute_proto, *call.attribute)}
     for template in body.node:
         if not _refers(template):
@@ -40,7 +40,7 @@ def body_nodes(body: onnx.FunctionProto, call: onnx.NodeProto) -> Iterator[onnx.
 
 
 def _refers(proto: onnx.NodeProto) -> bool:
-    """Whether a node, or one in its graphs, has an attribute of the function that it is in."""
+    """Whether a node, or one in its graphs, refers to an attribute of its function."""
     return any(
         entry.ref_attr_name
         or (entry.type in GRAPH_KINDS and any(map(_refers, _nodes_inside(entry))))
@@ -68,9 +68,7 @@ def _fill_in(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
 
 
 def constant_of(proto: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
-    """What a ``Constant`` node of a body makes; None for other nodes, and for constants that are
-    no numbers.
-    """
+    """Return the value of a ``Constant`` node of a body; None for others, also for strings."""
     if (
         proto.op_type != "Constant"
         or proto.domain not in ("", "ai.onnx")
@@ -90,7 +88,7 @@ def as_a_model(
     types: Sequence[ValueType | None],
     arrays: Sequence[np.ndarray[Any, Any] | None],
 ) -> onnx.ModelProto:
-    """A model that does what a call does; other functions are not in it."""
+    """Return a model equivalent to a call; other functions that it calls are not included."""
     proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=body.opset_import)
     given = list(zip(body.input, types, arrays, map(bool, call.input), strict=False))
     for name, known, array, present in given:

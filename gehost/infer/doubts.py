@@ -1,10 +1,9 @@
-"""Sizes that ONNX's inference states and that need not be those of the tensor that is computed.
+"""Sizes that ONNX's inference states and that may differ from those of the computed tensor.
 
-A doubt is an operator, a range of opsets, and conditions on one node. Where all of them hold, the
-sizes are unknown to all of gehost: clean-up folds none of them, and no proof uses them. Which
-operators have which doubts is measured: ``make sizes`` compares inferred sizes with those of ONNX
-Runtime and of ``onnx.reference``, and writes ``doubtful_sizes``. Here are the conditions that it
-chooses from.
+A doubt is an operator, a range of opsets, and conditions on one node. If all of them hold, gehost
+treats the sizes as unknown: clean-up folds none of them, and no proof uses them. The doubts are
+measured: ``make sizes`` compares inferred sizes with those of ONNX Runtime and of
+``onnx.reference``, and writes ``doubtful_sizes``. This file has the conditions to choose from.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class Doubt(NamedTuple):
 
     Attributes:
         first: the first opset.
-        last: the last opset; None where the newest has the doubt too.
+        last: the last opset; None if the newest one is affected, too.
         when: names of conditions, which must all hold. A name is one of ``CONDITIONS``,
             ``attribute=value`` or ``attribute`` (it is present); after ``not `` it must not hold.
-        certain: how many leading sizes of each output hold all the same; -1 where not even the
-            rank does.
+        certain: number of leading sizes of each output that are still right; -1 if even the rank is
+            not.
     """
 
     first: int
@@ -38,14 +37,14 @@ class Doubt(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What inference states of one node, and from what.
+    """The result of inference for one node, and its inputs.
 
     Attributes:
         attributes: with the defaults of the operator.
         types: of the inputs.
         arrays: of the inputs that are small constants.
-        present: for each input whether it is.
-        stated: types of the outputs.
+        present: whether each input is present.
+        stated: types of the outputs, as inferred.
     """
 
     op: str
@@ -56,11 +55,11 @@ class Statement(NamedTuple):
     stated: Sequence[ValueType | None]
 
     def shape(self, slot: int) -> tuple[Dim, ...] | None:
-        """The dimensions of an input; None where it is absent or its rank unknown."""
+        """Return the dimensions of an input; None if it is absent or its rank unknown."""
         return _shape(self.types, slot)
 
     def result(self, slot: int = 0) -> tuple[Dim, ...] | None:
-        """The dimensions stated of an output."""
+        """Return the inferred dimensions of an output."""
         return _shape(self.stated, slot)
 
     def has(self, slot: int) -> bool:
@@ -68,7 +67,7 @@ class Statement(NamedTuple):
         return slot < len(self.present) and self.present[slot]
 
     def numbers(self, slot: int, attribute: str = "") -> list[Any] | None:
-        """The entries of a constant input or, where it has none, of an attribute."""
+        """Return the elements of a constant input or, without one, of an attribute."""
         array = self.arrays[slot] if slot < len(self.arrays) else None
         if array is not None:
             return array.reshape(-1).tolist()
@@ -84,7 +83,7 @@ def _shape(types: Sequence[ValueType | None], slot: int) -> tuple[Dim, ...] | No
 def believed(
     doubts: Sequence[Doubt], version: int, statement: Statement
 ) -> Sequence[ValueType | None]:
-    """The stated types, without the sizes that are in doubt."""
+    """Return the inferred types, without the sizes that are in doubt."""
     stated = statement.stated
     for doubt in doubts:
         if doubt.first <= version <= (doubt.last or version) and all(
@@ -104,7 +103,7 @@ def _without(known: ValueType | None, certain: int) -> ValueType | None:
 
 
 def holds(name: str, statement: Statement) -> bool:
-    """Whether a condition holds, by its name."""
+    """Whether the condition of this name holds."""
     if name.startswith("not "):
         return not holds(name.removeprefix("not "), statement)
     condition = CONDITIONS.get(name)
@@ -115,12 +114,11 @@ def holds(name: str, statement: Statement) -> bool:
     return found is not None if not value else str(found) == value
 
 
-# -- windows: pools and convolutions
-# ------------------------------------------------------------------------------------------------------
+# windows of pools and convolutions
 
 
 class _Window(NamedTuple):
-    """The window along one spatial axis; ``stated`` is the size that inference gives."""
+    """The window along one spatial axis; ``stated`` is the inferred size."""
 
     size: int
     kernel: int
@@ -141,7 +139,7 @@ _WEIGHTS = MappingProxyType(
 
 
 def _windows(s: Statement) -> Iterator[_Window]:
-    """The windows along the axes whose sizes are known."""
+    """Yield the windows along the axes of known size."""
     shape, result = s.shape(0), s.result()
     slot = _WEIGHTS.get(s.op)
     kernel: Sequence[Dim] | None = s.attributes.get("kernel_shape")
@@ -169,7 +167,7 @@ def _pads_itself(s: Statement) -> bool:
 
 
 def _is_too_wide(s: Statement) -> bool:
-    """The window, or what is left of it between the pads, is wider than the axis."""
+    """Whether a window, less its pads, is wider than the axis."""
     auto = s.attributes.get("auto_pad", "NOTSET")
     return any(
         w.size == 0
@@ -192,10 +190,10 @@ def _is_dilated(s: Statement) -> bool:
 
 
 def _runtime_ends_elsewhere(s: Statement) -> bool:
-    """ONNX Runtime counts fewer windows of a pool.
+    """Whether ONNX Runtime counts fewer windows of a pool.
 
-    It drops the last window of ``ceil_mode`` where it begins behind the axis, and pads for SAME
-    as if there were no dilations.
+    It drops the last window of ``ceil_mode`` if that begins after the axis, and pads for SAME as if
+    there were no dilations.
     """
     auto = s.attributes.get("auto_pad", "NOTSET")
     for w in _windows(s):
@@ -217,14 +215,14 @@ def _runtime_ends_elsewhere(s: Statement) -> bool:
 
 
 def _same_lower_rounds_down(s: Statement) -> bool:
-    """The reference rounds the axis over the stride down, where inference rounds it up."""
+    """Whether the reference rounds axis / stride down, where inference rounds it up."""
     return s.attributes.get("auto_pad") == "SAME_LOWER" and any(
         w.size % w.stride for w in _windows(s)
     )
 
 
 def _rounding_up_counts(s: Statement) -> bool:
-    """``ceil_mode`` changes the size of an axis."""
+    """Whether ``ceil_mode`` changes the size of an axis."""
     is_valid = s.attributes.get("auto_pad") == "VALID"
     return bool(s.attributes.get("ceil_mode")) and any(
         (w.size + (0 if is_valid else w.before + w.after) - w.extent) % w.stride
@@ -233,14 +231,14 @@ def _rounding_up_counts(s: Statement) -> bool:
 
 
 def _valid_without_dilations(s: Statement) -> bool:
-    """A window that is not dilated would give another size."""
+    """Whether an undilated window would give another size."""
     return s.attributes.get("auto_pad") == "VALID" and any(
         (w.size - w.kernel) // w.stride != (w.size - w.extent) // w.stride for w in _windows(s)
     )
 
 
 def _reference_pads_otherwise(s: Statement) -> bool:
-    """The reference takes pads in another order where every stride and dilation is 1."""
+    """Whether the reference takes pads in another order, as all strides and dilations are 1."""
     pads = list(s.attributes.get("pads") or ())
     if _has_strides(s) or _is_dilated(s) or not any(pads):
         return False
@@ -253,14 +251,14 @@ def _reference_pads_otherwise(s: Statement) -> bool:
 
 
 def _differs_from_plain(s: Statement) -> bool:
-    """The size is not that of a window that is padded itself: the axis over the stride."""
+    """Whether a size with automatic padding is not axis / stride."""
     return _pads_itself(s) and any(
         isinstance(w.stated, int) and w.stated != -(-w.size // w.stride) for w in _windows(s)
     )
 
 
 def _is_not_padded_to_multiple(s: Statement) -> bool:
-    """A transposed window that is padded itself does not give the axis times the stride."""
+    """Whether a transposed size with automatic padding is not axis * stride."""
     return (
         _pads_itself(s)
         and not s.attributes.get("output_shape")
@@ -269,7 +267,7 @@ def _is_not_padded_to_multiple(s: Statement) -> bool:
 
 
 def _loses_axes(s: Statement) -> bool:
-    """The result has another rank than the tensor."""
+    """Whether the result has another rank than the tensor."""
     shape, result = s.shape(0), s.result()
     return shape is not None and result is not None and len(shape) != len(result)
 
@@ -282,12 +280,11 @@ def _has_strides(s: Statement) -> bool:
     return any(stride != 1 for stride in s.attributes.get("strides") or ())
 
 
-# -- sizes that floats decide
-# ------------------------------------------------------------------------------------------------------
+# sizes that depend on floating-point rounding
 
 
 def _scales_to_another_size(s: Statement) -> bool:
-    """Single precision, with which ONNX Runtime multiplies size and scale, gives another size."""
+    """Whether float32, in which ONNX Runtime multiplies size and scale, gives another size."""
     shape, result = s.shape(0), s.result()
     scales = s.numbers(1 if s.op == "Upsample" or len(s.present) == 2 else 2, "scales")
     if shape is None or result is None or not scales:
@@ -302,7 +299,7 @@ def _scales_to_another_size(s: Statement) -> bool:
 
 
 def _counts_otherwise(s: Statement) -> bool:
-    """Double precision, in which it is computed, gives another count."""
+    """Whether float64, in which it is computed, gives another count."""
     numbers = [s.numbers(slot) for slot in range(3)]
     known, result = s.types[0] if s.types else None, s.result()
     if not isinstance(known, TensorType) or not known.dtype.is_float or not result:
@@ -315,19 +312,21 @@ def _counts_otherwise(s: Statement) -> bool:
     return not math.isfinite(ratio) or max(math.ceil(ratio), 0) != result[0]
 
 
-# -- inputs and attributes that do not go together
-# ------------------------------------------------------------------------------------------------------
+# inconsistent inputs and attributes
 
 
 def _has_odd_flag(s: Statement) -> bool:
     return any(s.attributes.get(name, 0) not in (0, 1) for name in _FLAGS)
 
 
-_FLAGS = ("keepdims", "onesided", "inverse", "ceil_mode", "new_axis", "layout", "noop_with_empty_axes", "transA", "transB", "allowzero")  # fmt: skip
+_FLAGS = (
+    *("keepdims", "onesided", "inverse", "ceil_mode", "new_axis", "layout"),
+    *("noop_with_empty_axes", "transA", "transB", "allowzero"),
+)
 
 
 def _is_wider(s: Statement) -> bool:
-    """A parameter may be wider than the tensor: it would have to be broadcast to it."""
+    """Whether a parameter may be wider than the tensor, which would have to be broadcast."""
     shape = s.shape(0)
     if shape is None:
         return True
@@ -381,7 +380,7 @@ def _reduces_nothing(s: Statement) -> bool:
 
 
 def _has_symbols(s: Statement) -> bool:
-    """A size of an input is not known."""
+    """Whether a size of an input is unknown."""
     return any(
         s.has(slot) and not all(isinstance(dim, int) for dim in s.shape(slot) or (None,))
         for slot in range(len(s.types))
@@ -396,7 +395,7 @@ def _is_computed(*slots: int) -> Callable[[Statement], bool]:
 
 
 def _has_empty_part(s: Statement) -> bool:
-    """The parts of a ``Split`` are so long that the last ones are empty or do not fit."""
+    """Whether the parts of a ``Split`` are so long that the last ones are empty or do not fit."""
     shape, count = s.shape(0), len(s.stated)
     axis: int = s.attributes.get("axis", 0)
     if shape is None or not -len(shape) <= axis < len(shape):
@@ -408,7 +407,7 @@ def _has_empty_part(s: Statement) -> bool:
 
 
 class _Slice(NamedTuple):
-    """What is taken of one axis; ``stated`` is the size that inference gives."""
+    """The slice of one axis; ``stated`` is the inferred size."""
 
     start: int
     end: int
@@ -430,7 +429,7 @@ def _slices(s: Statement) -> Iterator[_Slice]:
 
 
 def _begins_before_the_axis(s: Statement) -> bool:
-    """A slice backwards begins before the axis, which is its first element or none."""
+    """Whether a backward slice begins before the axis: its first element, or empty."""
     return any(
         part.step < 0
         and isinstance(part.size, int)
@@ -441,7 +440,7 @@ def _begins_before_the_axis(s: Statement) -> bool:
 
 
 def _ends_at_the_largest(s: Statement) -> bool:
-    """A slice goes backwards and ends at the largest number, which may stand for its begin."""
+    """Whether a backward slice ends at the largest number, which may mean the axis's begin."""
     return any(part.step < 0 and part.end in (2**63 - 1, 2**31 - 1) for part in _slices(s))
 
 
@@ -453,7 +452,7 @@ def _ends_behind_the_axis(s: Statement) -> bool:
 
 
 def _keeps_a_name(s: Statement) -> bool:
-    """An axis of unknown size that is sliced keeps its name."""
+    """Whether a sliced axis of unknown size keeps its name."""
     return any(
         isinstance(part.stated, str)
         and part.stated == part.size
@@ -477,7 +476,7 @@ def _rank_is(*ranks: int) -> Callable[[Statement], bool]:
 
 
 def _leading_sizes_differ(s: Statement) -> bool:
-    """Inputs of two dimensions or more, without a mask, may have different first sizes."""
+    """Whether inputs of rank 2 or more, except a mask, may have different first sizes."""
     slots = [slot for slot in range(len(s.types)) if (s.op, slot) != ("Attention", 3)]
     shapes = [s.shape(slot) for slot in slots if s.has(slot)]
     leading = {shape[0] for shape in shapes if shape is not None and len(shape) > 1}
@@ -485,7 +484,7 @@ def _leading_sizes_differ(s: Statement) -> bool:
 
 
 def _hidden_size_differs(s: Statement) -> bool:
-    """The sizes of a recurrent operator's weights are not those of its attributes."""
+    """Whether a recurrent operator's weights have other sizes than its attributes."""
     weights, hidden = s.shape(2), s.attributes.get("hidden_size")
     if weights is None or len(weights) != 3:
         return True
@@ -494,7 +493,7 @@ def _hidden_size_differs(s: Statement) -> bool:
 
 
 def _state_is_not_kernel(s: Statement) -> bool:
-    """The state of a causal convolution is not as long as the kernel less one."""
+    """Whether the state of a causal convolution is not as long as the kernel less one."""
     weights, state = s.shape(1), s.shape(3)
     if state is None or weights is None or len(state) != 3 or len(weights) != 3:
         return s.has(3)
@@ -503,7 +502,7 @@ def _state_is_not_kernel(s: Statement) -> bool:
 
 
 def _parameters_are_longer(s: Statement) -> bool:
-    """A vector is longer than its axis of the tensor, as far as is known."""
+    """Whether a vector may be longer than its axis of the tensor."""
     shape = s.shape(0)
     if shape is None:
         return True
@@ -520,13 +519,13 @@ def _rois_differ(s: Statement) -> bool:
 
 
 def _targets_differ(s: Statement) -> bool:
-    """The sizes of the targets are not those of the scores without the classes."""
+    """Whether the sizes of the targets differ from the scores' without the class axis."""
     scores, targets = s.shape(0), s.shape(1)
     return scores is None or targets is None or (*scores[:1], *scores[2:]) != targets
 
 
 def _later_is_wider(s: Statement) -> bool:
-    """A letter, or an axis of the dots, may be wider in a later term of an ``Einsum``."""
+    """Whether a letter, or an axis of the dots, may be wider in a later term of an ``Einsum``."""
     terms = str(s.attributes.get("equation", "")).replace(" ", "").split("->")[0].split(",")
     first: dict[str | int, Dim] = {}
     for slot, term in enumerate(terms):
@@ -545,7 +544,7 @@ def _later_is_wider(s: Statement) -> bool:
 
 
 def _initial_state_differs(s: Statement) -> bool:
-    """An initial state has another batch than the sequence."""
+    """Whether an initial state has another batch size than the sequence."""
     shape, batch = s.shape(0), 0 if s.attributes.get("layout") else 1
     states = [s.shape(slot) for slot in (5, 6) if s.has(slot)]
     if shape is None or len(shape) != 3:
@@ -564,7 +563,7 @@ def _affine_batch_differs(s: Statement) -> bool:
 
 
 def _indices_differ(s: Statement) -> bool:
-    """The indices of a ``MaxUnpool`` have other sizes than the tensor."""
+    """Whether the indices of a ``MaxUnpool`` have other sizes than the tensor."""
     return s.shape(0) is None or s.shape(0) != s.shape(1)
 
 
@@ -585,7 +584,7 @@ def _rank_is_over_2(s: Statement) -> bool:
 
 
 class Condition(NamedTuple):
-    """A condition, and the operators that it is about; None for all."""
+    """A condition, and the operators it applies to; None for all."""
 
     holds: Callable[[Statement], bool]
     ops: frozenset[str] | None = None

@@ -1,4 +1,4 @@
-"""What inference found wrong in a model, although a compile can go on."""
+"""Type errors that inference found in a model, despite which a compile can go on."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST = 10
 
 
 def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
-    """Nodes that inference refused, types that an operator does not take, and negative sizes.
+    """Return nodes that inference refused, unsupported types, and negative sizes.
 
-    ``onnx.checker`` with full checks refuses such models. A line for each, at most 10 and one with
-    the number of the others.
+    ``onnx.checker`` with full checks refuses such models. One line each, at most 10, then the
+    number of the others.
     """
     found = list(dict.fromkeys(_findings(model, inferrer)))
     if len(found) > _MOST:
@@ -51,8 +51,9 @@ def _findings(model: Model, inferrer: Inferrer) -> Iterator[str]:
 
 
 def _refusal(model: Model, node: Node) -> str:
-    """Why an operator of ONNX does not take the element types of a node's inputs; "" where it
-    does, or this is another operator.
+    """Return why an ONNX operator does not accept the input types of a node, "" if it does.
+
+    "" also for operators that ONNX does not define.
     """
     domain, op_type = split_op(node.op)
     version = model.opset(domain)
@@ -83,7 +84,7 @@ def _one_or_all(allowed: dict[str, Sequence[str]], kind: str) -> Sequence[str]:
 
 
 def _parameter(schema: onnx.defs.OpSchema, slot: int) -> onnx.defs.OpSchema.FormalParameter | None:
-    """The formal input of a slot; the last one may stand for any number."""
+    """Return the formal input of a slot; a variadic last one repeats."""
     inputs = schema.inputs
     if slot < len(inputs):
         return inputs[slot]

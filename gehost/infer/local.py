@@ -1,6 +1,4 @@
-"""Inference of single nodes, by ONNX's own inference functions; results are kept by operator,
-attributes and types.
-"""
+"""Inference of single nodes by ONNX; cached by operator, attributes and types."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ import onnx
 import onnx.shape_inference
 
 from gehost.errors import GehostError, ModelError, VendorError, described
-from gehost.infer.bounds import grows_too_much, miscounts_outputs
 from gehost.infer.calls import as_a_model, body_nodes, constant_of, opsets_of
-from gehost.infer.contents import REFINED, is_complete, merge_types, refine, refine_sizes
 from gehost.infer.doubtful_sizes import DOUBTS
 from gehost.infer.doubts import Doubt, Statement, believed
-from gehost.infer.workarounds import checked, spelled_out
+from gehost.infer.limits import grows_too_much, miscounts_outputs
+from gehost.infer.onnx_workarounds import checked, spelled_out
+from gehost.infer.shape_values import REFINED, is_complete, merge_types, refine, refine_sizes
 from gehost.ir import tensors
 from gehost.ir.attributes import attribute_value
 from gehost.ir.constants import content
@@ -39,12 +37,10 @@ from gehost.ir.types import (
 from gehost.ops import OpDef, OpRegistry
 
 _DATA_LIMIT = 1024
-"""Integer constants of at most this many bytes are shown to inference functions (shapes, axes,
-pads).
-"""
+"""Largest integer constants in bytes that inference functions see (shapes, axes, pads)."""
 _SCALES_LIMIT = 24
-"""The same for floats (bounds of Range, scales of Resize); longer ones are weights, and would
-make every layer another case.
+"""The same for floats (bounds of Range, scales of Resize). Longer ones are weights, with which each
+layer would be a case of its own in the cache.
 """
 
 _SCAN_WITHOUT_BATCH = 9
@@ -54,18 +50,20 @@ _WHOLE = frozenset(
 ) | {DataType.BOOL}
 
 ELEMENTS_DO_NOT_MATTER = frozenset(
-    [
-        "Abs", "Add", "And", "BatchNormalization", "Cast", "Concat", "Conv", "ConvTranspose", "Div", "Equal", "Erf",
-        "Exp", "Gather", "Gelu", "Gemm", "Greater", "Identity", "InstanceNormalization", "LayerNormalization", "Less",
-        "Log", "MatMul", "Max", "Mean", "Min", "Mul", "Neg", "Not", "Or", "Pow", "PRelu", "Reciprocal", "Relu",
-        "RMSNormalization", "Shape", "Sigmoid", "Softmax", "Sqrt", "Sub", "Sum", "Tanh", "Transpose", "Where", "Xor",
-    ]
-)  # fmt: skip
+    (
+        *("Abs", "Add", "And", "BatchNormalization", "Cast", "Concat", "Conv", "ConvTranspose"),
+        *("Div", "Equal", "Erf", "Exp", "Gather", "Gelu", "Gemm", "Greater", "Identity"),
+        *("InstanceNormalization", "LayerNormalization", "Less", "Log", "MatMul", "Max", "Mean"),
+        *("Min", "Mul", "Neg", "Not", "Or", "Pow", "PRelu", "Reciprocal", "Relu"),
+        *("RMSNormalization", "Shape", "Sigmoid", "Softmax", "Sqrt", "Sub", "Sum", "Tanh"),
+        *("Transpose", "Where", "Xor"),
+    )
+)
 """Common operators whose output types depend on types and attributes alone."""
 
 
-class InferenceFailed(Exception):  # noqa: N818 - who asks decides whether it is one; a rewrite is refused
-    """ONNX's inference refuses the node: types or shapes that the operator does not take."""
+class InferenceFailed(Exception):  # noqa: N818 - not always an error: for a rewrite it is a refusal
+    """ONNX's inference refuses the node: the operator does not accept these types or shapes."""
 
 
 class Inferrer:
@@ -77,40 +75,40 @@ class Inferrer:
         registry: OpRegistry,
         doubts: Mapping[str, Sequence[Doubt]] = DOUBTS,
     ) -> None:
-        """Start with nothing inferred.
+        """Create an inferrer with an empty cache.
 
         Args:
-            model: gives opsets and the bodies of functions.
+            model: has the opsets and the bodies of functions.
             registry: the operators of vendors.
-            doubts: by operator; sizes in doubt are unknown.
+            doubts: by operator; sizes in doubt count as unknown.
         """
         self._model = model
         self._registry = registry
         self._doubts = doubts
         self._known: dict[tuple[Any, ...], tuple[ValueType | None, ...]] = {}
         self._bodies: dict[int, onnx.FunctionProto] = {}
-        """Bodies that results depend on, held so that no other one gets their identity."""
+        """Bodies that cached results depend on; held so that their ids stay unique."""
         self._inside: set[str] = set()
-        """Operators whose bodies are being walked."""
+        """Operators whose bodies are being inferred."""
         self.failures: dict[Node, str] = {}
-        """Nodes of the model whose operators do not take their inputs, and why."""
+        """Nodes of the model whose operators do not accept their inputs, and why."""
         self.body_of_call: (
             Callable[[OpDef, onnx.NodeProto, Sequence[ValueType | None]], onnx.FunctionProto | None]
             | None
         ) = None
-        """The body of one call of an operator that a runtime provides, where the model has none."""
+        """Returns the body of one call of a runtime's operator, if the model has none."""
         self.walk: Callable[[Graph, Inferrer], None] | None = None
-        """Inference of a whole graph, once there is such: bodies may want it."""
+        """Inference of a whole graph, which bodies may need; set by ``infer_model``."""
         self._taken: set[str] | None = set()
-        """Names that the file has for sizes; None where sizes without a name stay so."""
+        """Names of sizes that the file uses; None if sizes without a name get none."""
 
     def node(
         self, node: Node, types: Sequence[ValueType | None] | None = None
     ) -> tuple[ValueType | None, ...]:
-        """The output types of a node, from its inputs' types or from ``types`` in their place.
+        """Return the output types of a node, from its inputs' types or from ``types`` instead.
 
         Raises:
-            InferenceFailed: the operator does not take these inputs.
+            InferenceFailed: the operator does not accept these inputs.
         """
         if types is None:
             types = [value.type if value is not None else None for value in node.inputs]
@@ -119,10 +117,10 @@ class Inferrer:
     def inferred(
         self, node: Node, types: Sequence[ValueType | None]
     ) -> tuple[ValueType | None, ...]:
-        """What the node itself tells of its output types.
+        """Return the output types that follow from the node alone.
 
         Raises:
-            InferenceFailed: as above.
+            InferenceFailed: as ``node``.
         """
         op, inputs, outputs = node.op, node.inputs, node.outputs
         body, opsets = self._model.function(op), self._model.opsets
@@ -147,7 +145,7 @@ class Inferrer:
     def refined(
         self, node: Node, types: Sequence[ValueType | None], found: tuple[ValueType | None, ...]
     ) -> tuple[ValueType | None, ...]:
-        """What the nodes around a node tell of its output types beside what inference ``found``."""
+        """Return the types ``found`` by inference, refined by the nodes around the node."""
         refined = refine(node, types, found[0]) if len(found) == 1 else None
         return found if refined is None or refined is found[0] else (refined,)
 
@@ -159,17 +157,17 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None] | None = None,
         opsets: Mapping[str, int] | None = None,
     ) -> tuple[ValueType | None, ...]:
-        """The same for a protobuf.
+        """Return the output types of a protobuf, as ``inferred`` does for a node.
 
         Args:
             op: the operator's name.
-            proto: its inputs say which are present, whatever their names.
+            proto: the node; the names of its inputs only show which are present.
             types: of its inputs.
-            arrays: the elements of those that are constants.
-            opsets: those of the function that the node is in; None for the model's.
+            arrays: the elements of constant inputs.
+            opsets: those of the function that contains the node; None for the model's.
 
         Raises:
-            InferenceFailed: as above.
+            InferenceFailed: as ``node``.
         """
         small = [None] * len(types) if arrays is None else [_small(array) for array in arrays]
         opsets = self._model.opsets if opsets is None else opsets
@@ -191,8 +189,9 @@ class Inferrer:
         return found
 
     def named(self, known: ValueType | None, declared: ValueType | None = None) -> ValueType | None:
-        """The type with a name for each unknown size: that of ``declared`` where it is the first
-        size of this name, else a new one.
+        """Return the type with a name for each unknown size.
+
+        The name is that of ``declared`` if no other size has it, or a new one.
         """
         taken = self._taken
         if (
@@ -217,13 +216,13 @@ class Inferrer:
         return TensorType(known.dtype, tuple(dims))
 
     def take_names(self, known: ValueType | None) -> None:
-        """Note the names of sizes that enter a graph."""
+        """Record the names of sizes in the type of an input."""
         if self._taken is not None and isinstance(known, TensorType):
             for dim in known.shape or ():
                 self._taken.update(names_in(dim))
 
     def body(self, op: str) -> onnx.FunctionProto | None:
-        """The body of an operator that has one."""
+        """Return the body of an operator, or None."""
         return self._model.function(op)
 
     def _compute(
@@ -259,7 +258,7 @@ class Inferrer:
         imports = [
             onnx.OperatorSetIdProto(domain=name, version=number) for name, number in opsets.items()
         ]
-        said = _ask_onnx(schema, proto, types, arrays, imports)
+        inferred = _ask_onnx(schema, proto, types, arrays, imports)
 
         def ask(others: Sequence[ValueType | None]) -> tuple[ValueType | None, ...] | None:
             try:
@@ -267,7 +266,7 @@ class Inferrer:
             except InferenceFailed:
                 return None
 
-        stated = checked(op, types, said, ask)
+        stated = checked(op, types, inferred, ask)
         doubts = self._doubts.get(op)
         if doubts is None:
             return tuple(refine_sizes(op, proto, types, stated))
@@ -285,7 +284,7 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
     ) -> tuple[ValueType | None, ...]:
         if op in self._inside:
-            return (None,) * len(call.output)  # it calls itself, which ONNX forbids
+            return (None,) * len(call.output)  # recursive, which ONNX forbids
         if len(call.output) > len(body.output):
             raise InferenceFailed(
                 f"{op} has {len(body.output)} outputs, the node wants {len(call.output)}"
@@ -302,7 +301,7 @@ class Inferrer:
             return tuple(
                 map(merge_types, known, self._as_a_model(body, call, types, arrays, self.walk))
             )
-        except ModelError:  # of names that no model may have
+        except ModelError:  # the body has names that no model may have
             return known
         finally:
             self._inside.discard(op)
@@ -315,9 +314,7 @@ class Inferrer:
         arrays: Sequence[np.ndarray[Any, Any] | None],
         walk: Callable[[Graph, Inferrer], None],
     ) -> list[ValueType | None]:
-        """What inference of a whole model tells of a call: bodies of its nodes, and shapes that
-        it computes.
-        """
+        """Infer a call as a model of its own, with nested bodies and computed shapes."""
         model = Model(as_a_model(body, call, types, arrays))
         model.functions, model.new_functions = self._model.functions, self._model.new_functions
         inferrer = Inferrer(model, self._registry, self._doubts)
@@ -329,7 +326,7 @@ class Inferrer:
         inferrer.walk, inferrer._taken = walk, None
         for name, known, array in zip(body.input, types, arrays, strict=False):
             if array is None and name in model.graph.values:
-                model.graph.values[name].stated = known  # with names that no file has
+                model.graph.values[name].stated = known  # may have invented names
         walk(model.graph, inferrer)
         return [value.type for value in model.graph.outputs]
 
@@ -341,7 +338,7 @@ class Inferrer:
         types: Sequence[ValueType | None],
         arrays: Sequence[np.ndarray[Any, Any] | None],
     ) -> tuple[ValueType | None, ...]:
-        """The same, node by node, of each what its inputs' types tell."""
+        """Infer a call node by node, each from the types of its inputs."""
         scope: dict[str, ValueType | None] = dict(zip(body.input, types, strict=False))
         data: dict[str, np.ndarray[Any, Any] | None] = dict(zip(body.input, arrays, strict=False))
         opsets = opsets_of(body)
@@ -364,8 +361,9 @@ class Inferrer:
 
 
 def is_scan(op: str, version: int | None) -> bool:
-    """Whether this is a Scan without a batch of its own, of whose states ONNX's inference says
-    that they keep their sizes.
+    """Whether this is a Scan without a batch axis.
+
+    ONNX's inference assumes that the sizes of its states never change.
     """
     return op == "Scan" and (version or 0) >= _SCAN_WITHOUT_BATCH
 
@@ -406,7 +404,7 @@ def _ask_onnx(
             name and known is None for name, known in zip(proto.input, types, strict=True)
         )
         if unknown or any(entry.type in GRAPH_KINDS for entry in proto.attribute):
-            # it may only miss an input's type, or what a body captures
+            # the cause may be an unknown input type, or a tensor that a body captures
             return (None,) * len(proto.output)
         raise InferenceFailed(" ".join(str(error).split())) from error
     return tuple(
@@ -416,7 +414,7 @@ def _ask_onnx(
 
 
 def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[str, Any]:
-    """A node's attributes, and the operator's defaults for those it does not have."""
+    """Return a node's attributes, with the operator's defaults for absent ones."""
     attributes = {
         name: attribute_value(entry.default_value)
         for name, entry in schema.attributes.items()
@@ -429,14 +427,14 @@ def _with_defaults(schema: onnx.defs.OpSchema, proto: onnx.NodeProto) -> dict[st
 def _function_of(
     schema: onnx.defs.OpSchema, proto: onnx.NodeProto, types: Sequence[ValueType | None]
 ) -> onnx.FunctionProto | None:
-    """The body that ONNX defines an operator by; None where it defines it in words alone."""
+    """Return the body by which ONNX defines an operator; None if it has none."""
     functions = cast("Any", schema)  # the stub lacks them
     if functions.has_function:
         body = onnx.FunctionProto()
         body.CopyFrom(schema.function_body)
-        said = {entry.name for entry in body.attribute_proto}
+        declared = {entry.name for entry in body.attribute_proto}
         defaults = [
-            each.default_value for name, each in schema.attributes.items() if name not in said
+            each.default_value for name, each in schema.attributes.items() if name not in declared
         ]
         body.attribute_proto.extend([default for default in defaults if default.type])
         return body
@@ -453,9 +451,7 @@ def _shape_of(known: ValueType | None) -> tuple[Dim, ...] | None:
 
 
 def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """A node whose absent outputs have a name too; ONNX refuses a first output without, which
-    files do have.
-    """
+    """Return a node with names for absent outputs, as ONNX refuses an absent first output."""
     if "" not in proto.output:
         return proto
     copy = onnx.NodeProto()
@@ -467,16 +463,14 @@ def _with_all_outputs(proto: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _original(op: str, proto: onnx.NodeProto) -> str:
-    """The registered operator that a node stands for, also where its body needed a name of its
-    own.
-    """
+    """Return the registered operator of a node, whose body may have needed another name."""
     return next((entry.value for entry in proto.metadata_props if entry.key == "gehost.op"), op)
 
 
 def _ask_author(
     definition: OpDef, proto: onnx.NodeProto, types: Sequence[ValueType | None]
 ) -> tuple[ValueType | None, ...]:
-    """What the shape function of a registered operator says."""
+    """Return the types from the shape function of a registered operator."""
     assert definition.shape is not None
     attributes = {entry.name: attribute_value(entry) for entry in proto.attribute}
     given = [known if isinstance(known, TensorType) else None for known in types]
@@ -489,7 +483,7 @@ def _ask_author(
         raise
     except BaseException as error:  # an author's code may raise anything
         raise VendorError(f"{where} failed: {described(error)}") from error
-    # one TensorType is a tuple as well
+    # a single TensorType is a tuple, too
     if any(known is not None and not isinstance(known, TensorType) for known in made):
         raise VendorError(
             f"{where} gives {returned!r}; wanted a list, with a TensorType or None for each output"
@@ -507,8 +501,7 @@ def _ask_author(
         raise VendorError(f"{where} gives {returned!r}: {error}") from error
 
 
-# -- constants
-# ------------------------------------------------------------------------------------------------------
+# constants
 
 
 def array_type(array: np.ndarray[Any, Any]) -> TensorType:
@@ -516,24 +509,24 @@ def array_type(array: np.ndarray[Any, Any]) -> TensorType:
 
 
 def _deciding_content(value: Value | None) -> Hashable:
-    """A key for what is shown of a constant, without making an array."""
+    """Return a key for the visible part of a constant, without creating an array."""
     if value is None or not value.is_constant:
         return None
     found = content(value, _DATA_LIMIT)
     if found is None:
         return None
     kind, _, bits = cast("tuple[int, object, Sequence[object]]", found)
-    # the type that is stated may be none yet
+    # uses the constant's own type, as the value's may not be decoded yet
     return found if kind in _WHOLE or len(bits) <= _SCALES_LIMIT else None
 
 
 def deciding_array(op: str, value: Value | None) -> np.ndarray[Any, Any] | None:
-    """The elements of a small constant, where inference of ``op`` may look at them."""
+    """Return the elements of a small constant if inference of ``op`` may read them."""
     return None if op in ELEMENTS_DO_NOT_MATTER else small_array(value)
 
 
 def small_array(value: Value | None) -> np.ndarray[Any, Any] | None:
-    """The elements of a small constant; large ones are not read."""
+    """Return the elements of a small constant; large ones are not read."""
     if value is None or not value.is_constant:
         return None
     known = value.type

@@ -1,9 +1,9 @@
 """Inference of a whole model, node by node; the result goes into the index, never into the file.
 
-What one node makes of its inputs' types, ONNX's inference functions say (``local``), once for all
-nodes that are alike; what a model computes of shapes is walked back from where it is used
-(``contents``). So the cost is that of the different nodes, no weight is looked at, and nothing that
-ONNX would write out in full can blow up.
+ONNX's inference functions infer single nodes (``local``), once for all nodes with equal operator,
+attributes and input types; computed shapes are traced back from their uses (``shape_values``). So
+the cost depends on the number of different nodes, no weight is read, and large tensors are never
+written out.
 """
 
 from __future__ import annotations
@@ -18,24 +18,32 @@ from gehost.infer.local import InferenceFailed, Inferrer, is_scan, small_array
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer, encode_type
+from gehost.ir.types import (
+    DataType,
+    Dim,
+    OtherType,
+    TensorType,
+    ValueType,
+    encode_type,
+    more_specific,
+)
 from gehost.ops import OpRegistry
 
 _Types: TypeAlias = Sequence[ValueType | None]
 
 _TRIALS = 3
-"""How often it is tried what the states of a body keep."""
+"""Number of attempts to prove which sizes the states of a body keep."""
 _DEEPEST_TRIED = 2
-"""How deep a body may be for it: each trial tries the bodies in it."""
+"""Deepest body for which it is tried, as each attempt repeats the bodies inside."""
 
 
 def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
-    """Give every value the type that inference can tell, beside what the file states. Edits so far
-    are committed.
+    """Set the type of every value, as far as inference knows it. Commits all edits so far.
+
 
     Args:
-        model: its graph, with the bodies in it.
-        inferrer: knows the operators of the vendors, of which ONNX can tell nothing.
+        model: its graph and bodies are inferred.
+        inferrer: has the operators of the vendors, which ONNX does not know.
 
     Raises:
         VendorError: the shape function of a vendor's operator failed.
@@ -52,17 +60,17 @@ def infer_model(model: Model, inferrer: Inferrer | None = None) -> None:
 
 
 def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
-    """The same for one graph of a model, with the bodies in it."""
+    """Infer one graph of a model, with the bodies in it."""
     for node in graph.nodes:
         try:
             types = _with_bodies(node, inferrer) if node.bodies else inferrer.node(node)
         except (
             InferenceFailed,
             ModelError,
-        ) as error:  # of what it cannot be, or whose constants cannot be read
+        ) as error:  # impossible types, or unreadable constants
             inferrer.failures[node] = str(error)
             continue
-        if inferrer.failures:  # a body is tried with other types
+        if inferrer.failures:  # a body may be inferred again with other types
             inferrer.failures.pop(node, None)
         for value, known in zip(node.outputs, types):  # noqa: B905 - of bodies that return too little less is known
             if value is not None:
@@ -70,11 +78,11 @@ def infer_graph(graph: Graph, inferrer: Inferrer) -> None:
 
 
 def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
-    """Give a value its inferred type, in place of the one that the file states.
+    """Set a value's inferred type, replacing the one declared in the file.
 
-    A model runs whatever it states of the sizes of a tensor that a node makes, so such a size is
-    no knowledge, and a name says no more than that the file calls the size so: it does not make
-    two sizes equal. A type of the file stands only where inference knows nothing of the operator.
+    A model runs regardless of the sizes that the file declares for computed tensors, so such sizes
+    are ignored, and a declared name is only a label: it does not make two sizes equal. A declared
+    type stays only if inference does not know the operator.
     """
     declared = value.type
     if known is None:
@@ -85,12 +93,11 @@ def _learn(value: Value, known: ValueType | None, inferrer: Inferrer) -> None:
         value.stated = inferrer.named(known, declared)
 
 
-# -- nodes with bodies
-# ----------------------------------------------------------------------------------------------
+# nodes with bodies
 
 
 def _with_bodies(node: Node, inferrer: Inferrer) -> _Types:
-    """The types of the outputs of a node, whose bodies are inferred first."""
+    """Return the output types of a node after inferring its bodies."""
     model = node.graph.model
     op = "" if model.function(node.op) is not None else node.op
     if op == "Loop":
@@ -144,7 +151,7 @@ def _of_scan(node: Node, inferrer: Inferrer) -> _Types:
     places = attributes.get("scan_output_axes") or [0] * (len(end) - count)
     length: Dim = None
     for _, found in slices:
-        length = closer(length, found)
+        length = more_specific(length, found)
     stacked = [
         _with_axis(known, axis, length) for known, axis in zip(end[count:], places, strict=False)
     ]
@@ -160,11 +167,10 @@ def _in_repeated(
     before: _Types = (),
     behind: _Types = (),
 ) -> _Types:
-    """Infer a body that runs any number of times; returns the types of its outputs but for the
-    first ``skipped``.
+    """Infer a body that runs any number of times; return the types after ``skipped``.
 
-    States have the types with which they ``begin``, as far as an iteration leaves them that; what
-    it does not leave is tried without, and at last nothing is held of their shapes.
+    States have the types with which they ``begin``, as far as an iteration keeps them; sizes that
+    it changes are dropped and tried again, and finally all shapes of states are dropped.
     """
     inputs = body.inputs[len(before) : len(before) + len(begin)]
     states, vague = list(begin), list(map(_of_any_shape, begin))
@@ -199,7 +205,7 @@ def _in_repeated(
 
 
 def _as_unknown_as(known: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """A type without the sizes that ``other`` leaves open."""
+    """Return a type without the sizes that ``other`` leaves open."""
     if not isinstance(known, TensorType) or not isinstance(other, TensorType):
         return known
     if known.shape is None or other.shape is None or len(known.shape) != len(other.shape):
@@ -215,7 +221,7 @@ def _in_body(body: Graph, entering: _Types, inferrer: Inferrer) -> None:
 
 
 def _of_any_shape(known: ValueType | None) -> ValueType | None:
-    """What is known of a value that an iteration may have made."""
+    """Return the type of a value whose shape an iteration may change."""
     if isinstance(known, TensorType):
         return TensorType(known.dtype, None)
     if known is None:
@@ -236,7 +242,7 @@ def _forget_shapes(proto: onnx.TypeProto) -> None:
 
 
 def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """What is known of a value that is of one type or of another."""
+    """Return the common type of a value that has one type or the other."""
     if one == other or one is None or other is None:
         return one if one == other else None
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
@@ -253,7 +259,7 @@ def _either(one: ValueType | None, other: ValueType | None) -> ValueType | None:
 
 
 def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None, Dim]:
-    """The type of a slice, and how many there are."""
+    """Return the type of a slice, and the number of slices."""
     if (
         not isinstance(known, TensorType)
         or known.shape is None
@@ -265,7 +271,7 @@ def _without_axis(known: ValueType | None, axis: int) -> tuple[ValueType | None,
 
 
 def _with_axis(known: ValueType | None, axis: int, length: Dim) -> ValueType | None:
-    """The type of as many slices in one tensor."""
+    """Return the type of a tensor of ``length`` slices."""
     if (
         not isinstance(known, TensorType)
         or known.shape is None

@@ -1,4 +1,4 @@
-"""Attributes of a node as Python values, decoded when asked for, and the way back."""
+"""Attributes of a node as Python values, decoded on access, and the encoder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _NUMBER: tuple[type[Any], ...] = (*_INTEGER, float, np.floating)
 
 
 class Attributes(Mapping[str, Any]):
-    """Read-only mapping: numbers, ``str``, lists, numpy arrays for tensors, ``Graph`` for
-    bodies.
-    """
+    """Read-only mapping: numbers, ``str``, lists; tensors as numpy arrays, bodies as ``Graph``."""
 
     __slots__ = ("_node", "_protos")
 
@@ -43,9 +41,7 @@ class Attributes(Mapping[str, Any]):
         return repr(dict(self))
 
     def serialized(self) -> tuple[tuple[str, bytes], ...]:
-        """Every attribute's name and bytes, sorted by name: a key under which equal attributes
-        are equal.
-        """
+        """Return every attribute's name and bytes, sorted by name, as a key for equality."""
         return tuple(
             sorted(
                 (name, proto.SerializeToString(deterministic=True))
@@ -66,7 +62,7 @@ class Attributes(Mapping[str, Any]):
         return next(body for body in self._node.bodies if body.proto is graph)
 
     def constant_array(self, base_dir: str | None) -> np.ndarray[Any, Any] | None:
-        """What a ``Constant`` node with these attributes makes; None for a sparse value."""
+        """Return the value of a ``Constant`` node with these attributes; None for a sparse one."""
         for name, proto in self._protos.items():
             if name == "value":
                 return tensors.to_numpy(proto.t, base_dir)
@@ -80,11 +76,11 @@ class Attributes(Mapping[str, Any]):
 
 
 NO_ATTRIBUTES = Attributes(None, ())
-"""Those of every node that has none, as most."""
+"""Shared by all nodes without attributes, which most are."""
 
 
 def attribute_value(proto: onnx.AttributeProto, base_dir: str | None = None) -> Any:
-    """The Python value of an attribute; graphs stay protobufs."""
+    """Return the Python value of an attribute; graphs stay protobufs."""
     kind = proto.type
     if kind == _KIND.INT:
         return proto.i
@@ -118,11 +114,12 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
-    """An ``AttributeProto`` of a Python value; numpy arrays become tensors, an ``AttributeProto``
-    is copied.
+    """Encode a Python value as an ``AttributeProto``, which is copied if given as such.
+
+    Numpy arrays become tensors.
 
     Raises:
-        TypeError: the value is of no kind that ONNX has.
+        TypeError: ONNX has no attribute type for the value.
     """
     proto = onnx.AttributeProto()
     if isinstance(value, onnx.AttributeProto):
@@ -151,7 +148,9 @@ def encode_attribute(name: str, value: Any) -> onnx.AttributeProto:
     elif isinstance(value, Sequence):
         _encode_list(proto, list(cast("Sequence[Any]", value)))
     else:
-        raise TypeError(f'attribute "{name}": a {type(value).__name__} is of no kind that ONNX has')
+        raise TypeError(
+            f'attribute "{name}": ONNX has no type for values of {type(value).__name__}'
+        )
     return proto
 
 
@@ -166,9 +165,7 @@ def _encode_list(proto: onnx.AttributeProto, items: list[Any]) -> None:
         proto.type = _KIND.STRINGS
         proto.strings.extend(_raw(item) for item in items)
     else:
-        raise TypeError(
-            f'attribute "{proto.name}": a list of mixed kinds is of no kind that ONNX has'
-        )
+        raise TypeError(f'attribute "{proto.name}": ONNX has no type for a list of mixed kinds')
 
 
 def _raw(text: str | bytes) -> bytes:

@@ -1,6 +1,4 @@
-"""Calls of model-local functions: none may give or want more than the function has, come back to
-itself, or stand for more nodes than a machine can look at.
-"""
+"""Checks of calls to model-local functions: arity, recursion, total size."""
 
 from __future__ import annotations
 
@@ -13,21 +11,21 @@ import onnx
 from gehost.errors import ModelError
 from gehost.ir.node import op_name
 
-# Written out, as whoever inlines a function or infers through it does; of models that are used some
-# have 100,000.
+# Total after inlining, which inliners and inference through functions do. Models in use have up to
+# 100,000.
 _MOST_NODES = 1_000_000
 
 
 def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str, int]) -> None:
-    """Prove that functions can be written out in place of the nodes that call them.
+    """Check that functions can be inlined into the nodes that call them.
 
     Args:
         functions: by operator.
-        nodes: how many nodes of each operator the graphs have.
+        nodes: number of nodes by operator in the graphs.
 
     Raises:
-        ModelError: a call in a function does not fit what it calls; a function calls itself,
-            through others or not; or all calls together stand for too many nodes.
+        ModelError: a call in a function has too many inputs or outputs; a function calls itself,
+            directly or not; or the inlined calls have too many nodes.
     """
     calls = {op: _operators(function.node, functions) for op, function in functions.items()}
     sizes: dict[str, int] = {}
@@ -52,11 +50,10 @@ def check_calls(functions: Mapping[str, onnx.FunctionProto], nodes: Mapping[str,
 
 
 def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
-    """Prove that a call gives no more inputs than a function takes, and wants no more outputs than
-    it has.
+    """Check that a call has no more inputs and outputs than the function.
 
     Raises:
-        ModelError: it does.
+        ModelError: it has more.
     """
     for what, given, known in (
         ("inputs", call.input, function.input),
@@ -74,9 +71,7 @@ def check_arity(function: onnx.FunctionProto, call: onnx.NodeProto) -> None:
 def _operators(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[str, onnx.FunctionProto]
 ) -> Counter[str]:
-    """How many nodes of each operator there are, nested bodies included; proves those that are
-    calls.
-    """
+    """Count the nodes by operator, nested bodies included; check those that are calls."""
     found: Counter[str] = Counter()
     waiting = list(nodes)
     while waiting:
@@ -93,5 +88,5 @@ def _operators(
 
 
 def _written_out(operators: Mapping[str, int], sizes: Mapping[str, int]) -> int:
-    # The numbers double with each level; beyond the limit only that they are matters.
+    # Sizes may double with each level; above the limit the exact number does not matter.
     return min(sum(count * sizes.get(op, 1) for op, count in operators.items()), 10 * _MOST_NODES)

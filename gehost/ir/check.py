@@ -1,4 +1,4 @@
-"""Proving an index: order, single definitions, uses in step with the protobuf."""
+"""Check an index: order, single definitions, uses consistent with the protobuf."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gehost.ir.wide import WIDE, Slots
 
 
 def check_graph(graph: Graph) -> None:
-    """Prove one graph's index, without its bodies.
+    """Check one graph's index, without its bodies.
 
     Raises:
-        ModelError: what is wrong, and where.
+        ModelError: an error, with its place.
     """
     where = f'{graph.model}: graph "{graph.name}"'
     last: int | None = None
@@ -69,7 +69,7 @@ def _check_read(reader: Node | Graph, value: Value, where: str) -> None:
 
 
 def _check_slots(reader: Node | Graph, read: Sequence[Value | None], where: str) -> None:
-    """Compare an index of slots, where one was built, with the inputs."""
+    """Compare the index of slots, if it was built, with the inputs."""
     if reader.slots is not None and reader.slots != Slots(read):
         raise ModelError(
             f"{reader!r} has an index of its slots that differs from them", subject=where
@@ -79,11 +79,11 @@ def _check_slots(reader: Node | Graph, read: Sequence[Value | None], where: str)
 def _check_value(
     name: str, value: Value, where: str, reads: dict[Node | Graph, frozenset[Value | None]]
 ) -> None:
-    """``reads`` keeps what a wide reader reads, as each of its values asks for it."""
+    """Check one value; ``reads`` caches the inputs of wide readers, each needed by many values."""
     if value.producer is not None and not value.producer.in_graph:
-        raise ModelError(f'tensor "{name}" is made by a removed node', subject=where)
+        raise ModelError(f'tensor "{name}" is produced by a removed node', subject=where)
     if value.producer is None and value.initializer is None and not value.is_input:
-        raise ModelError(f'tensor "{name}" is made by nothing', subject=where)
+        raise ModelError(f'tensor "{name}" has no producer', subject=where)
     for reader in value.readers:
         read: Collection[Value | None] = (
             reader.outputs if isinstance(reader, Graph) else reader.inputs

@@ -1,6 +1,4 @@
-"""Constants: their size without reading them, their elements, and a key under which equal ones
-are equal.
-"""
+"""Constants: their size without reading them, their elements, and a key for equality."""
 
 from __future__ import annotations
 
@@ -24,18 +22,29 @@ SMALL = 4096
 
 _AS_STORED = frozenset(
     [
-        DataType.FLOAT, DataType.DOUBLE, DataType.FLOAT16, DataType.BFLOAT16, DataType.INT8, DataType.INT16, DataType.INT32,
-        DataType.INT64, DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64,
-    ] if sys.byteorder == "little" else []
-)  # fmt: skip
-"""Element types whose arrays hold the bytes that raw data has: no array need be made to compare
-them.
-"""
+        DataType.FLOAT,
+        DataType.DOUBLE,
+        DataType.FLOAT16,
+        DataType.BFLOAT16,
+        DataType.INT8,
+        DataType.INT16,
+        DataType.INT32,
+        DataType.INT64,
+        DataType.UINT8,
+        DataType.UINT16,
+        DataType.UINT32,
+        DataType.UINT64,
+    ]
+    if sys.byteorder == "little"
+    else []
+)
+"""Element types whose raw data equals the bytes of the array, so that it can be compared as is."""
 
 
 def tensor_of(value: Value) -> onnx.TensorProto | None:
-    """The tensor that holds a constant; None where this is no constant, a sparse one or a
-    ``Constant`` of plain numbers.
+    """Return the tensor of a constant.
+
+    None for values that are not constant, sparse ones and a ``Constant`` of plain numbers.
     """
     if not value.is_constant:
         return None
@@ -49,9 +58,7 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
 
 
 def stored_bytes(value: Value) -> int | None:
-    """Bytes of data that a constant holds, from its dimensions; None where this is no constant
-    that can be read.
-    """
+    """Return the data size of a constant, from its dimensions; None if it cannot be read."""
     tensor = tensor_of(value)
     if tensor is None:
         array = elements(value) if value.is_constant and value.initializer is None else None
@@ -63,15 +70,13 @@ def stored_bytes(value: Value) -> int | None:
 
 
 def external_bytes(value: Value) -> int:
-    """Bytes that would be read from another file for this constant."""
+    """Return the number of bytes to be read from another file for this constant."""
     tensor = tensor_of(value)
     return (stored_bytes(value) or 0) if tensor is not None and is_external(tensor) else 0
 
 
 def elements(value: Value) -> Array | None:
-    """The constant's elements; None where this is no constant, or one that this host cannot
-    read.
-    """
+    """Return the constant's elements; None if it is not a constant, or cannot be read."""
     try:
         return value.array
     except ModelError:
@@ -79,7 +84,7 @@ def elements(value: Value) -> Array | None:
 
 
 def bytes_of(array: Array) -> int:
-    """Bytes of data, as ``stored_bytes`` counts them."""
+    """Return the data size, as ``stored_bytes`` counts it."""
     return (
         sum(map(_length, array.flat))
         if array.dtype == object
@@ -88,12 +93,12 @@ def bytes_of(array: Array) -> int:
 
 
 def bytes_for(count: int, dtype: np.dtype[Any]) -> int:
-    """Bytes that this many elements take in a file, where sub-byte ones are packed."""
+    """Return the size of this many elements in a file, where sub-byte ones are packed."""
     return (count * element_bits(tensors.elem_type(dtype)) + 7) // 8
 
 
 def bytes_at_most(count: int, like: Array) -> int:
-    """Bytes that this many elements from ``like`` may take."""
+    """Return the largest size of this many elements of ``like``."""
     if like.dtype == object:
         return count * max(map(_length, like.flat), default=0)
     return bytes_for(count, like.dtype)
@@ -104,8 +109,9 @@ def _length(text: str | bytes) -> int:
 
 
 def content(value: Value, most: int = SMALL) -> Hashable:
-    """A key that two constants share only if element type, shape and every bit are equal; None
-    beyond so many bytes.
+    """Return a key that is equal only for equal element type, shape and bits.
+
+    None above ``most`` bytes.
     """
     tensor = tensor_of(value)
     if (

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from gehost.ir.model import Model
 
 Reduced: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function and its arguments, as ``__reduce__`` returns them."""
+"""A function and its arguments, as returned by ``__reduce__``."""
 
 
 def reduced_graph(graph: Graph) -> Reduced:
-    """A graph as its place in its model; raises ``TypeError`` where it was removed."""
+    """Return a graph as its place in its model; raises ``TypeError`` if it was removed."""
     for place, each in enumerate(graph.model.graphs):
         if each is graph:
             return graph_at, (graph.model, place)
@@ -31,7 +31,7 @@ def graph_at(model: Model, place: int) -> Graph:
 
 
 def reduced_node(node: Node) -> Reduced:
-    """A node as its place in its graph; raises ``TypeError`` where it was removed."""
+    """Return a node as its place in its graph; raises ``TypeError`` if it was removed."""
     for place, each in enumerate(node.graph.nodes):
         if each is node:
             return node_at, (node.graph, place)
@@ -43,7 +43,7 @@ def node_at(graph: Graph, place: int) -> Node:
 
 
 def reduced_value(value: Value) -> Reduced:
-    """A value as its name in its graph; raises ``TypeError`` where it was removed."""
+    """Return a value as its name in its graph; raises ``TypeError`` if it was removed."""
     if value.graph.values.get(value.name) is not value:
         raise TypeError(f"{value!r} is no longer in its graph; it cannot be copied")
     return value_at, (value.graph, value.name)

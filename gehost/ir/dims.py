@@ -1,4 +1,4 @@
-"""Fixing open dimensions of a model: a symbol gets one size wherever it stands."""
+"""Fix open dimensions of a model: each occurrence of a symbol gets the same size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gehost.errors import UsageError
 from gehost.ir.files.skeleton import skeleton
 
 _SMALL = 1024
-"""Elements of an initializer that may be a shape, whose data inference needs."""
+"""Largest number of elements of initializers that may be shapes, whose data inference needs."""
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
     {
@@ -30,7 +30,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProx
 
 
 def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
-    """Give open dimensions of a model's inputs their sizes, in place.
+    """Set the sizes of open dimensions of a model's inputs, in place.
 
     A symbol is replaced in the types of all inputs, outputs and inner tensors, nested bodies
     included, and in sums, differences, products and whole quotients of symbols.
@@ -40,9 +40,8 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
         dims: sizes by symbol, or by ``INPUT:AXIS``.
 
     Raises:
-        UsageError: a name that the model's inputs do not have, or a size that contradicts another
-            one, an initializer, or the model as shape inference sees it. The model may be half
-            fixed then.
+        UsageError: the model's inputs do not have this name, or a size contradicts another one, an
+            initializer, or shape inference. The model may then be partly fixed.
     """
     before = "" if not dims else contradiction(proto)
     sizes = _sizes(proto.graph, dims)
@@ -57,7 +56,7 @@ def fix_dims(proto: onnx.ModelProto, dims: Mapping[str, int]) -> None:
 
 
 def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
-    """Read what is given: sizes by symbol; dimensions without a symbol are fixed at once."""
+    """Return the sizes by symbol; set those of dimensions without a symbol."""
     sizes: dict[str, int] = {}
     given_by: dict[str, str] = {}
     inputs = {entry.name: entry.type.tensor_type for entry in graph.input}
@@ -90,7 +89,7 @@ def _sizes(graph: onnx.GraphProto, dims: Mapping[str, int]) -> dict[str, int]:
 def _input_dim(
     inputs: Mapping[str, onnx.TypeProto.Tensor], name: str
 ) -> onnx.TensorShapeProto.Dimension | None:
-    """The dimension that ``INPUT:AXIS`` names."""
+    """Return the dimension of ``INPUT:AXIS``; None if there is none."""
     known, _, axis = name.rpartition(":")
     if known not in inputs or not re.fullmatch(r"-?\d+", axis):
         return None
@@ -99,7 +98,7 @@ def _input_dim(
 
 
 def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: set[str]) -> str:
-    """What is wrong with a name that no open dimension has."""
+    """Return the message for a name that no open dimension has."""
     known, _, axis = name.rpartition(":")
     if known in inputs and re.fullmatch(r"-?\d+", axis):
         return f'input "{known}" has {len(inputs[known].shape.dim)} dimensions'
@@ -119,7 +118,7 @@ def _unknown(name: str, inputs: Mapping[str, onnx.TypeProto.Tensor], symbols: se
 
 
 def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto]]:
-    """Every shape that a graph and its bodies state, with the name of its tensor."""
+    """Yield every declared shape in a graph and its bodies, with the name of its tensor."""
     for entry in (*graph.input, *graph.output, *graph.value_info):
         for shape in _shapes_of(entry.type):
             yield entry.name, shape
@@ -133,7 +132,7 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
 
 
 def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
-    """The shapes in a type; those of the elements of a sequence, map or optional too."""
+    """Yield the shapes in a type, also those of elements of a sequence, map or optional."""
     held = kind.WhichOneof("value")
     if held in ("tensor_type", "sparse_tensor_type"):
         yield getattr(kind, held).shape
@@ -144,7 +143,7 @@ def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
 
 
 def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: str) -> None:
-    """Give one dimension its size where its symbols have one."""
+    """Set the size of one dimension if its symbols have one."""
     text = dim.dim_param
     if not text:
         return
@@ -167,7 +166,7 @@ def _fix(dim: onnx.TensorShapeProto.Dimension, sizes: Mapping[str, int], name: s
 
 
 def _expression(text: str) -> ast.expr | None:
-    """A text as sums, products and the like of names and whole numbers; None where it is none."""
+    """Parse sums, products and others of names and integers; None if the text is not one."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -177,7 +176,7 @@ def _expression(text: str) -> ast.expr | None:
 
 
 def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
-    """The expression with sizes in place of symbols, computed as far as it can be."""
+    """Return the expression with sizes in place of symbols, evaluated as far as possible."""
     if isinstance(tree, ast.Name):
         return ast.Constant(sizes[tree.id]) if tree.id in sizes else tree
     if not isinstance(tree, ast.BinOp):
@@ -194,10 +193,10 @@ def _evaluated(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
 
 
 def _check_initializers(graph: onnx.GraphProto) -> None:
-    """Check that initializers have the shapes that the graph and its bodies state of them.
+    """Check that initializers have the shapes declared in the graph and its bodies.
 
     Raises:
-        UsageError: one has not.
+        UsageError: one does not.
     """
     held = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for entry in (*graph.input, *graph.output, *graph.value_info):
@@ -218,7 +217,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 
 
 def contradiction(proto: onnx.ModelProto) -> str:
-    """Where shape inference finds that sizes do not agree; "" where it does not."""
+    """Return the place where shape inference finds a contradiction; "" if there is none."""
     lean = skeleton(proto, lambda tensor: math.prod(tensor.dims) <= _SMALL)
     try:
         inferred = onnx.shape_inference.infer_shapes(lean, strict_mode=True, data_prop=True)
@@ -230,7 +229,7 @@ def contradiction(proto: onnx.ModelProto) -> str:
 
 
 def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int]]) -> Iterator[str]:
-    """Reshapes whose input has another number of elements than their output."""
+    """Yield Reshapes whose output has another number of elements than their input."""
     shapes = {**outer, **{tensor.name: list(tensor.dims) for tensor in graph.initializer}}
     for entry in (*graph.input, *graph.output, *graph.value_info):
         kind = entry.type.tensor_type

@@ -42,12 +42,12 @@ class Journal:
         self._entries.append((undo, arguments))
 
     def mark(self) -> int:
-        """The present point; it grows with every edit."""
+        """Return the current position; it grows with every edit."""
         return self._committed + len(self._entries)
 
     @property
     def last(self) -> tuple[int, object]:
-        """The present point and the last entry; both are the same only if nothing was edited."""
+        """The current position and the last entry; both are equal only if nothing was edited."""
         return self.mark(), self._entries[-1] if self._entries else None
 
     @property
@@ -56,7 +56,7 @@ class Journal:
         return bool(self._entries)
 
     def since(self, mark: int) -> list[tuple[Callable[..., None], tuple[Any, ...]]]:
-        """The uncommitted entries since ``mark``, oldest first."""
+        """Return the uncommitted entries since ``mark``, oldest first."""
         return self._entries[max(mark - self._committed, 0) :]
 
     def undo(self, mark: int) -> None:
@@ -81,11 +81,11 @@ class Journal:
         self._entries.clear()
 
 
-# -- values
+# values
 
 
 def new_value(graph: Graph, name: str) -> Value:
-    """Add a value without a producer; its name is free."""
+    """Add a value without a producer; its name must be free."""
     value = Value(graph, name)
     graph.model.journal.record(_undo_new_value, value, name in graph.remade)
     graph.values[name] = value
@@ -101,7 +101,7 @@ def _undo_new_value(value: Value, remade: bool) -> None:
 
 
 def release(value: Value, spare: Value) -> None:
-    """Make the producer of ``value`` define ``spare`` in its place."""
+    """Make the producer of ``value`` define ``spare`` instead."""
     node, slot = value.producer, value.index
     assert node is not None
     value.graph.model.journal.record(_put_output, node, slot, value)
@@ -118,7 +118,7 @@ def _put_output(node: Node, slot: int, value: Value) -> None:
 
 
 def set_type(value: Value, known: ValueType | None) -> None:
-    """Set what is known of a value, in the index only."""
+    """Set the type of a value, in the index only."""
     value.graph.model.journal.record(_put_type, value, value.stated)
     value.stated = known
 
@@ -127,7 +127,7 @@ def _put_type(value: Value, known: ValueType | onnx.TypeProto | None) -> None:
     value.stated = known
 
 
-# -- nodes
+# nodes
 
 
 def add_node(
@@ -139,12 +139,12 @@ def add_node(
     after: Node | None,
     open_text: str,
 ) -> Node:
-    """Add a node behind ``after`` (None: first); it takes its outputs from their producers.
+    """Add a node after ``after`` (None: first); values among its outputs change their producer.
 
     ``open_text`` is the metadata text that the template leaves open.
     """
     journal = graph.model.journal
-    graph.dirty = True  # the new protobuf is dropped unless the node gets into the list
+    graph.dirty = True  # if the node is not linked, flushing drops the new protobuf
     place, proto = len(graph.protos), graph.protos.add()
     proto.MergeFromString(template.content)
     if template.blank is not None:
@@ -174,7 +174,7 @@ def undo_add_node(node: Node) -> None:
 
 
 def record_producer(value: Value) -> None:
-    """Record the producer of a value that a new node is going to take over."""
+    """Record the producer of a value before a new node replaces it."""
     value.graph.model.journal.record(_put_producer, value, value.producer, value.index)
 
 
@@ -183,10 +183,10 @@ def _put_producer(value: Value, producer: Node | None, index: int) -> None:
 
 
 def remove_nodes(graph: Graph, nodes: Sequence[Node]) -> None:
-    """Remove nodes, given in order, that only they themselves read.
+    """Remove nodes, given in order, whose outputs only they use.
 
     Raises:
-        GehostError: an output is still read; none is removed.
+        GehostError: an output is still used; none is removed.
     """
     journal = graph.model.journal
     mark = journal.mark()
@@ -207,7 +207,7 @@ def remove_nodes(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _undo_remove_nodes(nodes: Sequence[Node], before: Sequence[Node | None]) -> None:
-    """Insert nodes behind those that preceded them."""
+    """Insert nodes after those that preceded them."""
     for node, earlier in zip(nodes, before, strict=True):
         unlink(node.graph, [node])
         for value in node.outputs:
@@ -229,7 +229,7 @@ def _names_of(node: Node) -> list[str]:
 
 
 def move_after(graph: Graph, node: Node, anchor: Node | None) -> None:
-    """Move a node behind ``anchor`` (None: to the front)."""
+    """Move a node after ``anchor`` (None: to the front)."""
     graph.model.journal.record(_undo_move, node, node.prev)
     unlink(graph, [node])
     link(graph, node, anchor)
@@ -249,7 +249,7 @@ def set_input(node: Node, slot: int, value: Value | None) -> None:
 
 def _put_input(node: Node, slot: int, value: Value | None, old: Value | None) -> None:
     """Make a node read ``value`` at ``slot`` in place of ``old``."""
-    # an undo passes whatever the caller of the edit gave
+    # an undo passes the arguments of the edit's caller
     before = old if isinstance(old, Value) else None
     node.inputs = with_entry(node.inputs, slot, value)
     if node.slots is not None:
@@ -287,7 +287,7 @@ def _disuse_inputs(nodes: Sequence[Node]) -> None:
                 value.drop_reader(reader)
 
 
-# -- attributes and metadata
+# attributes and metadata
 
 
 def set_attribute(
@@ -297,7 +297,7 @@ def set_attribute(
     old: onnx.AttributeProto | None,
     position: int | None,
 ) -> None:
-    """Set, add or remove (None) an attribute, which is ``old`` at ``position`` before."""
+    """Set, add or remove (None) an attribute; ``old`` at ``position`` is its current state."""
     node.graph.model.journal.record(_put_attribute, node, name, old, position)
     _put_attribute(node, name, new)
 
@@ -305,7 +305,7 @@ def set_attribute(
 def _put_attribute(
     node: Node, name: str, attribute: onnx.AttributeProto | None, position: int | None = None
 ) -> None:
-    """Set, add (at ``position``, else last) or remove (None) an attribute."""
+    """Set, add (at ``position``, or last) or remove (None) an attribute."""
     entries = node.proto.attribute
     present = find_entry([entry.name for entry in entries], name)
     if attribute is None:
@@ -366,11 +366,11 @@ def find_entry(names: Sequence[str], name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
-# -- initializers
+# initializers
 
 
 def add_initializer(value: Value, tensor: onnx.TensorProto) -> None:
-    """Give a new value a constant; the tensor is copied."""
+    """Make a new value a constant; the tensor is copied."""
     graph = value.graph
     graph.model.journal.record(_undo_add_initializer, value)
     value.initializer = graph.proto.initializer.add()
@@ -384,7 +384,7 @@ def _undo_add_initializer(value: Value) -> None:
 
 
 def remove_initializer(value: Value) -> None:
-    """Remove an initializer without readers."""
+    """Remove an initializer without users."""
     graph = value.graph
     assert value.initializer is not None
     graph.model.journal.record(_undo_remove_initializer, value)
@@ -400,11 +400,11 @@ def _undo_remove_initializer(value: Value) -> None:
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
 
 
-# -- the list of nodes: doubly linked, with growing order numbers; the edits above journal it
+# the list of nodes: doubly linked, with increasing order numbers; the edits above journal it
 
 
 def link(graph: Graph, node: Node, after: Node | None) -> None:
-    """Insert a node behind ``after`` (None: first)."""
+    """Insert a node after ``after`` (None: first)."""
     following = graph.head if after is None else after.next
     if after is None:
         node.order = ORDER_GAP if following is None else following.order - ORDER_GAP
@@ -431,7 +431,7 @@ def link(graph: Graph, node: Node, after: Node | None) -> None:
 
 
 def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
-    """Remove nodes from the list; accepts nodes that are partly in it, or not at all."""
+    """Remove nodes from the list; accepts nodes that are only partly linked, or not at all."""
     graph.dirty = True
     for node in nodes:
         before, following = node.prev, node.next
@@ -451,9 +451,7 @@ def unlink(graph: Graph, nodes: Sequence[Node]) -> None:
 
 
 def _renumber(graph: Graph) -> None:
-    """Give the nodes higher numbers, the last node first, so that they grow along the list at any
-    time.
-    """
+    """Give the nodes higher numbers, starting from the last, so that they always increase."""
     node = graph.tail
     assert node is not None
     order = (node.order // ORDER_GAP + len(graph)) * ORDER_GAP

@@ -1,8 +1,7 @@
-"""What is known of the elements of small integer tensors: shapes that a model computes, element
-by element a number, a size in terms of named sizes, or unknown.
+"""Elements of small integer tensors, such as computed shapes: numbers, named sizes, or unknown.
 
-``Reshape(x, Concat(Shape(x)[:2], [4, 8]))``: ONNX's inference does not tell even the rank, for
-one size without a number. Walking back from the shape keeps what is known.
+``Reshape(x, Concat(Shape(x)[:2], [4, 8]))``: one unknown size makes ONNX's inference lose even the
+rank. Following the shape back to its inputs keeps the known elements.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from gehost.ir.node import Node, Value
 
 Elements: TypeAlias = tuple[Dim, ...]
-"""Elements of a vector, or of a scalar as one; a text is that size, None is unknown."""
+"""Elements of a vector, or the one of a scalar; a text is a size, None is unknown."""
 
 _Operation: TypeAlias = Callable[[Dim, Dim], Dim]
 
@@ -31,29 +30,27 @@ _PASSED_ON = frozenset(
 _INTEGERS = frozenset({DataType.INT64, DataType.INT32, DataType.BOOL})
 _FLOATS = frozenset({DataType.FLOAT, DataType.DOUBLE})
 _EXACT = 1 << 24
-"""Whole numbers below it are floats of 32 bits."""
+"""Integers below it are exact in float32."""
 _AXES_AS_INPUT = 18
-"""The opset from which ``ReduceProd`` has its axes as an input."""
+"""The first opset in which the axes of ``ReduceProd`` are an input."""
 
 
 class ElementsOfModel:
-    """Elements of the integer tensors of one model, found when asked for."""
+    """Elements of the integer tensors of one model, computed on demand."""
 
     def __init__(self) -> None:
         self._known: dict[Value, Elements | None] = {}
         self._unknown: dict[Value, Elements | None] = {}
-        """What the present walk did not find; the next one may."""
+        """Values without result in the current walk; the next one may find one."""
         self._edits: tuple[int, object] = (0, None)
-        """As of which edits of the model ``_known`` is."""
+        """The model's last edit when ``_known`` was filled."""
 
     def forget(self) -> None:
-        """Forget what was found, as types that it comes from are taken back."""
+        """Clear the cache, when types it depends on are undone."""
         self._known.clear()
 
     def of(self, value: Value | None, depth: int = _DEPTH) -> Elements | None:
-        """Return the elements of an integer vector or scalar; None where not even their number
-        is known.
-        """
+        """Return the elements of an integer vector or scalar; None if their number is unknown."""
         if (
             value is None
             or depth == 0
@@ -154,7 +151,7 @@ def _constant(value: Value) -> Elements | None:
 
 
 def _whole_numbers(value: Value | None) -> Elements | None:
-    """The elements of a constant of floats, where all are small whole numbers."""
+    """Return the elements of a float constant if all are small integers."""
     if value is None or not value.is_constant or value.rank not in (0, 1):
         return None
     if value.dtype not in _FLOATS or (value.shape or (0,))[0] not in range(_MOST + 1):
@@ -166,7 +163,7 @@ def _whole_numbers(value: Value | None) -> Elements | None:
 
 
 def _repeated(elements: Elements, shape: Elements | None) -> Elements | None:
-    """One element, as often as a shape says."""
+    """Return one element repeated to fill a vector of this shape."""
     if shape is None or len(shape) > 1 or len(elements) != 1:
         return None
     count = shape[0] if shape else 1
@@ -176,7 +173,7 @@ def _repeated(elements: Elements, shape: Elements | None) -> Elements | None:
 def _computed(
     operation: _Operation, left: Elements | None, right: Elements | None
 ) -> Elements | None:
-    """Element by element, as the shorter one is broadcast."""
+    """Apply an operation element by element, broadcasting the shorter operand."""
     if (
         left is None
         or right is None
@@ -193,14 +190,12 @@ def _computed(
 
 
 def _whole(number: int) -> Dim:
-    """Keep a result that 32 bits hold, as some are computed in; what becomes of others is not
-    known.
-    """
+    """Return a result that fits 32 bits; None for others, as overflow is not modelled."""
     return number if -(1 << 31) <= number < 1 << 31 else None
 
 
 def _of_numbers(operation: Callable[[int, int], int], neutral: int, *, either: bool) -> _Operation:
-    """An operation on numbers; a name goes through what changes nothing."""
+    """Return an operation on integers; a name stays if the other operand is ``neutral``."""
 
     def computed(one: Dim, other: Dim) -> Dim:
         if isinstance(one, int) and isinstance(other, int):
@@ -213,7 +208,7 @@ def _of_numbers(operation: Callable[[int, int], int], neutral: int, *, either: b
 
 
 def _of_sizes(operation: _Operation, numbers: _Operation) -> _Operation:
-    """The same, with expressions of names."""
+    """Return the same operation, with expressions of names."""
 
     def computed(one: Dim, other: Dim) -> Dim:
         if isinstance(one, int) and isinstance(other, int):
@@ -240,7 +235,7 @@ _ARITHMETIC: Mapping[str, tuple[_Operation, _Operation]] = {
     "Mul": (_product, _of_sizes(times, _product)),
     "Sub": (_difference, _of_sizes(minus, _difference)),
 }
-"""By operator: of integers of 32 bits, and of 64, which hold sums and products of sizes."""
+"""Operator → operation for 32-bit integers, and for 64-bit ones, which hold products of sizes."""
 
 
 def _equal(one: Dim, other: Dim) -> Dim:
@@ -286,7 +281,7 @@ def _filled(node: Node, shape: Elements) -> Elements | None:
 
 
 def _multiplied(node: Node, elements: Elements, value: Value) -> Elements | None:
-    """All elements together; None where an axis that is given may mean none."""
+    """Return the product of all elements; None if the given axes may be empty."""
     if (node.graph.model.opset() or 0) >= _AXES_AS_INPUT:
         if node.input(1) is not None or node.attrs.get("noop_with_empty_axes", 0):
             return None

@@ -1,4 +1,4 @@
-"""Bring a graph's protobuf lists in line with its index."""
+"""Update a graph's protobuf lists from its index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def flush_tables(graph: Graph) -> None:
 
 
 def arrange(entries: Any, wanted: Sequence[Any]) -> None:
-    """Reorder a repeated field in place to the messages ``wanted``, all of them its entries."""
+    """Reorder a repeated field in place to the messages ``wanted``, which are all its entries."""
     find = {id(message): place for place, message in enumerate(wanted)}.get
     held = list(entries)  # keeps the Python objects, and so their identities, alive
     end = len(wanted)

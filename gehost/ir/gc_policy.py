@@ -1,4 +1,4 @@
-"""When Python's cyclic garbage collector runs beside large models."""
+"""Control Python's cyclic garbage collector while large models are in memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from gehost.ir.model import Model
 
 LARGE: Final = 10_000
-"""Nodes from which on a graph is large: the collector costs more than its garbage, and memory
-grows with the nodes.
-"""
+"""Number of nodes from which the collector costs more than its garbage; memory grows with nodes."""
 
 _SELDOM = 100
 """Collections of the middle generation per full collection, while a large model is in memory."""
@@ -41,12 +39,12 @@ def gc_unfrozen() -> bool:
 
 @contextmanager
 def gc_frozen_models(*, is_free: bool) -> Generator[Callable[[Model], None]]:
-    """Keep the collector from walking large models again and again; they live until the end.
+    """Keep the collector from walking large models repeatedly; they live until the end.
 
     Yields a function to call with each loaded model; it freezes a large one.
 
     Args:
-        is_free: nobody else in the process uses ``gc.freeze``, which is undone at the end.
+        is_free: no other code in the process uses ``gc.freeze``, which is undone at the end.
     """
     thresholds = gc.get_threshold()
     is_frozen = False

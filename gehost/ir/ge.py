@@ -1,6 +1,4 @@
-"""GE's accessor names on nodes: thin aliases, so that the documentation's examples read the same
-here.
-"""
+"""GE's accessor names on nodes: thin aliases, so that examples of its documentation work here."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ class Shape:
         self._dims = dims
 
     def GetDims(self) -> list[int]:
-        """Sizes, -1 where unknown or symbolic; ``[-2]`` where the rank is unknown."""
+        """Return the sizes, -1 if unknown or symbolic; ``[-2]`` if the rank is unknown."""
         if self._dims is None:
             return [-2]
         return [dim if isinstance(dim, int) else -1 for dim in self._dims]
@@ -34,11 +32,11 @@ class Shape:
         return self.GetDims()[operator.index(index)]
 
     def GetDimNum(self) -> int:
-        """The rank, -1 where unknown."""
+        """Return the rank, -1 if unknown."""
         return -1 if self._dims is None else len(self._dims)
 
     def GetShapeSize(self) -> int:
-        """Number of elements; -1 where a dimension is unknown."""
+        """Return the number of elements; -1 if a dimension is unknown."""
         size = TensorType(DataType.UNDEFINED, self._dims).size
         return -1 if size is None else size
 
@@ -56,7 +54,7 @@ class TensorDesc:
         return SUCCESS
 
     def GetDataType(self) -> DataType:
-        """The element type, ``DT_UNDEFINED`` where unknown."""
+        """Return the element type, ``DT_UNDEFINED`` if unknown."""
         return (self._value.dtype if self._value is not None else None) or DataType.UNDEFINED
 
     def GetShape(self) -> Shape:
@@ -74,8 +72,9 @@ class TypedTensor(Protocol):
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class NodeIo:
-    """One input or output of a node: an output where a tensor is meant, an input where a reader
-    is meant. ``NodeIo()`` is empty until ``GetCapturedTensor(index, io)`` fills it.
+    """One output of a node (a tensor), or one input of a node (a user).
+
+    ``NodeIo()`` is empty until ``GetCapturedTensor(index, io)`` fills it.
     """
 
     __slots__ = ("index", "node", "tensor")
@@ -98,21 +97,21 @@ class NodeIo:
 
     @classmethod
     def of(cls, value: Value) -> NodeIo:
-        """The producer of a tensor; a ``SourceNode`` for a graph input or an initializer."""
+        """Return the producer of a tensor; a ``SourceNode`` for a graph input or an initializer."""
         if value.producer is None:
             return cls(SourceNode(value), 0, value)
         return cls(value.producer, value.index, value)
 
     @property
     def value(self) -> Value:
-        """The tensor: the one that was captured, else the one at output ``index`` of the node."""
+        """The tensor: the captured one, or output ``index`` of the node."""
         if self.tensor is not None:
             return self.tensor
         return _present(self.node.outputs, self.index, f"output {self.index} of {self.node!r}")
 
 
 class _Described(Protocol):
-    """What the accessors read of a node."""
+    """The attributes of a node that the accessors read."""
 
     @property
     def op_type(self) -> str: ...
@@ -140,7 +139,7 @@ class _Editable(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GNodeAccessors:
-    """The part of GE's ``GNode`` that its documentation uses."""
+    """The methods of GE's ``GNode`` that its documentation uses."""
 
     __slots__ = ()
 
@@ -157,7 +156,7 @@ class GNodeAccessors:
         return len(self.outputs)
 
     def GetAttr(self: _Described, name: str) -> Any:
-        """The attribute's Python value; ``KeyError`` when the node does not carry it."""
+        """Return the attribute's Python value; raises ``KeyError`` if the node does not have it."""
         return self.attrs[name]
 
     def SetAttr(self: _Editable, name: str, value: Any) -> None:
@@ -170,7 +169,7 @@ class GNodeAccessors:
     def GetInputDesc(
         self: _Described, index: SupportsIndex, desc: TensorDesc | None = None
     ) -> TensorDesc | Status:
-        """The type of input ``index``: returned, or written to ``desc``."""
+        """Return the type of input ``index``, or write it to ``desc``."""
         value = _present(self.inputs, index, f"input {index} of {self!r}")
         return TensorDesc(value) if desc is None else desc.fill(value)
 
@@ -181,28 +180,28 @@ class GNodeAccessors:
     def GetOutputDesc(
         self: _Described, index: SupportsIndex, desc: TensorDesc | None = None
     ) -> TensorDesc | Status:
-        """The type of output ``index``: returned, or written to ``desc``."""
+        """Return the type of output ``index``, or write it to ``desc``."""
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return TensorDesc(value) if desc is None else desc.fill(value)
 
     def GetInDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> NodeIo:
-        """The node and output that feed input ``index``; a ``SourceNode`` for a graph input or an
-        initializer.
+        """Return the node and output that feed input ``index``.
+
+        A ``SourceNode`` for a graph input or an initializer.
         """
         return NodeIo.of(_present(self.inputs, index, f"input {index} of {self!r}"))
 
     def GetOutDataNodesAndPortIndexs(self: _InGraph, index: SupportsIndex) -> list[NodeIo]:
-        """The readers of output ``index`` with the input at which they read it, in topological
-        order.
-        """
+        """Return the users of output ``index`` with their input slots, in topological order."""
         value = _present(self.outputs, index, f"output {index} of {self!r}")
         return [NodeIo(node, slot) for node, slot in value.consumers()]
 
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SourceNode(GNodeAccessors):
-    """Stands for the producer of a tensor that no node makes: ``Data`` for a graph input,
-    ``Const`` for an initializer.
+    """Stands for the producer of a tensor without one.
+
+    ``Data`` for a graph input, ``Const`` for an initializer.
     """
 
     __slots__ = ("_value",)
@@ -245,7 +244,7 @@ class SourceNode(GNodeAccessors):
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Empty, but for the array of a ``Const``, under ``value``."""
+        """Empty; for a ``Const``, its array under ``value``."""
         return {} if self._value.is_input else {"value": self._value.array}
 
     @property

@@ -1,14 +1,13 @@
-"""The index over the protobuf: a graph's nodes, values and uses, and the only methods that edit
-them.
+"""The index over the protobuf: a graph's nodes, values and uses, and the methods that edit them.
 
-The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node that nobody
+The ``GraphProto`` is the graph; ``Graph``, ``Node`` and ``Value`` point into it. A node without
 edits keeps the bytes it was loaded with. Every edit goes through a ``Graph`` method, which writes
-the protobuf and the index together and leaves an entry in the model's journal, so that it can be
+the protobuf and the index together and adds an entry to the model's journal, so that it can be
 undone.
 
-Nodes stand in topological order in a doubly linked list and carry an integer ``order``: ``a.order <
-b.order`` whenever ``b`` reads what ``a`` makes. A node that reads a value inside one of its bodies
-counts as reading it itself.
+Nodes form a doubly linked list in topological order and have an integer ``order``: ``a.order <
+b.order`` whenever ``b`` reads an output of ``a``. A node whose body reads a value counts as a user
+of it.
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ __all__ = [
 ]
 
 CONSTANTS_OF_ALL_TYPES = 9
-"""The opset since which a ``Constant`` node may be of other element types than floats."""
+"""The first opset in which a ``Constant`` node may have other element types than floats."""
 
 
 class Nodes:
-    """The nodes of a graph in topological order: to iterate, count and index.
+    """The nodes of a graph in topological order: iterable, with length and index.
 
-    It is its own iterator too, so that ``next(graph.nodes)`` is the first node.
+    It is also its own iterator: ``next(graph.nodes)`` is the first node.
     """
 
     __slots__ = ("_graph", "_walk")
@@ -92,7 +91,7 @@ class Nodes:
         return self._graph.head is not None
 
     def __getitem__(self, index: Any) -> Any:
-        """The node at a position, or a list for a slice."""
+        """Return the node at a position, or a list for a slice."""
         if isinstance(index, slice):
             return list(self)[index]
         place = operator.index(index)
@@ -141,15 +140,15 @@ class Graph:
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.slots: Slots[Value] | None = None
-        """Index of many outputs, built when it is asked for."""
+        """Index of many outputs, built on demand."""
         self.by_op: dict[str, dict[Node, None]] = {}
         self.head: Node | None = None
         self.tail: Node | None = None
         self.dirty = False
         self.dropped: list[onnx.TensorProto | onnx.SparseTensorProto] = []
         self.remade: set[str] = set()
-        """Names of values that are not those of the file; what the file says of such a name is
-        of no account.
+        """Names of values that were created since loading; the file's types of such names are
+        ignored.
         """
 
     def __reduce__(self) -> Any:
@@ -160,8 +159,7 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph {self.proto.name}>"
 
-    # -- looking
-    # ----------------------------------------------------------------------------------------------------
+    # reading
 
     @property
     def name(self) -> str:
@@ -171,7 +169,7 @@ class Graph:
     def nodes(self) -> Nodes:
         """The nodes in topological order; the current one may be removed while iterating.
 
-        ``len(graph.nodes)`` and ``graph.nodes[-1]`` work; an index walks there from an end.
+        ``len(graph.nodes)`` and ``graph.nodes[-1]`` work; indexing walks the list from an end.
         """
         return Nodes(self)
 
@@ -182,15 +180,13 @@ class Graph:
         return True
 
     def nodes_of(self, *ops: str) -> list[Node]:
-        """The nodes of these operators in topological order."""
+        """Return the nodes of these operators in topological order."""
         found = [node for op in dict.fromkeys(ops) for node in self.by_op.get(op, ())]
         found.sort(key=by_order)
         return found
 
     def find(self, name: str) -> Value | None:
-        """The value that ``name`` means here: this graph's own, else the nearest enclosing
-        graph's.
-        """
+        """Return the value of a name: this graph's own, or the nearest enclosing graph's."""
         graph: Graph | None = self
         while graph is not None:
             if (value := graph.values.get(name)) is not None:
@@ -199,7 +195,7 @@ class Graph:
         return None
 
     def level_of(self, node: Node) -> Node:
-        """The node of this graph that is ``node`` or holds it in its bodies."""
+        """Return the node of this graph that is ``node`` or holds it in its bodies."""
         while node.graph is not self:
             owner = node.graph.owner
             if owner is None:
@@ -208,21 +204,22 @@ class Graph:
         return node
 
     def reading_node(self, reader: Node | Graph) -> Node | None:
-        """The node of this graph that ``reader`` is or that holds it; None when it is this
-        graph, reading for its outputs.
+        """Return the node of this graph that is ``reader`` or holds it.
+
+        None if ``reader`` is this graph, which reads its outputs.
         """
         if isinstance(reader, Node):
             return self.level_of(reader)
         return None if reader is self or reader.owner is None else self.level_of(reader.owner)
 
     def slots_of(self, value: Value) -> list[int]:
-        """The positions of ``value`` among the outputs, in order, by an index."""
+        """Return the positions of ``value`` among the outputs, in order, using an index."""
         if self.slots is None:
             self.slots = Slots(self.outputs)
         return self.slots.of(value)
 
     def subgraphs(self) -> list[Graph]:
-        """All nested bodies, depth first, each before its own."""
+        """Return all nested bodies, depth first, outer ones first."""
         found: list[Graph] = []
         for node in self.nodes_of(*self.model.body_ops):
             for body in node.bodies:
@@ -231,9 +228,7 @@ class Graph:
         return found
 
     def captured(self) -> list[tuple[Node | Graph, int, Value]]:
-        """Every read, in this body and the bodies in it, of a value that is defined outside of
-        them.
-        """
+        """Return every read of an outside value, in this body and the bodies inside it."""
         inside = dict.fromkeys([self, *self.subgraphs()])
         found: list[tuple[Node | Graph, int, Value]] = []
         for graph in inside:
@@ -248,8 +243,7 @@ class Graph:
             )
         return found
 
-    # -- editing: each writes protobuf, index and journal
-    # -----------------------------------------------------------
+    # editing: each method writes protobuf, index and journal
 
     def add_node(
         self,
@@ -267,18 +261,18 @@ class Graph:
         Args:
             op: the operator's name, ``domain::Type`` outside ONNX's own domain.
             inputs: None leaves an input absent.
-            outputs: a name makes a new value; a value is taken over from whoever made it; None
-                leaves the output absent.
+            outputs: a name creates a new value; an existing value gets this node as its producer;
+                None leaves the output absent.
             attributes: Python values by name, or encoded ones; they are copied, and graphs
                 become the node's bodies.
             name: the node's name.
-            after: the node behind which it goes; None puts it first. Its readers must stand later.
+            after: the node to insert after; None: first. Users of the outputs must come later.
             metadata: its ``metadata_props``.
 
         Raises:
             GehostError: an output has the name of another tensor, or ``after`` is not in this
                 graph.
-            TypeError: an attribute is of no kind that ONNX has.
+            TypeError: ONNX has no attribute type for a value.
         """
         encoded = attributes
         if isinstance(encoded, Mapping):
@@ -297,8 +291,9 @@ class Graph:
         after: Node | None = None,
         text: str = "",
     ) -> Node:
-        """The same with operator, attributes and metadata from a template; ``text`` is for the
-        metadata that it leaves open.
+        """Add a node with operator, attributes and metadata of a template.
+
+        ``text`` is the metadata text that the template leaves open.
         """
         self._own([] if after is None else [after])
         journal = self.model.journal
@@ -309,7 +304,7 @@ class Graph:
                 if isinstance(output, str):
                     values.append(self.new_value(output))
                     continue
-                if output is not None:  # undoing a new value forgets it altogether
+                if output is not None:  # undoing a new value removes it completely
                     edits.record_producer(output)
                 values.append(output)
         except GehostError:
@@ -318,51 +313,52 @@ class Graph:
         return edits.add_node(self, template, inputs, values, name, after, text)
 
     def remove_node(self, node: Node) -> None:
-        """Remove a node whose outputs nobody reads; its bodies go with it.
+        """Remove a node whose outputs have no users, and its bodies.
 
         Raises:
-            GehostError: an output is still read, or the node is not in this graph.
+            GehostError: an output is still used, or the node is not in this graph.
         """
         self.remove_nodes([node])
 
     def remove_nodes(self, nodes: Sequence[Node]) -> None:
-        """Remove nodes whose outputs nobody else reads; their bodies go with them.
+        """Remove nodes whose outputs have no other users, and their bodies.
 
         Raises:
-            GehostError: an output is still read, or a node is not in this graph; none is removed.
+            GehostError: an output is still used, or a node is not in this graph; none is removed.
         """
         nodes = in_order(nodes)
         self._own(nodes)
         edits.remove_nodes(self, nodes)
 
     def new_value(self, name: str) -> Value:
-        """A value of this graph that nothing makes yet.
+        """Return a new value of this graph, without a producer.
 
         Raises:
-            GehostError: the name means another tensor here.
+            GehostError: the name is in use here.
         """
         if self.find(name) is not None:
             raise GehostError(
-                f'graph "{self.name}" knows a tensor "{name}" already', hint="take Model.fresh_name"
+                f'graph "{self.name}" has a tensor "{name}" already', hint="use Model.fresh_name"
             )
         self.model.names.use(name)
         return edits.new_value(self, name)
 
     def set_input(self, node: Node, slot: SupportsIndex, value: Value | None) -> None:
-        """Make ``node`` read ``value`` at ``slot``; the caller keeps the order topological."""
+        """Make ``node`` read ``value`` at ``slot``; the caller must keep the order topological."""
         place = operator.index(slot)
         if node.inputs[place] is not value:
             edits.set_input(node, place, value)
 
     def redirect(self, old: Value, new: Value) -> None:
-        """Make every node that reads ``old`` read ``new``; graph outputs are left as they are."""
+        """Make every node that reads ``old`` read ``new``; graph outputs stay."""
         for reader, slot in old.uses:
             if isinstance(reader, Node):
                 self.set_input(reader, slot, new)
 
     def release(self, value: Value) -> Value:
-        """Take ``value`` from its producer, so that another node can define it; returns the
-        unread value in its place.
+        """Separate ``value`` from its producer, so that another node can define it.
+
+        Returns the unused value that the producer defines instead.
         """
         spare = self.new_value(self.model.fresh_name(f"{value.name}_replaced"))
         spare.stated = value.stated
@@ -374,7 +370,7 @@ class Graph:
 
         Raises:
             GehostError: the old or the new value is a nested graph.
-            TypeError: the value is of no kind that ONNX has.
+            TypeError: ONNX has no attribute type for the value.
         """
         entries = node.proto.attribute
         position = edits.find_entry([entry.name for entry in entries], name)
@@ -401,15 +397,16 @@ class Graph:
         """Set the device configurations of a node; they are copied.
 
         Raises:
-            TypeError: an entry is no ``NodeDeviceConfigurationProto``.
+            TypeError: an entry is not a ``NodeDeviceConfigurationProto``.
         """
-        # a node of its own, as a list of another kind must not leave the old one half replaced
+        # built in a separate message, so that a wrong entry leaves the old list complete
         new = onnx.NodeProto(device_configurations=configurations)
         edits.set_device_configurations(node, new.device_configurations)
 
     def takes_constant(self, dtype: np.dtype[Any]) -> bool:
-        """Whether ``add_initializer`` can add one, which below IR version 4 is a node; an old
-        opset has it for floats only.
+        """Whether ``add_initializer`` can add a constant of this type.
+
+        Below IR version 4 it adds a ``Constant`` node, which old opsets only have for floats.
         """
         return (
             self.model.ir_version >= 4
@@ -418,8 +415,9 @@ class Graph:
         )
 
     def add_initializer(self, array: np.ndarray[Any, Any], name: str) -> Value:
-        """Add a constant. Below IR version 4 it is a ``Constant`` node, as initializers would
-        have to be inputs there.
+        """Add a constant.
+
+        Below IR version 4 it is a ``Constant`` node, since initializers must be inputs there.
         """
         tensor = tensors.from_numpy(array, name)
         if self.model.ir_version < 4:
@@ -432,25 +430,26 @@ class Graph:
         return value
 
     def remove_initializer(self, value: Value) -> None:
-        """Remove an initializer that nobody reads and that is no graph input.
+        """Remove an initializer that has no users and is not a graph input.
 
         Raises:
-            GehostError: it is one of these.
+            GehostError: it has users, or is a graph input.
         """
         if value.initializer is None or value.is_input or value.readers:
             raise GehostError(
-                f'initializer "{value.name}" cannot be removed: it is read, or a graph input'
+                f'initializer "{value.name}" cannot be removed: it is used, or a graph input'
             )
         edits.remove_initializer(value)
 
     def set_type(self, value: Value, known: ValueType | None) -> None:
-        """State what is known of a value, in the index only."""
+        """Set the type of a value, in the index only."""
         if value.stated is not known:
             edits.set_type(value, known)
 
     def move_after(self, node: Node, anchor: Node | None) -> None:
-        """Move a node behind ``anchor`` (None: to the front); the caller keeps the order
-        topological.
+        """Move a node after ``anchor`` (None: to the front).
+
+        The caller must keep the order topological.
 
         Raises:
             GehostError: one of them is not in this graph.
@@ -465,14 +464,14 @@ class Graph:
                 raise GehostError(f'{node!r} is not in graph "{self.name}" (any more)')
 
     def flush(self) -> None:
-        """Bring the protobuf's lists in line with the index: order nodes, drop what was removed."""
+        """Update the protobuf's lists from the index: order nodes, drop removed entries."""
         if self.dirty:
             flush_nodes(self)
             self.dirty = False
 
 
 def iter_graphs(graphs: Iterable[Graph]) -> Iterator[Graph]:
-    """Each graph and its nested bodies, depth first."""
+    """Yield each graph and its nested bodies, depth first."""
     for graph in graphs:
         yield graph
         yield from graph.subgraphs()

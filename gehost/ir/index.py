@@ -1,5 +1,6 @@
-"""Building the index: graphs, nodes and values over a parsed protobuf, in topological order
-whatever the file's.
+"""Build the index: graphs, nodes and values over a parsed protobuf, in topological order.
+
+The file's order may be another one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def index_model(model: Model, proto: onnx.GraphProto) -> Graph:
     """Index a root graph and every body in it.
 
     Raises:
-        ModelError: a tensor that nothing defines, one that is defined twice, a cycle.
+        ModelError: a tensor has no definition or two, or the nodes have a cycle.
     """
     root = Graph(model, proto)
     _index_all([root])
@@ -34,10 +35,10 @@ def index_model(model: Model, proto: onnx.GraphProto) -> Graph:
 
 
 def index_bodies(node: Node) -> list[Graph]:
-    """Index the graph attributes of a node that is new; returns all the bodies in it.
+    """Index the graph attributes of a new node; return all bodies in it.
 
     Raises:
-        ModelError: as above.
+        ModelError: as ``index_model``.
     """
     waiting = _bodies_of(node)
     node.bodies = tuple(waiting)
@@ -46,9 +47,9 @@ def index_bodies(node: Node) -> list[Graph]:
 
 
 def _index_all(waiting: list[Graph]) -> None:
-    """Index graphs level by level: a body is read once all around it is known."""
+    """Index graphs level by level: a body is read once its surroundings are known."""
     unsorted: dict[Graph, None] = {}
-    for graph in waiting:  # grows while it is walked
+    for graph in waiting:  # grows during the loop
         loose, in_order = _index_level(graph, waiting)
         if not in_order:
             unsorted[graph] = None
@@ -59,7 +60,7 @@ def _index_all(waiting: list[Graph]) -> None:
             unsorted.update(dict.fromkeys(_levels_read_early(graph)))
     mine = set(waiting)
     for graph in unsorted:
-        if graph in mine:  # around a new node the order is the caller's
+        if graph in mine:  # the order around a new node is its caller's business
             _sort(graph)
 
 
@@ -77,13 +78,13 @@ def _bodies_of(node: Node) -> list[Graph]:
     return found
 
 
-# -- one graph
-# ------------------------------------------------------------------------------------------------------
+# one graph
 
 
 def _index_level(graph: Graph, waiting: list[Graph]) -> tuple[list[Value], bool]:
-    """Index one graph without its bodies; returns the values that nothing here defines, and
-    whether it was in order.
+    """Index one graph without its bodies.
+
+    Returns the values that it does not define, and whether its nodes were in order.
     """
     _index_inputs(graph)
     pending: dict[str, Value] = {}
@@ -120,15 +121,15 @@ def _index_inputs(graph: Graph) -> None:
 
 
 def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) -> bool:
-    """Returns whether every node stands behind those that it reads; ``pending`` gets what none of
-    them defines.
+    """Index the nodes; return whether each comes after the nodes that it reads.
 
-    This loop is most of what loading costs; it calls nothing that it need not.
+    ``pending`` gets the values that no node defines. This loop dominates the cost of loading, so it
+    avoids calls.
     """
     values, by_op, with_tensors = graph.values, graph.by_op, graph.model.ops_with_tensors
     known = values.get
     is_nameless = "" in values
-    """Whether an input or initializer has no name, as absent inputs have none either."""
+    """Whether an input or initializer has an empty name, the name of absent inputs."""
     interned: dict[tuple[str, str, str] | str, str] = {}
     in_order = True
     previous: Node | None = None
@@ -141,7 +142,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
         node = Node(graph, place, op)
         names = proto.input[:]
         inputs = tuple(map(known, names))
-        if is_nameless or None in inputs:  # absent, or not defined up to here
+        if is_nameless or None in inputs:  # absent, or not defined so far
             inputs = tuple([_input(graph, name, pending) if name else None for name in names])
         node.inputs = inputs
         for value in inputs:
@@ -161,7 +162,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
             elif pending.pop(name, None) is None:
                 raise _defined_twice(graph, name)
             else:
-                in_order = False  # somebody read it before
+                in_order = False  # an earlier node read it
                 value.producer = node
                 value.index = slot
             outputs.append(value)
@@ -176,7 +177,7 @@ def _index_nodes(graph: Graph, pending: dict[str, Value], waiting: list[Graph]) 
                 node.bodies = tuple(bodies)
                 waiting.extend(bodies)
                 break
-        node.order = place  # one number for both, until a node is put in between
+        node.order = place  # also its order, until a node is inserted
         node.prev = previous
         if previous is None:
             graph.head = node
@@ -216,14 +217,11 @@ def _defined_twice(graph: Graph, name: str) -> ModelError:
     )
 
 
-# -- across graphs
-# --------------------------------------------------------------------------------------------------
+# across graphs
 
 
 def _resolve_outside(graph: Graph, placeholder: Value) -> None:
-    """Give the readers of a name that ``graph`` does not define the value that an enclosing
-    graph defines.
-    """
+    """Replace a name that ``graph`` does not define by the value of an enclosing graph."""
     del graph.values[placeholder.name]
     value = graph.find(placeholder.name)
     if value is None:
@@ -248,9 +246,7 @@ def _resolve_outside(graph: Graph, placeholder: Value) -> None:
 
 
 def _levels_read_early(body: Graph) -> Iterator[Graph]:
-    """The enclosing graphs in which a value that ``body`` captures is defined after the node
-    that holds the reader.
-    """
+    """Yield the enclosing graphs that define a value after the node whose body reads it."""
     for reader, _, value in body.captured():
         reading = value.graph.reading_node(reader)
         if (
@@ -262,7 +258,7 @@ def _levels_read_early(body: Graph) -> Iterator[Graph]:
 
 
 def _sort(graph: Graph) -> None:
-    """Bring a graph's nodes into topological order, the file's order where that is free."""
+    """Sort a graph's nodes topologically, keeping the file's order where possible."""
     nodes = list(graph.nodes)
     readers: dict[Node, list[Node]] = {node: [] for node in nodes}
     missing = dict.fromkeys(nodes, 0)
@@ -296,8 +292,9 @@ def _sort(graph: Graph) -> None:
 
 
 def _cycle(graph: Graph, nodes: list[Node], missing: dict[Node, int]) -> ModelError:
-    """Names a node of a cycle: what one reaches by going from reader to producer among the nodes
-    that wait.
+    """Return the error for a cycle, with one of its nodes.
+
+    Walking from user to producer among the unsorted nodes ends up in a cycle.
     """
     node = next(node for node in nodes if missing[node])
     seen: set[Node] = set()

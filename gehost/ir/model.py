@@ -25,9 +25,7 @@ from gehost.ir.types import ValueType
 
 
 class Model:
-    """An ONNX model with an index over its graphs; owns names, functions and the journal of
-    edits.
-    """
+    """An ONNX model with an index over its graphs, names, functions and the journal of edits."""
 
     def __init__(
         self, proto: onnx.ModelProto, *, path: str | None = None, is_traced: bool = True
@@ -36,11 +34,12 @@ class Model:
 
         Args:
             proto: the model.
-            path: where it was read from; external data is found beside it.
-            is_traced: whether nodes may carry metadata that gehost wrote.
+            path: the file it was read from; external data is beside it.
+            is_traced: whether nodes may have metadata that gehost wrote.
 
         Raises:
-            ModelError: no graph, an undefined or doubly defined tensor, a cycle.
+            ModelError: there is no graph, a tensor is undefined or defined twice, or the nodes have
+                a cycle.
         """
         self.proto = proto
         self.path = path
@@ -64,37 +63,35 @@ class Model:
         }
         self._original_functions = len(proto.functions)
         self.new_functions: dict[str, onnx.FunctionProto] = {}
+        """Bodies that were offered since loading; if a node calls one, it is written."""
         self.withheld: set[str] = set()
         """Operators of a runtime whose calls need several bodies, so that none is written."""
-        """Bodies that were offered since; those that a node calls are written to the protobuf."""
         self.journal = Journal()
         self.names = Names(self, self.journal)
         self.elements = ElementsOfModel()
         self._sizes = 0
-        """Sizes that were named so far."""
+        """Number of sizes that were named so far."""
         self.renumbered = 0
         self.body_ops: set[str] = set()
-        """Operators of which a node has had a body."""
+        """Operators with a node that has, or had, a body."""
         self.ops_with_tensors: set[str] = set()
-        """Operators of which a node of the file holds an attribute that is no number or text: a
-        tensor, a graph, a type.
-        """
+        """Operators with a node in the file that has a tensor, graph or type as an attribute."""
         if not proto.HasField("graph"):
             raise ModelError("the model has no graph; is this an ONNX model file?", where=str(self))
         with gc_disabled():
             self.graph = index_model(self, proto.graph)
         self.original_ops = frozenset(op for graph in self.graphs for op in graph.by_op)
-        """The operators that the model had when it was loaded."""
+        """The operators of the model when it was loaded."""
         self._has_device_configurations: bool | None = None
         self.original_domains = frozenset(self.opsets)
         """The domains that the model imported when it was loaded."""
         self._interface = _interface(proto.graph)
 
     def __reduce__(self) -> Any:
-        """A copy, with the types that inference found.
+        """Copy the model, with its inferred types.
 
         Raises:
-            TypeError: there are edits that may still be undone: a pass is running.
+            TypeError: a pass is running, whose edits may be undone.
         """
         if self.journal.is_pending:
             raise TypeError(f"{self}: cannot copy a model while a pass edits it")
@@ -112,7 +109,7 @@ class Model:
         """Read and index a model file; external data stays where it is.
 
         Raises:
-            ModelError: the file cannot be read, is no ONNX model, or is not valid.
+            ModelError: the file cannot be read, is not an ONNX model, or is not valid.
         """
         path = os.fspath(path)
         try:
@@ -123,7 +120,7 @@ class Model:
             ) from error
         except ValueError as error:
             raise ModelError(
-                "cannot read the model: its name holds a NUL character", where=path
+                "cannot read the model: its name has a NUL character", where=path
             ) from error
         if not content:
             raise ModelError("the file is empty", where=path, hint="give an ONNX model")
@@ -135,22 +132,20 @@ class Model:
                 "not an ONNX model: the protobuf cannot be parsed", where=path
             ) from error
         is_traced = b"gehost." in content
-        del content  # before the index takes memory
+        del content  # frees memory before the index needs it
         return cls(proto, path=path, is_traced=is_traced)
 
     @property
     def graphs(self) -> Iterator[Graph]:
-        """The root graph, then every nested body, depth first."""
+        """Yield the root graph, then every nested body, depth first."""
         return iter_graphs([self.graph])
 
     def opset(self, domain: str = "") -> int | None:
-        """The version of a domain's operators that the model imports; None where it imports
-        none.
-        """
+        """Return the opset version that the model imports for a domain; None if it does not."""
         return self.opsets.get("" if domain == "ai.onnx" else domain)
 
     def import_domain(self, domain: str, version: int) -> None:
-        """Import a domain that the model does not import yet; an imported one keeps its version."""
+        """Import a domain unless the model imports it already, in any version."""
         if domain not in self.opsets:
             self.journal.record(self._forget_import, domain, len(self.proto.opset_import))
             self.opsets[domain] = version
@@ -160,12 +155,11 @@ class Model:
         self.opsets.pop(domain, None)
         del self.proto.opset_import[count:]
 
-    # -- devices
-    # ----------------------------------------------------------------------------------------------------
+    # devices
 
     @property
     def configurations(self) -> tuple[onnx.DeviceConfigurationProto, ...]:
-        """The sets of devices that nodes refer to by name: copies; assign to change them."""
+        """The sets of devices that nodes refer to by name, as copies; assign to change them."""
         found = onnx.ModelProto()
         found.configuration.extend(self.proto.configuration)
         return tuple(found.configuration)
@@ -198,7 +192,7 @@ class Model:
 
     @property
     def has_device_configurations(self) -> bool:
-        """Whether a node has device configurations, or had some; found out when asked for."""
+        """Whether a node has, or had, device configurations; computed on demand."""
         if self._has_device_configurations is None:
             self._has_device_configurations = any(
                 proto.device_configurations for graph in self.graphs for proto in graph.proto.node
@@ -206,18 +200,16 @@ class Model:
         return self._has_device_configurations
 
     def note_device_configurations(self) -> None:
-        """Note that a node gets device configurations."""
+        """Record that a node gets device configurations."""
         self._has_device_configurations = True
 
     def new_size(self) -> str:
-        """Name a size of which nothing is known; no other size of the model has the name."""
+        """Return a new name for an unknown size; no other size of the model has it."""
         self._sizes += 1
         return f"?{self._sizes}"
 
     def fresh_name(self, stem: str) -> str:
-        """``<stem>_<k>`` with the first k that no node or tensor of the model uses, nested
-        bodies included.
-        """
+        """Return ``<stem>_<k>`` with the first k that is unused in the model and its bodies."""
         return self.names.fresh(stem)
 
     def index_bodies(self, node: Node) -> None:
@@ -226,29 +218,25 @@ class Model:
             for name in (*body.values, *(inner.name for inner in body.nodes)):
                 self.names.use(name)
 
-    # -- metadata
-    # ---------------------------------------------------------------------------------------------------
+    # metadata
 
     def metadata(self, key: str) -> str | None:
-        """One ``metadata_props`` entry of the model; None where it has none."""
+        """Return one ``metadata_props`` entry of the model, or None."""
         return next((entry.value for entry in self.proto.metadata_props if entry.key == key), None)
 
     def set_metadata(self, key: str, text: str | None) -> None:
         """Set one ``metadata_props`` entry of the model; None removes it."""
         set_metadata(self, self, key, text)
 
-    # -- functions
-    # --------------------------------------------------------------------------------------------------
+    # functions
 
     def function(self, op: str) -> onnx.FunctionProto | None:
-        """The body of an operator: one that came with the model, or one that was offered since."""
-        came = self.functions.get(op)
-        return self.new_functions.get(op) if came is None else came
+        """Return the body of an operator: the model's own, or one that was offered since."""
+        own = self.functions.get(op)
+        return self.new_functions.get(op) if own is None else own
 
     def variants_of(self, op: str) -> list[str]:
-        """The names under which nodes call other bodies of an operator, as ``add_function`` gives
-        them.
-        """
+        """Return the names that ``add_function`` gave to further bodies of an operator."""
         return sorted(
             {
                 called
@@ -260,9 +248,7 @@ class Model:
         )
 
     def offer_function(self, op: str, function: onnx.FunctionProto) -> None:
-        """Offer a body for an operator that has none; it is written when a node of the model
-        calls it.
-        """
+        """Offer a body for an operator without one; it is written if a node calls it."""
         if self.function(op) is None and op not in self.withheld:
             self.journal.record(self._withdraw_function, op)
             self.new_functions[op] = function
@@ -271,7 +257,7 @@ class Model:
         self.new_functions.pop(op, None)
 
     def withhold_function(self, op: str) -> None:
-        """Take back the body that was offered for an operator, and take no other one."""
+        """Withdraw the body that was offered for an operator, and accept no other one."""
         self.journal.record(self._offer_again, op, self.new_functions.get(op))
         self.new_functions.pop(op, None)
         self.withheld.add(op)
@@ -287,10 +273,10 @@ class Model:
         used[op] = self.new_functions[op]
         for node in used[op].node:
             self._collect_function(op_name(node.domain, node.op_type, node.overload), used)
-        used[op] = used.pop(op)  # behind those that it calls, as onnx.reference wants it
+        used[op] = used.pop(op)  # after those that it calls, as onnx.reference requires
 
     def remove_functions(self, ops: Collection[str]) -> None:
-        """Remove functions that came with the model, and commit; nothing may call them."""
+        """Remove functions that came with the model, and commit; they must have no calls."""
         self.commit()
         kept = [
             function
@@ -303,23 +289,21 @@ class Model:
             del self.functions[op]
 
     def remove_imports(self, domains: Collection[str]) -> None:
-        """Remove imports of domains, and commit; nothing may use them."""
+        """Remove imports of unused domains, and commit."""
         self.commit()
         kept = [entry for entry in self.proto.opset_import if entry.domain not in domains]
         arrange(self.proto.opset_import, kept)
         for domain in domains:
             del self.opsets[domain]
 
-    # -- transactions
-    # -----------------------------------------------------------------------------------------------
+    # transactions
 
     def mark(self) -> int:
-        """The present point of the journal, for ``undo``."""
+        """Return the current position in the journal, for ``undo``."""
         return self.journal.mark()
 
     def undo(self, mark: int) -> None:
-        """Take back every edit since ``mark``, last first; the index and the bytes are as they
-        were.
+        """Undo every edit since ``mark``, last first; restores the index and the bytes.
 
         Raises:
             GehostError: an edit since ``mark`` was committed, or written by ``flush``.
@@ -330,20 +314,17 @@ class Model:
         """Keep every edit so far: they can no longer be undone."""
         self.journal.commit()
 
-    # -- writing
-    # ----------------------------------------------------------------------------------------------------
+    # writing
 
     def flush(self) -> onnx.ModelProto:
-        """Commit, and bring the protobuf in line with the index. The protobuf stays this
-        object's.
-        """
-        with gc_disabled():  # it makes an object for each node
+        """Commit, update the protobuf from the index, and return it; it stays this object's."""
+        with gc_disabled():  # creates an object for each node
             self.graph.flush()
         self._flush_all_but_nodes()
         return self.proto
 
     def _flush_all_but_nodes(self) -> None:
-        """The same but for the nodes of the root graph."""
+        """Flush everything but the nodes of the root graph."""
         if self.graph.dirty:
             flush_tables(self.graph)
         used: dict[str, onnx.FunctionProto] = {}
@@ -366,25 +347,25 @@ class Model:
         self.commit()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model atomically; see ``save_model`` for what happens to external data."""
-        # it takes memory to put that many in order
+        """Write the model atomically; for external data see ``save_model``."""
+        # putting so many nodes in order takes memory
         if self.graph.dirty and len(self.graph.protos) >= LARGE:
-            from gehost.ir.files.pieces import pieces_with_nodes  # a whole compile does without
+            from gehost.ir.files.pieces import pieces_with_nodes  # most compiles do not need it
 
             self._flush_all_but_nodes()
             pieces = pieces_with_nodes(self.proto, (node.proto for node in self.graph.nodes))
-            # else there may be external data
+            # "location" may mean external data, which save_model handles
             if pieces is not None and not any(b"location" in piece for piece in pieces):
                 write_pieces_atomic(path, pieces)
                 return
         save_model(self.flush(), path, self.base_dir)
 
     def check(self) -> None:
-        """Prove the index: topological order, single definitions, uses in step, interface as
-        loaded.
+        """Check the index: topological order, single definitions, consistent uses, unchanged
+        interface.
 
         Raises:
-            ModelError: what is wrong, and where.
+            ModelError: an error, with its place.
         """
         if _interface(self.proto.graph) != self._interface:
             raise ModelError("the graph's inputs or outputs were changed", where=str(self))
@@ -392,7 +373,7 @@ class Model:
             check_graph(graph)
 
     def close(self) -> None:
-        """Break the index's reference cycles, so that memory goes back at once."""
+        """Break the index's reference cycles, so that its memory is freed at once."""
         for graph in list(self.graphs):
             node = graph.head
             while node is not None:
@@ -412,7 +393,7 @@ class Model:
 def _restored(
     content: bytes, path: str | None, is_traced: bool, types: Sequence[dict[str, ValueType]]
 ) -> Model:
-    """A model from what ``Model.__reduce__`` keeps."""
+    """Build a model from the arguments that ``Model.__reduce__`` returns."""
     proto = onnx.ModelProto()
     proto.ParseFromString(content)
     model = Model(proto, path=path, is_traced=is_traced)
@@ -423,11 +404,13 @@ def _restored(
 
 
 def _check_text(model: Model, error: TypeError) -> None:
-    """A text that is not UTF-8 comes as bytes, which the index may stumble on; where it does not,
-    ``validate`` finds it.
+    """Raise a ``ModelError`` if a text is not UTF-8, the likely cause of ``error``.
+
+    protobuf returns such texts as bytes, which the index cannot use; if it can, ``validate`` finds
+    them.
 
     Raises:
-        ModelError: there is such a text; says where.
+        ModelError: a text is not UTF-8; has its place.
     """
     try:
         check_utf8(model.proto)

@@ -18,11 +18,11 @@ class Names:
         self._model = model
         self._journal = journal
         self._used: set[str] | None = None
-        """Names that end in a digit: no other name can be a fresh one."""
+        """Names that end in a digit; only these can collide with fresh ones."""
         self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
-        """``<stem>_<k>`` with the first k that is free; it is used from now on."""
+        """Return ``<stem>_<k>`` with the first free k, and mark it as used."""
         used = self._known()
         count = first = self._next.get(stem, 0)
         while (name := f"{stem}_{count}") in used:
@@ -40,7 +40,7 @@ class Names:
             used.add(name)
 
     def put_back(self, names: Iterable[str]) -> None:
-        """Register names that an undo brings back: they may have been read while absent."""
+        """Register names that an undo restores; they may have been scanned while absent."""
         if self._used is not None:
             self._used.update([name for name in names if name[-1:].isdigit()])
 

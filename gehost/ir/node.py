@@ -1,4 +1,4 @@
-"""Values and nodes: what a graph's index is made of. Only ``Graph`` edits them."""
+"""Values and nodes: the elements of a graph's index. Only ``Graph`` edits them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,23 @@ if TYPE_CHECKING:
 GRAPH_KINDS: Final = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 _KEPT_BYTES = 1 << 16
-"""Arrays of at most this many bytes are kept once they were asked for."""
+"""Largest array in bytes that is cached once it was read."""
 
 _SHORT: Final = 256
-"""Encoded attributes of at most this many bytes are kept once they were asked for."""
+"""Largest size in bytes of encoded attributes that are cached."""
 
 INPUT: Final = -1
 
 _FEW: Final = 4
-"""Readers of a value that are as fast found in a tuple, which takes a third of the memory of a
-dict.
-"""
+"""Number of readers up to which a tuple is as fast as a dict; it takes a third of the memory."""
 
 
 class Value:
     """One tensor (or sequence, …) of a graph, by its single definition.
 
-    Most tensors have one reader, and a large model has many tensors: ``read_by`` is that reader, a
-    tuple or dict of them where there are a few or many, None where there is none. A graph reads its
-    outputs; readers in nested bodies are among them. What asks for readers takes ``readers`` or
-    ``uses``.
+    Most tensors have one reader, and a large model has many tensors: ``read_by`` is None, that
+    reader, a tuple of a few readers, or a dict of many. A graph is a reader of its outputs; readers
+    in nested bodies are included. Use ``readers`` or ``uses`` for access.
     """
 
     __slots__ = ("_array", "graph", "index", "initializer", "name", "producer", "read_by", "stated")
@@ -57,7 +54,7 @@ class Value:
         self.name = name
         self.producer = producer
         self.index = index
-        """Which output of its producer this is; ``INPUT`` of what enters the graph."""
+        """The output slot of the producer; ``INPUT`` for inputs of the graph."""
         self.read_by: Node | Graph | tuple[Node | Graph, ...] | dict[Node | Graph, None] | None = (
             None
         )
@@ -75,7 +72,7 @@ class Value:
 
     @property
     def type(self) -> ValueType | None:
-        """What the file or inference says of this value; None where they say nothing."""
+        """The declared or inferred type of this value; None if neither exists."""
         known = self.stated
         if type(known) is TensorType:
             return known
@@ -92,29 +89,30 @@ class Value:
 
     @property
     def node(self) -> Node | SourceNode:
-        """The producer; where no node computes this, a stand-in with the same accessors: ``Data``
-        for a graph input, ``Const`` for an initializer.
+        """The producer; without one, a stand-in with the same accessors.
+
+        ``Data`` for a graph input, ``Const`` for an initializer.
         """
         return SourceNode(self) if self.producer is None else self.producer
 
     @property
     def is_input(self) -> bool:
-        """Whether this enters the graph; an initializer may do so too, as a default."""
+        """Whether this is an input of the graph; an initializer can be one, as its default."""
         return self.index == INPUT
 
     @property
     def dtype(self) -> DataType | None:
-        """Element type; None where unknown or where this is no tensor."""
+        """Element type; None if unknown, or if this is not a tensor."""
         known = self.type
         return (known.dtype or None) if isinstance(known, TensorType) else None
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """Dimensions; None where even the rank is unknown.
+        """Dimensions; None if even the rank is unknown.
 
         A dimension is a number, a name or an expression of names. Equal texts are equal sizes; two
-        names may be equal or not. Inference names what it does not know (``?3``), so that None
-        stands only in types that it has not seen.
+        names may be equal or not. Inference gives unknown sizes a name (``?3``), so that None only
+        occurs in types that it has not processed.
         """
         known = self.stated
         if type(known) is TensorType:
@@ -129,12 +127,11 @@ class Value:
 
     @property
     def elements(self) -> tuple[Dim, ...] | None:
-        """The elements of an integer scalar or vector, each a number, a size as in ``shape`` or
-        None; None where not even their number is known.
+        """The elements of an integer scalar or vector, at most 64; None if their number is unknown.
 
-        Constants are read, and what is computed from shapes is followed back to them: for
-        ``Concat(Shape(x)[:2], [12, 64])`` the elements may be ``("batch", "?3", 12, 64)``. At most
-        64 elements.
+        Each is a number, a size as in ``shape``, or None. Constants are read, and computed shapes
+        are traced back to their inputs: for ``Concat(Shape(x)[:2], [12, 64])`` the elements may be
+        ``("batch", "?3", 12, 64)``.
         """
         return self.graph.model.elements.of(self)
 
@@ -147,9 +144,9 @@ class Value:
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
-        """The constant's elements (read-only), None when this is no constant or a sparse one.
+        """The constant's elements (read-only); None if this is not a constant, or a sparse one.
 
-        Read when asked for; external data is memory-mapped. Small arrays are kept.
+        Read on demand; external data is memory-mapped. Small arrays are cached.
         """
         if not self.is_constant:
             return None
@@ -166,7 +163,7 @@ class Value:
             array = None
         if array is not None and array.nbytes <= _KEPT_BYTES:
             if isinstance(source, onnx.TensorProto) and source.external_data:
-                # a kept view would keep a mapping of the file, one for each tensor
+                # a cached view would keep a mapping of the file open, one for each tensor
                 array = array.copy()
                 array.flags.writeable = False
             self._array = (source, array)
@@ -174,9 +171,7 @@ class Value:
 
     @property
     def readers(self) -> Collection[Node | Graph]:
-        """Who reads this value, each once: nodes, also in nested bodies, and graphs of which it
-        is an output.
-        """
+        """The users of this value, each once: nodes, also in bodies, and graphs as output users."""
         found = self.read_by
         if found is None:
             return ()
@@ -186,7 +181,7 @@ class Value:
 
     @property
     def uses(self) -> list[tuple[Node | Graph, int]]:
-        """Every read: ``(node, input slot)``, and ``(graph, output slot)`` for a graph output."""
+        """Every use: ``(node, input slot)``, and ``(graph, output slot)`` for a graph output."""
         found: list[tuple[Node | Graph, int]] = []
         for reader in self.readers:
             read = reader.inputs if isinstance(reader, Node) else reader.outputs
@@ -197,7 +192,7 @@ class Value:
         return found
 
     def add_reader(self, reader: Node | Graph) -> None:
-        """Note that ``reader`` reads this value, if that is not known."""
+        """Add ``reader`` to the users of this value, unless it is one."""
         found = self.read_by
         if found is None:
             self.read_by = reader
@@ -212,7 +207,7 @@ class Value:
             self.read_by = (found, reader)
 
     def drop_reader(self, reader: Node | Graph) -> None:
-        """Note that ``reader`` does not read this value any more."""
+        """Remove ``reader`` from the users of this value."""
         found = self.read_by
         if found is reader:
             self.read_by = None
@@ -232,16 +227,14 @@ class Value:
         return any(not isinstance(reader, Node) for reader in self.readers)
 
     def consumers(self) -> list[tuple[Node, int]]:
-        """The reading nodes with their input slots, in topological order; graph outputs are not
-        among them.
-        """
+        """Return the user nodes with their input slots, in topological order, without graphs."""
         found = [(reader, slot) for reader, slot in self.uses if isinstance(reader, Node)]
         if len(found) > 1:
             found.sort(key=lambda use: (use[0].path_from(self.graph), use[1]))
         return found
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The constant's elements; ``GehostError`` when there is none to read."""
+        """Return the constant's elements; raises ``GehostError`` if there are none to read."""
         array = self.array
         if array is None:
             raise GehostError(f'tensor "{self.name}" is not a constant')
@@ -249,10 +242,10 @@ class Value:
 
 
 class Node(GNodeAccessors):
-    """One operator application: a ``NodeProto`` with its inputs and outputs resolved to values
-    (None where absent).
+    """One operator application: a ``NodeProto`` whose inputs and outputs are values, or None.
 
-    ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default domain.
+    ``op`` is the interned operator name: ``"MatMul"``, or ``"ge::GEMM"`` outside the default
+    domain.
     """
 
     __slots__ = (
@@ -276,19 +269,19 @@ class Node(GNodeAccessors):
     def __init__(self, graph: Graph, place: int, op: str) -> None:
         self.graph = graph
         self.place = place
-        """Where ``table`` has the node's protobuf."""
+        """The index of the node's protobuf in ``table``."""
         self.table: NodeTable = graph.table
         self.op = op
         self.inputs: Sequence[Value | None] = ()
-        """A tuple, or ``Wide``, which is one in all that can be seen."""
+        """A tuple, or ``Wide``, which behaves like one."""
         self.outputs: Sequence[Value | None] = ()
         self.slots: Slots[Value] | None = None
-        """Index of wide inputs, built when it is asked for."""
+        """Index of wide inputs, built on demand."""
         self.bodies: tuple[Graph, ...] = ()
         self.order = 0
         self.generation = 0
         self.is_traced = graph.model.is_traced
-        """False where the protobuf's metadata surely hold nothing of gehost's own."""
+        """False if the protobuf's metadata certainly has no entry of gehost."""
         self.prev: Node | None = None
         self.next: Node | None = None
         self._attrs: Attributes | None = None
@@ -304,9 +297,7 @@ class Node(GNodeAccessors):
 
     @property
     def proto(self) -> onnx.NodeProto:
-        """The node's protobuf; looked up, as Python's view of one takes more memory than the
-        node itself.
-        """
+        """The node's protobuf, looked up on access: its Python object is larger than a Node."""
         found: onnx.NodeProto = self.table.protos[self.place]
         return found
 
@@ -316,7 +307,7 @@ class Node(GNodeAccessors):
 
     @property
     def domain(self) -> str:
-        """The operator's domain; "" for ONNX's own, however the file spells it."""
+        """The operator's domain; "" for ONNX's own in either spelling."""
         return self.op.rpartition("::")[0]
 
     @property
@@ -325,16 +316,14 @@ class Node(GNodeAccessors):
 
     @property
     def label(self) -> str:
-        """The node's name, else the name of its first output: what messages and provenance call
-        it.
-        """
+        """The node's name, or that of its first output; used by messages and provenance."""
         return self.name or next(
             (value.name for value in self.outputs if value is not None), self.op
         )
 
     @property
     def attrs(self) -> Attributes:
-        """The attributes as a read-only mapping of Python values, decoded when asked for."""
+        """The attributes as a read-only mapping of Python values, decoded on access."""
         if self._attrs is None:
             entries = self.proto.attribute[:]
             self._attrs = Attributes(self, entries) if entries else NO_ATTRIBUTES
@@ -342,11 +331,10 @@ class Node(GNodeAccessors):
 
     @property
     def encoded_attrs(self) -> tuple[bytes, ...]:
-        """The attributes as they are serialized, in the file's order: a key for all that depends on
-        them.
+        """The serialized attributes, in the file's order, as a cache key.
 
-        Short ones, which few nodes have for themselves alone, are kept, but for bodies, which are
-        edited where they are.
+        Short ones, which many nodes share, are cached, except for bodies, which are edited in
+        place.
         """
         found = self._encoded
         if found is None:
@@ -360,7 +348,7 @@ class Node(GNodeAccessors):
         return found
 
     def forget_attrs(self) -> None:
-        """Look at the protobuf again, which has changed."""
+        """Drop cached attributes, as the protobuf has changed."""
         self._attrs = self._encoded = None
 
     @property
@@ -369,7 +357,7 @@ class Node(GNodeAccessors):
 
     @property
     def device_configurations(self) -> tuple[onnx.NodeDeviceConfigurationProto, ...]:
-        """Where the node runs and how its tensors are split: copies; assign to change them."""
+        """The devices of the node and the split of its tensors, as copies; assign to change."""
         found = onnx.NodeProto()
         found.device_configurations.extend(self.proto.device_configurations)
         return tuple(found.device_configurations)
@@ -387,12 +375,12 @@ class Node(GNodeAccessors):
         return self in self.graph.by_op.get(self.op, ()) and (owner is None or owner.in_graph)
 
     def input(self, index: SupportsIndex) -> Value | None:
-        """The value at input ``index``; None where absent, also past the end."""
+        """Return the value at input ``index``; None if absent, also past the end."""
         place = operator.index(index)
         return self.inputs[place] if place < len(self.inputs) else None
 
     def slots_of(self, value: Value) -> list[int]:
-        """The slots at which the node reads ``value``, in order; for wide inputs by an index."""
+        """Return the slots that read ``value``, in order; wide inputs use an index."""
         if len(self.inputs) <= WIDE:
             return [slot for slot, read in enumerate(self.inputs) if read is value]
         if self.slots is None:
@@ -400,7 +388,7 @@ class Node(GNodeAccessors):
         return self.slots.of(value)
 
     def reads(self, value: Value) -> bool:
-        """Whether ``value`` is one of the node's inputs; for wide inputs by an index."""
+        """Whether ``value`` is one of the node's inputs; wide inputs use an index."""
         if len(self.inputs) <= WIDE:
             return value in self.inputs
         if self.slots is None:
@@ -408,9 +396,7 @@ class Node(GNodeAccessors):
         return value in self.slots
 
     def path_from(self, graph: Graph) -> tuple[int, ...]:
-        """Where the node stands inside ``graph`` or its bodies: paths sort in the order in which
-        nodes run.
-        """
+        """Return the node's place inside ``graph`` or its bodies; paths sort in running order."""
         path = [self.order]
         node = self
         while node.graph is not graph:
@@ -428,11 +414,11 @@ def _one_of_equal(encoded: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 by_order = attrgetter("order")
-"""Where a node stands, as a key to sort nodes of one graph by."""
+"""Sort key of nodes of one graph: their topological order."""
 
 
 def in_order(nodes: Sequence[Node]) -> list[Node]:
-    """Nodes of one graph as they stand; those of a match mostly come so."""
+    """Return nodes of one graph in topological order; mostly they are sorted already."""
     last: Node | None = None
     for node in nodes:
         if last is not None and node.order < last.order:
@@ -442,19 +428,19 @@ def in_order(nodes: Sequence[Node]) -> list[Node]:
 
 
 def op_name(domain: str, op_type: str, overload: str = "") -> str:
-    """``op_type`` in ONNX's own domain, else ``domain::op_type``; ``domain::op_type:overload`` where a function has several."""
+    """Return ``op_type``, ``domain::op_type`` outside ONNX's domain; ``:overload`` if given."""
     name = op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
     return f"{name}:{overload}" if overload else name
 
 
 def split_op(op: str) -> tuple[str, str]:
-    """The domain ("" for ONNX's own) and operator type of an operator name."""
+    """Split an operator name into domain ("" for ONNX's own) and operator type."""
     domain, _, op_type = op.rpartition("::")
     return ("" if domain == "ai.onnx" else domain), op_type
 
 
 class Spelling(NamedTuple):
-    """An operator name as a node has it, and interned."""
+    """The parts of an operator name as a node stores them, and the name interned."""
 
     domain: str
     op_type: str
@@ -464,19 +450,19 @@ class Spelling(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def spelled(op: str) -> Spelling:
-    """How a node writes an operator name."""
+    """Split an operator name into the parts that a node stores."""
     domain, rest = split_op(op)
     op_type, _, overload = rest.partition(":")
     return Spelling(domain, op_type, overload, sys.intern(op_name(domain, op_type, overload)))
 
 
 class NodeTemplate(NamedTuple):
-    """What many new nodes have in common; see ``Graph.add_like``.
+    """The common part of many new nodes; see ``Graph.add_like``.
 
     Attributes:
         op: the operator's name.
         content: a serialized ``NodeProto`` without name, inputs and outputs.
-        blank: which of its ``metadata_props`` each node fills in by itself.
+        blank: index of the ``metadata_props`` entry that each node fills in.
         has_bodies: whether attributes are graphs.
     """
 
@@ -493,7 +479,7 @@ class NodeTemplate(NamedTuple):
         metadata: Mapping[str, str],
         blank: str | None = None,
     ) -> NodeTemplate:
-        """From encoded attributes and metadata, of which the entry ``blank`` is left open."""
+        """Build one from encoded attributes and metadata, whose entry ``blank`` is left open."""
         spelling = spelled(op)
         proto = onnx.NodeProto(op_type=spelling.op_type, attribute=attributes)
         if spelling.domain:

@@ -1,6 +1,4 @@
-"""A part of a graph with ordered inputs and outputs: what a match covers, or what a pass marks
-out by hand.
-"""
+"""A part of a graph with ordered inputs and outputs: of a match, or chosen by a pass."""
 
 from __future__ import annotations
 
@@ -17,13 +15,14 @@ from gehost.native import mypyc_attr
 _Entry = TypeVar("_Entry")
 
 _FEW = 16
-"""Nodes of a region that are searched as a list; more are searched as a set."""
+"""Largest region whose nodes are searched as a list; larger ones are searched as a set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a match or region is refused, as ``key: text``; false, so that it can be returned in
-    place of ``False``.
+    """The reason why a match or region is refused, as ``key: text``.
+
+    It is falsy, so that it can be returned in place of ``False``.
     """
 
     reason: str
@@ -37,9 +36,7 @@ class Rejection:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Region:
-    """Nodes of one graph, the values that they take from outside (None: an absent one) and those
-    that they give.
-    """
+    """Nodes of one graph with the outside values they read (None: absent) and their results."""
 
     __slots__ = ("_inside", "closed", "graph", "inputs", "nodes", "outputs")
 
@@ -58,22 +55,20 @@ class Region:
         """In topological order."""
         self._inside: frozenset[Node] | None = None
         self.closed = closed
-        """Whether it is known that nobody outside reads a tensor that is made here, except for
-        the outputs.
-        """
+        """Whether inner tensors are known to have no users outside."""
 
     @classmethod
     def of_nodes(cls, nodes: Iterable[Node]) -> Region | Rejection:
-        """Return the region that consists of ``nodes``, or the reason why they are none.
+        """Return the region that consists of ``nodes``, or the reason why it is not one.
 
-        Inputs are all values from outside, constants and values that nested bodies capture among
-        them, in the order of their first reader. Outputs are all values that nodes outside read,
-        or the graph's caller, in the order of their producers.
+        Inputs are all values from outside, including constants and values captured by nested
+        bodies, in the order of their first use. Outputs are all values used by outside nodes or by
+        the graph's caller, in the order of their producers.
 
         Returns:
-            A ``Rejection`` where there is no node, one was removed, they are of several graphs
-            (``graphs: …``), nothing outside reads what they make (``dead: …``), or a path leaves
-            the nodes and comes back (``not convex: through …``).
+            A ``Rejection`` if there is no node, one was removed, they belong to several graphs
+            (``graphs: …``), no result is used outside (``dead: …``), or a path leaves the nodes and
+            comes back (``not convex: through …``).
         """
         inside = dict.fromkeys(nodes)
         if not inside:
@@ -84,7 +79,7 @@ class Region:
         ordered = list(inside)
         graph = ordered[0].graph
         if any(node.graph is not graph for node in ordered):
-            return Rejection("graphs: the nodes are of more than one graph")
+            return Rejection("graphs: the nodes belong to more than one graph")
         ordered.sort(key=by_order)
         inputs = dict.fromkeys(
             value for node in ordered for value in _read_by(node) if value.producer not in inside
@@ -92,7 +87,7 @@ class Region:
         made = [value for node in ordered for value in node.outputs if value is not None]
         outputs = [value for value in made if _is_read_outside(value, graph, inside)]
         if not outputs:
-            return Rejection("dead: nothing outside reads what the nodes make")
+            return Rejection("dead: no result of the nodes is used outside")
         between = _way_back(graph, inside, outputs, ordered[-1].order)
         if between is not None:
             return Rejection(f"not convex: through {_named(between)}")
@@ -100,22 +95,24 @@ class Region:
 
     @property
     def results(self) -> list[Value]:
-        """The outputs that no node of the region reads."""
+        """The outputs that no node of the region uses."""
         read = {value for node in self.nodes for value in _read_by(node)}
         return [value for value in self.outputs if value not in read]
 
     def stale(self) -> str:
-        """What has changed since the region was made, so that it cannot be replaced; else ""."""
+        """Return why the region cannot be replaced any more, "" if it can."""
         inside, inputs = set(self.nodes), set(self.inputs)
         for node in self.nodes:
             if not node.in_graph:
                 return f"{_named(node)} is not in the graph any more"
             for value in _read_by(node):
                 if value.producer not in inside and value not in inputs and not value.is_constant:
-                    return f'{_named(node)} reads "{value.name}", which is no input of the region'
+                    return (
+                        f'{_named(node)} reads "{value.name}", which is not an input of the region'
+                    )
         for value in self.outputs:
             if value.producer not in inside:
-                return f'no node of the region makes "{value.name}" any more'
+                return f'no node of the region produces "{value.name}" any more'
         return ""
 
     def holds(self, node: Node) -> bool:
@@ -132,10 +129,9 @@ class Region:
         return self.nodes[-1]
 
     def readers_before(self, order: int) -> list[Node]:
-        """The nodes outside that depend on an output and stand before ``order``, in topological
-        order.
+        """Return the outside nodes before ``order`` that depend on an output, topologically.
 
-        Where such a node feeds the region, the region's nodes that it feeds are among them.
+        If such a node feeds the region, the region's nodes that it feeds are included.
         """
         found: dict[Node, None] = {}
         readers = [
@@ -154,8 +150,9 @@ class Region:
         return sorted(found, key=by_order)
 
     def closes_cycle(self) -> bool:
-        """Whether an output feeds an input, itself or through nodes outside: joined into one
-        node it would be a cycle.
+        """Whether an output feeds an input, directly or through outside nodes.
+
+        Fused into one node, the region would then be part of a cycle.
         """
         if not set(self.inputs).isdisjoint(self.outputs):
             return True
@@ -167,7 +164,7 @@ def _named(node: Node) -> str:
 
 
 def _read_by(node: Node) -> Iterator[Value]:
-    """The values that a node reads itself, then those that its bodies capture."""
+    """Yield the values that a node reads itself, then those that its bodies capture."""
     for value in node.inputs:
         if value is not None:
             yield value
@@ -183,7 +180,7 @@ def _is_read_outside(value: Value, graph: Graph, inside: Collection[Node]) -> bo
 def _way_back(
     graph: Graph, inside: Collection[Node], outputs: Sequence[Value], last: int
 ) -> Node | None:
-    """A node outside that depends on an output and is read inside, at or before ``last``."""
+    """Return an outside node on a path from an output back inside, at or before ``last``."""
     seen: set[Node] = set()
     values = list(outputs)
     while values:
@@ -203,9 +200,7 @@ def _way_back(
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphInput:
-    """The readers, inside a boundary, of one tensor that enters it: ``NodeIo(node, input
-    index)`` each.
-    """
+    """The users, inside a boundary, of one tensor that enters it: each ``NodeIo(node, slot)``."""
 
     def __init__(self, node_inputs: Sequence[NodeIo] = ()) -> None:
         self._inputs = list(node_inputs)
@@ -237,14 +232,14 @@ class SubgraphOutput:
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class SubgraphBoundary:
-    """Ordered inputs and outputs of a part of a graph; what lies between them is the part."""
+    """Ordered inputs and outputs that enclose a part of a graph."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, SubgraphInput] = {}
         self._outputs: dict[int, SubgraphOutput] = {}
 
     def AddInput(self, index: SupportsIndex, subgraph_input: SubgraphInput) -> SubgraphBoundary:
-        """Raises ``PassError`` when input ``index`` was added already."""
+        """Add an input; raises ``PassError`` if ``index`` was added already."""
         place = operator.index(index)
         if place in self._inputs:
             raise PassError(f"input {index} was added already", subject="SubgraphBoundary")
@@ -252,7 +247,7 @@ class SubgraphBoundary:
         return self
 
     def AddOutput(self, index: SupportsIndex, subgraph_output: SubgraphOutput) -> SubgraphBoundary:
-        """Raises ``PassError`` when output ``index`` was added already."""
+        """Add an output; raises ``PassError`` if ``index`` was added already."""
         place = operator.index(index)
         if place in self._outputs:
             raise PassError(f"output {index} was added already", subject="SubgraphBoundary")
@@ -267,7 +262,7 @@ class SubgraphBoundary:
 
     @classmethod
     def of_region(cls, region: Region) -> SubgraphBoundary:
-        """The boundary of a region."""
+        """Return the boundary of a region."""
         boundary = cls()
         for index, value in enumerate(region.inputs):
             readers = [
@@ -282,12 +277,12 @@ class SubgraphBoundary:
         return boundary
 
     def region(self) -> Region:
-        """What lies between the inputs and the outputs.
+        """Return the part between the inputs and the outputs.
 
         Raises:
-            PassError: indices with gaps, a node that was removed since, readers of one input
-                that read different tensors, outputs of two graphs, an inner tensor that is read
-                outside, or a tensor that enters without being an input (constants may).
+            PassError: indices with gaps, a removed node, users of one input that read different
+                tensors, outputs of two graphs, an inner tensor with outside users, or a tensor that
+                enters without being an input (constants may).
         """
         inputs, outputs = _in_order(self._inputs, "input"), _in_order(self._outputs, "output")
         if not outputs:
@@ -376,9 +371,7 @@ def _between(
 
 
 def _check_closed(region: Region) -> None:
-    """What is read inside must not be read outside too, unless it is an output; a tensor that
-    only others read may.
-    """
+    """Check that inner tensors with inner users have no outside users, unless they are outputs."""
     outputs = set(region.outputs)
     for node in region.nodes:
         for value in node.outputs:
@@ -388,7 +381,7 @@ def _check_closed(region: Region) -> None:
             inside = [reader is not None and region.holds(reader) for reader in readers]
             if any(inside) and not all(inside):
                 raise PassError(
-                    f'inner tensor "{value.name}" is also read outside',
+                    f'inner tensor "{value.name}" is also used outside',
                     subject="SubgraphBoundary",
                     hint="make it an output",
                 )

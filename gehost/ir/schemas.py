@@ -24,17 +24,16 @@ _NEWEST = 2**31 - 1
 
 @cache
 def history(domain: str, op_type: str) -> Sequence[onnx.defs.OpSchema]:
-    """Every schema that an operator ever had, oldest first; none where ONNX has no such operator.
+    """Return every version of an operator's schema, oldest first; none if ONNX lacks it.
 
-    Asked for by operator: all that ONNX has together cost more than everything else that a small
-    compile looks up.
+    Queried by operator: loading all schemas of ONNX costs more than the rest of a small compile.
     """
     found: list[onnx.defs.OpSchema] = []
     version = _NEWEST
     while version:
         try:
             schema = onnx.defs.get_schema(op_type, version, domain)
-        except (onnx.defs.SchemaError, TypeError):  # TypeError: a name with what UTF-8 cannot hold
+        except (onnx.defs.SchemaError, TypeError):  # TypeError: the name is not valid UTF-8
             break
         found.append(schema)
         version = schema.since_version - 1
@@ -50,7 +49,7 @@ def operator_names(domain: str = "") -> frozenset[str]:
 
 @cache
 def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | None:
-    """The schema in force at an opset; None where there is none or it is deprecated there."""
+    """Return the schema in force at an opset; None if there is none or it is deprecated."""
     found = None
     for schema in history(domain, op_type):
         if schema.since_version <= version:
@@ -60,6 +59,6 @@ def schema_at(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | N
 
 @cache
 def first_version(domain: str, op_type: str) -> int | None:
-    """The opset that brought an operator; None where ONNX has none of that name."""
+    """Return the first opset with an operator; None if ONNX has none of that name."""
     versions = history(domain, op_type)
     return versions[0].since_version if versions else None

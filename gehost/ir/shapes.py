@@ -1,4 +1,4 @@
-"""What can be proven of shapes; an unknown dimension is equal to nothing, not even to itself."""
+"""Proofs about shapes; an unknown dimension is equal to nothing, not even to itself."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gehost.ir.types import Dim, is_invented
 __all__ = ["broadcasts_into", "is_invented", "is_static", "same_dim", "same_shape"]
 
 
-# Any: a number of numpy's is as good, also to machine code
+# Any: numpy's integers are accepted, too, also by machine code
 def same_dim(left: Dim | Any, right: Dim | Any) -> bool:
-    """Equal numbers, or one and the same symbol."""
+    """Whether two dimensions are equal numbers, or the same symbol."""
     return left is not None and bool(left == right)
 
 
 def same_shape(left: Value, right: Value) -> bool:
-    """Both ranks known and every dimension proven equal."""
+    """Whether both ranks are known and every dimension is proven equal."""
     a, b = left.shape, right.shape
     return a is not None and b is not None and len(a) == len(b) and all(map(same_dim, a, b))
 
 
 def broadcasts_into(addend: Value, target: Value) -> bool:
-    """Proven that ``addend`` broadcasts to the shape of ``target`` without widening it.
+    """Whether ``addend`` is proven to broadcast to the shape of ``target`` without widening it.
 
     Shapes: addend [..., d], target [..., D]; from the right each d is 1 or equal to D, and addend
     has no more dimensions.
@@ -37,6 +37,6 @@ def broadcasts_into(addend: Value, target: Value) -> bool:
 
 
 def is_static(value: Value) -> bool:
-    """Every dimension is a number."""
+    """Whether every dimension is a number."""
     shape = value.shape
     return shape is not None and all(isinstance(dim, int) for dim in shape)

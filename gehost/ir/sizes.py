@@ -1,10 +1,10 @@
-"""Sums, products and quotients of named sizes, as texts in one normal form.
+"""Sums, products and quotients of named sizes, as texts in a normal form.
 
 A size of a tensor is a number, a name or an expression such as ``2*batch + 1``. Expressions are
-polynomials with whole coefficients, written in one order, so that equal texts are equal sizes.
-``div(a, b)``, ``min(a, b)`` and ``or(a, b)`` (``a``, or ``b`` where ``a`` is 0) are names in them.
-A name that starts with ``?`` is one that inference gave to a dimension of which it knows nothing
-else; it is never written to a file.
+polynomials with integer coefficients in a fixed order, so that equal texts are equal sizes.
+``div(a, b)``, ``min(a, b)`` and ``or(a, b)`` (``a``, or ``b`` if ``a`` is 0) count as names in
+them. A name that starts with ``?`` was invented by inference for an unknown size; it is never
+written to a file.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import TypeAlias
 from gehost.ir.types import Dim
 
 _Monomial: TypeAlias = tuple[str, ...]
-"""Names in order; one that is there twice is squared."""
+"""Names in order; a name that occurs twice is squared."""
 _Terms: TypeAlias = Mapping[_Monomial, int]
-"""A polynomial: coefficients by monomial, none of them 0; that of ``()`` is the constant."""
+"""A polynomial: non-zero coefficients by monomial; that of ``()`` is the constant."""
 
 _NAME = re.compile(r"[^\s\d*+\-/(),][^\s*+\-/(),]*")
 _CALL = re.compile(r"(div|min|or)\(")
 _MOST_TERMS = 8
 _MOST_NAMES = 8
-"""Names in one monomial."""
+"""Largest number of names in one monomial."""
 _LARGEST = 1 << 31
-"""Coefficients, so that 64 bits hold what a model computes."""
+"""Limit of coefficients, so that results fit 64 bits."""
 _LONGEST = 256
 
 
 def plus(first: Dim, second: Dim) -> Dim:
-    """Add two sizes; None where one is unknown, or the sum is too long to write."""
+    """Add two sizes; None if one is unknown, or the sum is too long."""
     a, b = _terms(first), _terms(second)
     if a is None or b is None:
         return second if first == 0 else first if second == 0 else None
@@ -63,7 +63,7 @@ def times(first: Dim, second: Dim) -> Dim:
 
 
 def product(sizes: Iterable[Dim]) -> Dim:
-    """Multiply any number of sizes; 1 of none. None as for ``plus``."""
+    """Multiply any number of sizes; 1 for none. None as for ``plus``."""
     found: Dim = 1
     for size in sizes:
         found = times(found, size)
@@ -71,8 +71,9 @@ def product(sizes: Iterable[Dim]) -> Dim:
 
 
 def quotient(total: Dim, part: Dim) -> Dim:
-    """Divide two sizes, rounding down; None where either may be negative, as ONNX's ``Div`` rounds
-    toward zero.
+    """Divide two sizes, rounding down.
+
+    None if either may be negative, as ONNX's ``Div`` rounds toward zero.
 
     ``a*b`` over ``b`` is ``a``: a node that divides by 0 fails in ONNX Runtime.
     """
@@ -90,7 +91,7 @@ def quotient(total: Dim, part: Dim) -> Dim:
 
 
 def _exact(total: _Terms, part: _Terms) -> _Terms | None:
-    """The quotient by one term that divides each of ``total``; None where it is not whole."""
+    """Return the quotient by one term, or 1 for equal polynomials; None if it is not exact."""
     if len(part) != 1:
         return {(): 1} if total == part else None
     ((divisor, by),) = part.items()
@@ -108,7 +109,7 @@ def _exact(total: _Terms, part: _Terms) -> _Terms | None:
 
 
 def least(first: Dim, second: Dim) -> Dim:
-    """The smaller of two sizes; None where one is unknown."""
+    """Return the smaller of two sizes; None if one is unknown."""
     if first is None or second is None or first == second:
         return first if first == second else None
     if isinstance(first, int) and isinstance(second, int):
@@ -124,7 +125,7 @@ def least(first: Dim, second: Dim) -> Dim:
 
 
 def or_copied(size: Dim, copied: Dim) -> Dim:
-    """What ``Reshape`` makes of the entry ``size``: the size ``copied`` where it is 0."""
+    """Return the size that ``Reshape`` gives to the entry ``size``: ``copied`` if that is 0."""
     if size is None or copied is None:
         return size if size is not None and is_positive(size) else None
     if is_positive(size) or vanishes_with(copied, size):
@@ -142,11 +143,11 @@ def or_another(size: Dim, *causes: Dim) -> Dim:
 
 
 def settled_by(first: Dim, second: Dim) -> Dim:
-    """The result of broadcasting two sizes where it can only be one of them; None elsewhere.
+    """Return the result of broadcasting two sizes if it can only be one of them; None otherwise.
 
-    ``min(n, c)`` beside ``n``, with a positive c, is ``n``: were n larger, c would be another size
-    than n and not 1, or 1. ``or(n, c)`` beside ``n`` is ``n`` for any c: beside 0, only 0 and 1 are
-    broadcast, to 0.
+    ``min(n, c)`` beside ``n``, with a positive c, is ``n``: if n were larger, the sizes c and n
+    would differ and not broadcast, unless c is 1. ``or(n, c)`` beside ``n`` is ``n`` for any c:
+    beside 0, only 0 and 1 are broadcast, to 0.
     """
     for size, call in ((first, second), (second, first)):
         if isinstance(size, str) and isinstance(call, str) and call.startswith(("min(", "or(")):
@@ -161,13 +162,13 @@ def settled_by(first: Dim, second: Dim) -> Dim:
 
 
 def is_size(size: Dim) -> bool:
-    """Whether no coefficient is negative, so that the size is not."""
+    """Whether no coefficient is negative, so that the size is not negative."""
     terms = _terms(size)
     return isinstance(size, str) if terms is None else all(factor >= 0 for factor in terms.values())
 
 
 def is_positive(size: Dim) -> bool:
-    """Whether a size is at least 1 whatever its names stand for."""
+    """Whether a size is at least 1 for all values of its names."""
     terms = _terms(size)
     return (
         terms is not None
@@ -181,7 +182,7 @@ def _is_never_0(name: str) -> bool:
 
 
 def vanishes_with(size: Dim, cause: Dim) -> bool:
-    """Whether ``size`` is 0 wherever ``cause`` is."""
+    """Whether ``size`` is 0 whenever ``cause`` is."""
     if size is None or cause is None:
         return False
     if size == cause:
@@ -200,7 +201,7 @@ def vanishes_with(size: Dim, cause: Dim) -> bool:
 
 
 def _call_vanishes(name: str, cause: Dim) -> bool:
-    """Whether a call is 0 wherever ``cause`` is."""
+    """Whether a call is 0 whenever ``cause`` is."""
     if not _CALL.match(name):
         return False
     first, second = (vanishes_with(part, cause) for part in _arguments(name))
@@ -210,7 +211,7 @@ def _call_vanishes(name: str, cause: Dim) -> bool:
 
 
 def names_in(size: Dim) -> Iterator[str]:
-    """The names that a size is computed from, those in calls too."""
+    """Yield the names in a size, also those inside calls."""
     if not isinstance(size, str):
         return
     terms = _terms(size)
@@ -227,13 +228,12 @@ def names_in(size: Dim) -> Iterator[str]:
 
 
 def common_factor(size: Dim) -> int:
-    """The largest number that divides a size whatever its names stand for; 0 for 0."""
+    """Return the largest number that divides a size for all values of its names; 0 for 0."""
     terms = _terms(size)
     return 1 if terms is None else gcd(*terms.values())
 
 
-# -- texts
-# ----------------------------------------------------------------------------------------------------------
+# texts
 
 
 def _called(function: str, first: Dim, second: Dim) -> Dim:
@@ -242,13 +242,13 @@ def _called(function: str, first: Dim, second: Dim) -> Dim:
 
 
 def _arguments(call: str) -> list[Dim]:
-    """The sizes in a call."""
+    """Return the two sizes in a call."""
     inside = call[call.index("(") + 1 : -1]
     return [int(part) if part.isdecimal() else part for part in _split(inside, ", ")]
 
 
 def _terms(size: Dim) -> _Terms | None:
-    """The polynomial of a size; None where it is unknown, or a name that is in none."""
+    """Return the polynomial of a size; None if it is unknown, or not in normal form."""
     if isinstance(size, int):
         return {(): size} if size else {}
     return None if size is None else _read(size)
@@ -285,7 +285,7 @@ def _is_name(factor: str) -> bool:
 
 
 def _split(text: str, at: str) -> list[str]:
-    """The parts of a text between ``at``, as far as it is not in parentheses."""
+    """Split a text at ``at`` outside parentheses."""
     parts, depth, begin = list[str](), 0, 0
     for place, char in enumerate(text):
         depth += (char == "(") - (char == ")")
@@ -296,7 +296,7 @@ def _split(text: str, at: str) -> list[str]:
 
 
 def _written(terms: _Terms) -> Dim:
-    """A polynomial as a number or text, the longest monomials first; None where it is too long."""
+    """Format a polynomial, longest monomials first; None if it is too long."""
     ordered = sorted(
         ((m, f) for m, f in terms.items() if f), key=lambda term: (-len(term[0]), term[0])
     )

@@ -1,4 +1,4 @@
-"""Tensors of the model as numpy arrays, and back; every element type that ONNX defines."""
+"""Convert tensors to numpy arrays and back, for every element type of ONNX."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _BY_NUMBER = {
 
 
 def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]:
-    """The elements of a tensor as a read-only array.
+    """Return the elements of a tensor as a read-only array.
 
-    External data is memory-mapped. Sub-byte types are unpacked, one element a byte. Strings are
-    ``str``, or all of them ``bytes`` if one is not UTF-8. Booleans are 0 or 1 whatever non-zero
-    byte the file has.
+    External data is memory-mapped. Sub-byte types are unpacked, one element per byte. Strings are
+    ``str``, or all of them ``bytes`` if one is not UTF-8. Booleans are 0 or 1 for any non-zero byte
+    of the file.
 
     Args:
         tensor: dense; its data is embedded or external.
-        base_dir: the model's directory, for external data; None for a model that came without a
+        base_dir: the model's directory, for external data; None for a model without a file.
             file.
 
     Raises:
@@ -72,18 +72,19 @@ def to_numpy(tensor: onnx.TensorProto, base_dir: str | None) -> npt.NDArray[Any]
 
 
 def check_data(tensor: onnx.TensorProto) -> None:
-    """Prove that embedded data fits dimensions and element type; of external data, that nothing is
-    embedded too.
+    """Check that embedded data fits dimensions and element type; external tensors must have none.
 
     Raises:
-        ModelError: it does not, or nobody can tell what the element type or the dimensions mean.
+        ModelError: it does not fit, or the element type or the dimensions are invalid.
     """
     _checked_raw(tensor)
 
 
 def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
-    """The embedded raw data, of which every look is a copy; None where the data is elsewhere.
-    Raises as ``check_data``.
+    """Return the embedded raw data (protobuf copies it on access); None if there is none.
+
+    Raises:
+        ModelError: as ``check_data``.
     """
     if tensor.HasField("segment"):
         raise ModelError(
@@ -93,7 +94,7 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
         )
     size = nbytes(tensor)
     filled: dict[str, Any] = {}
-    # Python's view of a tensor grows with each empty field that it is asked for
+    # ListFields: accessing an empty field makes Python's tensor object grow
     for field, data in tensor.ListFields():
         name = _BY_NUMBER.get(field.number)
         if name is not None:
@@ -124,18 +125,18 @@ def _checked_raw(tensor: onnx.TensorProto) -> bytes | None:
 
 
 def _entries(data_type: int, count: int) -> int:
-    """Entries of the field for an element type that hold ``count`` elements."""
+    """Return the number of entries of the type's field that hold ``count`` elements."""
     if data_type == onnx.TensorProto.STRING:
         return count
     if numpy_dtype(data_type).kind == "c":
         return 2 * count
-    # 2-bit and 4-bit elements share the low byte of an int32; a 6-bit one has an int32 of its own.
+    # 2-bit and 4-bit elements share the low byte of an int32; a 6-bit element has its own int32.
     bits = element_bits(data_type)
     return -(-count * bits // 8) if bits < 6 else count
 
 
 def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Flat elements of little-endian, packed bytes; a view of them where that is possible."""
+    """Decode little-endian, packed bytes to flat elements; a view of them if possible."""
     dtype, bits = numpy_dtype(tensor.data_type), element_bits(tensor.data_type)
     if bits < 8:
         return _unpack(packed, bits, element_count(tensor)).view(dtype)
@@ -146,9 +147,7 @@ def _decode(packed: npt.NDArray[np.uint8], tensor: onnx.TensorProto) -> npt.NDAr
 
 
 def _unpack(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[np.uint8]:
-    """One element a byte, from elements packed lowest bits first; of 6-bit elements four share
-    three bytes.
-    """
+    """Unpack elements, stored lowest bits first, to one per byte; four 6-bit ones take 3 bytes."""
     words: npt.NDArray[Any]
     shifts: npt.NDArray[Any]
     if bits == 6:
@@ -172,16 +171,14 @@ def _strings(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
     except UnicodeDecodeError:
         elements = list(tensor.string_data)
     array = np.empty(len(elements), object)
-    # Element by element: numpy's own strings lose NULs at their ends.
+    # Element by element: numpy's own strings lose NULs at the end.
     for index, element in enumerate(elements):
         array[index] = element
     return array
 
 
 def _typed(tensor: onnx.TensorProto) -> npt.NDArray[Any]:
-    """Flat elements of the field that belongs to the element type, such as ``int32_data`` for
-    FLOAT16.
-    """
+    """Return flat elements from the type's field, such as ``int32_data`` for FLOAT16."""
     dtype = numpy_dtype(tensor.data_type)
     if dtype == np.bool_:
         return np.array(tensor.int32_data, np.int32) != 0
@@ -201,8 +198,7 @@ def _refuse_other_fields(tensor: onnx.TensorProto, filled: Collection[str], fiel
 
 
 def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
-    """A tensor with the elements of an array: little-endian ``raw_data``, of strings
-    ``string_data``.
+    """Return a tensor with the elements of an array: ``raw_data``, ``string_data`` for strings.
 
     Arrays of ``object`` hold ``str`` or ``bytes``.
 
@@ -230,10 +226,10 @@ def from_numpy(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
 
 
 def elem_type(dtype: np.dtype[Any]) -> int:
-    """The ONNX element type of a dtype; STRING for ``object`` and numpy's strings.
+    """Return the ONNX element type of a dtype; STRING for ``object`` and numpy's strings.
 
     Raises:
-        TypeError: ONNX has none.
+        TypeError: ONNX has no such type.
     """
     if dtype.kind in "OUST":
         return onnx.TensorProto.STRING

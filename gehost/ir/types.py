@@ -1,4 +1,4 @@
-"""Element types, dimensions and tensor types: what is known of a value before it exists."""
+"""Element types, dimensions and types of values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import numpy as np
 import onnx
 
 Dim: TypeAlias = int | str | None
-"""A known size, a name that stands for one size throughout the model or an expression of names
-(``sizes``), or unknown (equal to nothing).
+"""A known size, the name of a size or an expression of names (``sizes``), or None: unknown, which
+is equal to nothing. Equal names are equal sizes throughout the model.
 """
 
 
 def is_invented(dim: Dim) -> bool:
-    """Whether a dimension has a name that inference gave; no file has it."""
+    """Whether a dimension contains a name that inference invented."""
     return isinstance(dim, str) and "?" in dim
 
 
-def closer(first: Dim, second: Dim) -> Dim:
-    """Which of two statements about one dimension says more: a number, else a name of the file's,
-    else one that inference gave, else neither; the first of two alike.
+def more_specific(first: Dim, second: Dim) -> Dim:
+    """Return the more specific of two dimensions; the first one if they are equally specific.
+
+    Numbers are more specific than names of the file, these than invented names, these than None.
     """
     if isinstance(first, int) or second is None:
         return first
@@ -34,9 +35,7 @@ def closer(first: Dim, second: Dim) -> Dim:
 
 
 class DataType(IntEnum):
-    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of the same
-    members.
-    """
+    """Element types with ONNX's numbers; the ``DT_`` names are GE's spelling of them."""
 
     UNDEFINED = 0
     FLOAT = 1
@@ -90,9 +89,7 @@ class DataType(IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """True for the IEEE and brain floats in which arithmetic is done (not for float8 and
-        float4 storage types).
-        """
+        """Whether it is an IEEE or brain float for arithmetic, not a float8 or float4 type."""
         return self in _FLOATS
 
     @property
@@ -106,9 +103,7 @@ _DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
 
 
 def dtype_from_number(number: int) -> DataType:
-    """The element type of an ONNX number; UNDEFINED for a number that this version does not
-    know.
-    """
+    """Return the element type of an ONNX number; UNDEFINED if this version does not know it."""
     try:
         return DataType(number)
     except ValueError:
@@ -116,7 +111,7 @@ def dtype_from_number(number: int) -> DataType:
 
 
 class TensorType(NamedTuple):
-    """Element type and shape of a tensor; ``shape`` is None where even the rank is unknown."""
+    """Element type and shape of a tensor; ``shape`` is None if even the rank is unknown."""
 
     dtype: DataType
     shape: tuple[Dim, ...] | None
@@ -127,7 +122,7 @@ class TensorType(NamedTuple):
 
     @property
     def size(self) -> int | None:
-        """Number of elements, None where a dimension is not a number."""
+        """Number of elements; None if a dimension is not a number."""
         if self.shape is None:
             return None
         size = 1
@@ -145,7 +140,7 @@ class TensorType(NamedTuple):
 
 
 def plain_shape(shape: Sequence[Any] | None) -> tuple[Dim, ...] | None:
-    """A shape whose sizes are Python's integers; numpy's are taken too.
+    """Return a shape with sizes as Python integers; numpy's are accepted.
 
     Raises:
         TypeError: a size is neither an integer, a name nor None.
@@ -159,14 +154,12 @@ def plain_shape(shape: Sequence[Any] | None) -> tuple[Dim, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def tensor_type(number: int, shape: tuple[int, ...]) -> TensorType:
-    """The type of a constant of an ONNX element type; the same object for equal ones, which are
-    many.
-    """
+    """Return the type of a constant; equal ones, which are frequent, share one object."""
     return TensorType(dtype_from_number(number), shape)
 
 
 class OtherType(NamedTuple):
-    """A sequence, optional, map or sparse type: carried through, never looked into."""
+    """A sequence, optional, map or sparse type; passed through without decoding it."""
 
     serialized: bytes
 
@@ -178,8 +171,9 @@ ValueType: TypeAlias = TensorType | OtherType
 
 
 def decode_type(proto: onnx.TypeProto, *, all_names: bool = False) -> ValueType | None:
-    """The type that a ``TypeProto`` states; names that inference invented (``unk__0``, ``?3``)
-    become unknown, unless ``all_names`` are wanted.
+    """Decode a ``TypeProto``.
+
+    Names that inference invented (``unk__0``, ``?3``) become unknown unless ``all_names`` is set.
     """
     return _decoded(proto.SerializeToString(), all_names)
 
@@ -207,9 +201,7 @@ def _decode_dim(dim: onnx.TensorShapeProto.Dimension, all_names: bool) -> Dim:
 
 
 def encode_type(value_type: ValueType, *, all_names: bool = False) -> onnx.TypeProto:
-    """The ``TypeProto`` of a type; unknown dimensions are written without a name, and so are those
-    that inference named, unless ``all_names`` are wanted.
-    """
+    """Encode a type; unknown dimensions and, without ``all_names``, invented names stay empty."""
     if isinstance(value_type, OtherType):
         return onnx.TypeProto.FromString(value_type.serialized)
     proto = onnx.TypeProto()

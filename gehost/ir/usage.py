@@ -1,4 +1,4 @@
-"""Which functions and domains of a model are in use."""
+"""Find the functions and domains of a model that are in use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gehost.ir.model import Model
 
 @dataclass(frozen=True)
 class Usage:
-    """What the nodes of a model need beside the graphs, at one time."""
+    """The functions and domains that a model's nodes use at one time."""
 
     functions: frozenset[str]
-    """Operators with a function that nodes call, directly or through other functions."""
+    """Operators whose function is called, directly or through other functions."""
     domains: frozenset[str]
-    """Domains of nodes, and those that the called functions are of and import."""
+    """Domains of nodes, of called functions, and of the imports of these."""
 
     @classmethod
     def of(cls, model: Model, spared: Iterable[str] = ()) -> Usage:
-        """Look at a model as its index is; ``spared`` functions count as called."""
+        """Return the current usage of a model; ``spared`` functions count as called."""
         called: dict[str, None] = {}
         ops = [op for graph in model.graphs for op, nodes in graph.by_op.items() if nodes]
         domains = {split_op(op)[0] for op in ops}
@@ -40,8 +40,9 @@ class Usage:
 
 
 def remove_unused(model: Model, before: Usage) -> None:
-    """Remove functions and imports that were in use ``before``, or were added since, and are not
-    in use now. A function or import that was never in use stays. Commits.
+    """Remove functions and imports that became unused, and commit.
+
+    That is, those in use ``before`` or added since. Others that were never in use stay.
     """
     spared = [op for op in model.functions if op not in {*before.functions, *model.new_functions}]
     now = Usage.of(model, spared)
@@ -60,7 +61,7 @@ def remove_unused(model: Model, before: Usage) -> None:
 
 
 def _operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """The operators of nodes and of those in their graphs."""
+    """Yield the operators of nodes and of those in their bodies."""
     for node in nodes:
         yield op_name(node.domain, node.op_type, node.overload)
         for attribute in node.attribute:

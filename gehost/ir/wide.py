@@ -1,4 +1,4 @@
-"""Nodes and graphs with many inputs or outputs, at a cost per edit that does not grow with them."""
+"""Long lists of inputs or outputs, at a cost per edit that does not grow with their length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 WIDE: Final = 64
-"""More entries than this make a sequence wide."""
+"""Sequences with more entries than this are wide."""
 
 _CHUNK: Final = 256
 
@@ -34,7 +34,7 @@ class Wide(Sequence[T]):
         return cls(tuple([tuple(values[start : start + _CHUNK]) for start in starts]), len(values))
 
     def replaced(self, slot: int, value: T) -> Wide[T]:
-        """A copy with ``value`` at ``slot``, which counts from the front."""
+        """Return a copy with ``value`` at ``slot``, counted from the front."""
         if not 0 <= slot < self._length:
             raise IndexError(f"slot {slot} of {self._length}")
         number, place = divmod(slot, _CHUNK)
@@ -79,7 +79,7 @@ class Wide(Sequence[T]):
 
 
 def with_entry(values: Sequence[T], slot: int, value: T) -> Sequence[T]:
-    """``values`` with another entry at ``slot``; ``values`` itself stays as it is."""
+    """Return ``values`` with another entry at ``slot``; ``values`` itself does not change."""
     if len(values) <= WIDE:
         return _with_entry(values, slot, value)
     wide = values if isinstance(values, Wide) else Wide[T].of(values)
@@ -91,7 +91,7 @@ def _with_entry(values: Sequence[Any], slot: int, value: Any) -> tuple[Any, ...]
 
 
 class Slots(Generic[K]):
-    """Index from each value to the slots at which a wide reader reads it."""
+    """Index from each value to its slots in a wide list."""
 
     __slots__ = ("_found",)
 
@@ -106,7 +106,7 @@ class Slots(Generic[K]):
         return value in self._found
 
     def of(self, value: K) -> list[int]:
-        """The slots of a value, in order."""
+        """Return the slots of a value, in order."""
         found = self._found.get(value)
         if found is None:
             return []
@@ -118,7 +118,7 @@ class Slots(Generic[K]):
     __hash__ = None  # type: ignore[assignment]
 
     def put(self, slot: int, value: K | None, old: K | None) -> None:
-        """Note that ``value`` is read at ``slot`` in place of ``old``; harmless when repeated."""
+        """Record that ``slot`` reads ``value`` in place of ``old``; idempotent."""
         found = None if old is None else self._found.get(old)
         if old is not None and found == slot:
             del self._found[old]

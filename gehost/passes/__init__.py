@@ -1,1 +1,1 @@
-"""Pass classes, their registration, and the engine that runs rules."""
+"""Pass classes, their registration, and the driver that runs rules."""

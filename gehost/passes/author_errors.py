@@ -1,4 +1,4 @@
-"""Errors of an author's hooks as ``PassError``, with pass, file and line."""
+"""Turn errors of an author's hooks into ``PassError``, with pass, file and line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from gehost.passes.context import CustomPassContext
 
 @contextmanager
 def author_errors(context: CustomPassContext, hook: str, *, edits: bool = True) -> Generator[None]:
-    """Turn whatever an author's hook raises into one ``PassError`` with pass, file and line.
+    """Turn exceptions of an author's hook into a ``PassError`` with pass, file and line.
 
-    Interrupts go through. Without ``edits`` the hook must not edit the graph itself, which is an
-    error too.
+    Interrupts pass through. Without ``edits``, a hook that edits the graph itself is an error, too.
     """
     mark = context.model.mark()
     try:
@@ -31,14 +30,15 @@ def author_errors(context: CustomPassContext, hook: str, *, edits: bool = True) 
 
 
 def edited_by_hook() -> PassError:
-    return PassError("it edited the graph; only what Replacement returns may change it")
+    return PassError("it edited the graph; only the graph returned by Replacement may change it")
 
 
 def blamed_on(
     context: CustomPassContext, hook: str, node: Node | None, error: BaseException
 ) -> BaseException:
-    """What an author's hook raised as one ``PassError`` that names pass, file, line and node;
-    interrupts as they are.
+    """Return the ``PassError`` for an exception of an author's hook: pass, file, line and node.
+
+    Interrupts and errors that name the pass are returned unchanged.
     """
     if isinstance(error, KeyboardInterrupt) or (isinstance(error, PassError) and error.named):
         return error
@@ -48,5 +48,5 @@ def blamed_on(
     message = f"{hook}{at}: {described(error, known=where)}"
     failure = PassError(message, where=where, subject=record.name)
     failure.named = True
-    failure.__cause__ = error  # as machine code leaves out what follows "from"
+    failure.__cause__ = error  # machine code ignores "raise … from"
     return failure

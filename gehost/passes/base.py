@@ -21,19 +21,17 @@ from gehost.status import NOT_CHANGED, SUCCESS, Status
 
 
 class FusionBasePass:
-    """A pass that looks at the whole graph and changes it by ``SubgraphRewriter`` or ``Graph``
-    methods.
-    """
+    """A pass that works on the whole graph with ``SubgraphRewriter`` or ``Graph`` methods."""
 
     kind: ClassVar[str] = "fusion"
     hooks: ClassVar[tuple[str, ...]] = ("Run",)
-    """What a subclass must define."""
+    """Methods that a subclass must define."""
     shape_proven: ClassVar[bool] = False
-    """The construction proves output sizes that the host cannot compare; rewrites are not
-    refused for these.
+    """True if the pass itself proves output sizes that the host cannot compare; its rewrites are
+    then not refused for these.
     """
     options: Mapping[str, Any] = NO_OPTIONS
-    """The pass's options, as ``context.options`` has them; set by the host before ``Run``."""
+    """The pass's options, equal to ``context.options``; set by the host before ``Run``."""
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Called for the root graph and then for every nested body."""
@@ -51,8 +49,8 @@ class FusionBasePass:
         mark = mark_of(cls)
         if mark is None:
             raise VendorError(
-                f"{cls.__name__}.Stage() wants a class that REG_FUSION_PASS or "
-                "REG_DECOMPOSE_PASS marked",
+                f"{cls.__name__}.Stage() needs a class marked with REG_FUSION_PASS or "
+                "REG_DECOMPOSE_PASS",
                 where=origin,
             )
         check_stage(stage, origin, mark.name)
@@ -63,8 +61,8 @@ class FusionBasePass:
 class PatternFusionPass(FusionBasePass):
     """Replaces each match of its patterns by a graph.
 
-    A subclass gives ``Patterns`` and ``Replacement`` and, where structure alone does not prove the
-    rewrite right, ``MeetRequirements``. ``shape_proven = True`` on the class says that
+    A subclass defines ``Patterns`` and ``Replacement`` and, if structure alone does not prove the
+    rewrite right, ``MeetRequirements``. Set ``shape_proven = True`` on the class if
     ``MeetRequirements`` or the construction proves output sizes that the host cannot compare.
     """
 
@@ -72,43 +70,45 @@ class PatternFusionPass(FusionBasePass):
     hooks: ClassVar[tuple[str, ...]] = ("Patterns", "Replacement")
     shape_proven: ClassVar[bool] = False
     bottom_up: ClassVar[bool] = False
-    """Matches are taken from outputs to inputs, as they are when ``Run`` begins; for who runs a
-    pass until it changes nothing.
+    """Replace matches from outputs to inputs, as they are when ``Run`` begins; for passes that are
+    run repeatedly until nothing changes.
     """
     _config: PatternMatcherConfig = PatternMatcherConfig()
     _rules: driver.PatternRules | None = None
 
     def __init__(self, config: PatternMatcherConfig | None = None) -> None:
-        """Raises ``PatternError`` for what is no configuration, as its builder without
-        ``Build()``.
+        """Take a configuration.
+
+        Raises:
+            PatternError: it is not one, such as a builder without ``Build()``.
         """
         if config is None:
             return
         if not isinstance(config, PatternMatcherConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PatternError(
-                "wanted what PatternMatcherConfigBuilder().Build() returns, got "
+                "wanted the result of PatternMatcherConfigBuilder().Build(), got "
                 f"{type(config).__name__}"
             )
         self._config = config
 
     @property
     def matcher_config(self) -> PatternMatcherConfig:
-        """How strictly the patterns match."""
+        """The strictness with which the patterns match."""
         return self._config
 
     def Patterns(self) -> Sequence[Pattern]:
-        """The patterns, tried in this order; called once a compile."""
+        """Return the patterns, tried in this order; called once a compile."""
         raise NotImplementedError
 
     def MeetRequirements(self, match: MatchResult) -> bool | Rejection:
-        """Whether a match may be replaced; return ``match.reject("key: text")`` to say why not."""
+        """Return whether a match may be replaced; ``match.reject("key: text")`` gives a reason."""
         del match
         return True
 
     def Replacement(self, match: MatchResult) -> EsGraph | Rejection:
-        """What stands in place of a match: same outputs, and inputs by index.
+        """Return the graph that replaces a match: same outputs, and inputs by index.
 
-        Return ``match.reject("key: text")`` to refuse the match after all, for example where
+        Return ``match.reject("key: text")`` to refuse the match after all, for example if
         ``GeUtils.CheckNodeSupport`` refuses a node of the replacement.
         """
         raise NotImplementedError
@@ -126,21 +126,19 @@ class DecomposePass(FusionBasePass):
     hooks: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = False
     op_types: Sequence[str] = ()
-    """Operators to be replaced; those that the registration names unless the class or its
-    constructor says otherwise.
-    """
+    """Operators to be replaced; default: those of the registration."""
 
     def __init__(self, op_types: Sequence[str] = ()) -> None:
         if op_types:
             self.op_types = op_types
 
     def MeetRequirements(self, node: Node) -> bool | Rejection:
-        """Whether a node may be replaced; ``Rejection("key: text")`` says why not."""
+        """Return whether a node may be replaced, or ``Rejection("key: text")`` with a reason."""
         del node
         return True
 
     def Replacement(self, node: Node) -> EsGraph | Rejection:
-        """What stands in place of the node: its inputs and outputs by position.
+        """Return the graph that replaces the node: its inputs and outputs by position.
 
         Return ``Rejection("key: text")`` to refuse the node after all.
         """
@@ -148,7 +146,7 @@ class DecomposePass(FusionBasePass):
 
     @property
     def replaced_ops(self) -> Sequence[str]:
-        """The operators that are replaced, however the pass names them."""
+        """The operators that are replaced, from the class, the constructor or the registration."""
         mark = mark_of(type(self))
         return self.op_types or (mark.op_types if mark is not None else ())
 
@@ -157,28 +155,28 @@ class DecomposePass(FusionBasePass):
 
 
 def missing_hooks(cls: type[FusionBasePass]) -> list[str]:
-    """The hooks that a pass class must define and does not."""
+    """Return the hooks that a pass class must define and does not."""
     styles = (PatternFusionPass, DecomposePass)
     style = next((base for base in styles if issubclass(cls, base)), FusionBasePass)
     return [name for name in style.hooks if getattr(cls, name) is getattr(style, name)]
 
 
 _HOSTS_OWN = frozenset({"Stage", "hooks", "kind", "matcher_config", "options", "replaced_ops"})
-"""Public names of the base classes that are not for authors to define."""
+"""Public names of the base classes that authors must not define."""
 
 
 def misspelled_hook(
     cls: type, bases: Sequence[type], not_hooks: Collection[str] = _HOSTS_OWN
 ) -> str | None:
-    """Describe the public name of a class that most likely misspells a hook, if there is one.
+    """Describe a public name of a class that probably misspells a hook; None if there is none.
 
-    A hook that the class defines under its right name too is not misspelled.
+    A hook that the class also defines under its right name is not misspelled.
 
     Args:
-        cls: a class of an author's.
-        bases: the classes to derive from; what those that ``cls`` has among its ancestors define
-            are its hooks.
-        not_hooks: public names of these that are not for authors to define.
+        cls: a class of an author.
+        bases: the base classes for passes; the attributes of those that ``cls`` derives from are
+            its hooks.
+        not_hooks: attributes of the bases that authors must not define.
     """
     inherited = [base for base in bases if issubclass(cls, base)]
     hooks = {name for base in inherited for name in vars(base) if not name.startswith("_")}

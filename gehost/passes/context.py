@@ -1,4 +1,4 @@
-"""What a pass sees of its run, and what the run notes down."""
+"""The context of a running pass, and the record of its run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PassRecord:
-    """What one pass did in one compile."""
+    """The record of one pass in one compile."""
 
     name: str
     stage: str
@@ -47,11 +47,9 @@ class PassRecord:
     message: str = ""
     """Why the pass failed, or which of its patterns do not apply and why."""
     rewrites: list[RewriteGroup] = field(default_factory=list)
-    """What was replaced by what, also where the pass then failed and was undone. Recorded for a
-    report, else empty.
-    """
+    """The rewrites, even if the pass then failed and was undone. Only filled for reports."""
     refusals: list[Refusals] = field(default_factory=list)
-    """The whole reasons behind ``rejected``, with the nodes. Recorded for a report, else empty."""
+    """The full reasons behind ``rejected``, with the nodes. Only filled for reports."""
 
     def reject(self, reason: str) -> None:
         """Count a refusal under the text before the first colon."""
@@ -60,7 +58,7 @@ class PassRecord:
 
 @dataclass
 class RewriteLimit:
-    """How many rewrites this compile has done, and may do at most; None for any number."""
+    """The number of rewrites of this compile, and its limit; None for no limit."""
 
     most: int | None = None
     done: int = 0
@@ -74,28 +72,24 @@ class RewriteLimit:
 
 
 class LimitReached(Exception):  # noqa: N818 - it ends a pass and is no error
-    """Ends a pass that asks for one more rewrite than the compile may do; what it did so far
-    stays.
-    """
+    """Ends a pass that exceeds the compile's limit of rewrites; its earlier rewrites stay."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One rewrite: what a pass replaces, and by what."""
+    """One rewrite: the matched region, and the nodes that replace it."""
 
     number: int
-    """Of those of this compile, from 1."""
+    """Its number in this compile, from 1."""
     record: PassRecord
     region: Region
-    """The matched nodes in topological order, what they take and what they give, as they are
-    before the rewrite.
-    """
+    """The matched nodes in topological order, their inputs and outputs, before the rewrite."""
     made: Sequence[Node] = ()
-    """The new nodes; none before it, or where an input was forwarded."""
+    """The new nodes; none before the rewrite, or if an input was forwarded."""
 
 
 class RewriteObserver(Protocol):
-    """Looks at the rewrites of a pass while they happen."""
+    """Receives the rewrites of a pass while they happen."""
 
     @property
     def watches_rules(self) -> bool:
@@ -117,9 +111,7 @@ def _nobody_objects(node: Any) -> tuple[bool, str]:
 
 
 class CustomPassContext:
-    """Given to ``Run``: the pass's name, options and the way to report an error, under GE's
-    names.
-    """
+    """Passed to ``Run``: name, options, rewrites and errors of the pass, under GE's names."""
 
     def __init__(
         self,
@@ -141,13 +133,13 @@ class CustomPassContext:
         self.limit = limit or RewriteLimit()
         self.session = RewriteSession(model, registry, Author(record.name, record.vendor), inferrer)
         self.shape_proven = False
-        """The pass's author vouches for output sizes that cannot be compared."""
+        """Whether the pass itself proves output sizes that cannot be compared."""
         self.node_support = node_support or _nobody_objects
         self.observer = observer
         self.options = options
         """The pass's options by name, each of its declared type."""
         self.matched: MatchResult | Node | None = None
-        """The match or node that the author's hooks are asked about."""
+        """The match or node of the current hook call."""
         self._made: list[Node] = []
         self._error = ""
 
@@ -161,30 +153,31 @@ class CustomPassContext:
     def replace(
         self, region: Region, graph: EsGraph, *, keep_shared: bool = False
     ) -> list[Node] | Rejection:
-        """Replace a region, as a ``Run`` does it; a refusal is counted and the graph left as is.
+        """Replace a region, for use in ``Run``; a refusal is counted and the graph unchanged.
 
         Args:
-            region: what goes, as ``Region.of_nodes`` gives it.
-            graph: what comes; its inputs are the region's by index (it may use fewer), its
+            region: the nodes to replace, from ``Region.of_nodes``.
+            graph: the replacement; its inputs are the region's by index (it may use fewer), its
                 outputs the region's.
-            keep_shared: keep the nodes whose tensors others read besides the region. The graph
-                then gives ``region.results`` alone: the outputs that no node of the region reads.
+            keep_shared: keep the nodes whose tensors have users outside the region. The graph then
+                gives only ``region.results``: the outputs that no node of the region uses.
 
         Returns:
-            The new nodes (none where inputs are forwarded), or why the rewrite is refused: types
+            The new nodes (none if inputs are forwarded), or why the rewrite is refused: types
             that disagree or cannot be proven, an operator that the opset lacks, ….
 
         Raises:
             PassError: the region is out of date, or the graph has other numbers of inputs or
                 outputs; nothing was changed.
-            LimitReached: the compile has done as many rewrites as it may; a pass must not catch
-                it.
+            LimitReached: the compile has reached its limit of rewrites; a pass must not catch it.
         """
         if self.limit.reached:
             raise LimitReached
         problem = region.stale()
         if problem:
-            raise PassError(problem, subject="context.replace", hint="make the region just before")
+            raise PassError(
+                problem, subject="context.replace", hint="create the region just before the call"
+            )
         if keep_shared:
             region = Region(region.graph, region.inputs, region.results, region.nodes)
         if len(graph.outputs) != len(region.outputs):
@@ -223,21 +216,22 @@ class CustomPassContext:
         return replaced
 
     def refuse(self, node: Node, reason: str) -> None:
-        """Count and report that nothing replaces ``node``, for a reason like ``key: text``."""
+        """Count and report a refused match at ``node``, with a reason like ``key: text``."""
         self.record.reject(reason)
         if self.observer is not None:
             self.observer.match_refused(self.record, node, reason)
 
     def forget_generations(self) -> None:
-        """Rewrites of the next pass start anew: only those that feed each other in one pass may
-        go on without end.
+        """Reset the generations of new nodes, for the next pass.
+
+        Only rewrites that feed each other within one pass may be endless.
         """
         for node in self._made:
             node.generation = 0
         self._made.clear()
 
     def SetErrorMessage(self, message: str) -> None:
-        """What a ``Run`` that returns FAILED wants to say."""
+        """Set the message for a ``Run`` that returns FAILED."""
         self._error = message
 
     def GetErrorMessage(self) -> str:
@@ -249,7 +243,7 @@ _current: ContextVar[CustomPassContext | None] = ContextVar("gehost_current_pass
 
 @contextmanager
 def running(context: CustomPassContext) -> Generator[None]:
-    """Make ``context`` the one that GE's static functions work for."""
+    """Make ``context`` the one that GE's static functions use."""
     token = _current.set(context)
     try:
         yield
@@ -263,17 +257,16 @@ def current_context() -> CustomPassContext | None:
 
 
 class SubgraphRewriter:
-    """Replaces a part of the graph that a pass marked out by hand."""
+    """Replaces a part of the graph that a pass delimits itself."""
 
     @staticmethod
     def Replace(boundary: SubgraphBoundary, replacement: EsGraph) -> list[Node]:
-        """Replace what lies inside ``boundary``; returns the new nodes.
+        """Replace the nodes inside ``boundary``; return the new nodes.
 
         Raises:
-            PassError: no pass is running, the boundary is not closed, or the rewrite may not be
-                done (types that disagree or cannot be proven, a cycle); the graph is as it was.
-            LimitReached: the compile has done as many rewrites as it may; not to be caught by a
-                pass.
+            PassError: no pass is running, the boundary is not closed, or the rewrite is refused
+                (types that disagree or cannot be proven, a cycle); the graph is unchanged.
+            LimitReached: the compile has reached its limit of rewrites; a pass must not catch it.
         """
         context = current_context()
         if context is None:
@@ -290,7 +283,7 @@ class SubgraphRewriter:
             replaced = context.rewrite(region, replacement)
         except Refused as refusal:
             failure = PassError(f"SubgraphRewriter.Replace: {refusal}")
-            # authors may ask for it, and machine code leaves out what follows "from"
+            # authors may use it, and machine code ignores "raise … from"
             failure.__cause__ = refusal
             raise failure from refusal
         context.record.matched += 1

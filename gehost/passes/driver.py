@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Matched = TypeVar("_Matched", MatchResult, Node)
 
 _MOST_PATTERNS = 10_000
-"""Patterns of one pass; a generator may have no end."""
+"""Largest number of patterns of one pass; a generator may be endless."""
 
 
 class PatternRules:
@@ -39,7 +39,7 @@ class PatternRules:
     def __init__(
         self, owner: PatternFusionPass, config: PatternMatcherConfig, context: CustomPassContext
     ) -> None:
-        """Raises ``PassError`` when ``Patterns`` fails or returns nonsense."""
+        """Build the rules; raises ``PassError`` if ``Patterns`` fails or returns nonsense."""
         self._context = context
         self._runners: list[_RuleRunner] = []
         with author_errors(context, "Patterns", edits=False):
@@ -56,7 +56,7 @@ class PatternRules:
     def _build(
         self, patterns: Sequence[Pattern], owner: PatternFusionPass, config: PatternMatcherConfig
     ) -> list[str]:
-        """Make the rules that the opset can express; returns why it cannot express the others."""
+        """Build the rules that the opset can express; return the reasons for the others."""
         context = self._context
         reasons: dict[str, None] = {}
         for pattern in patterns:
@@ -72,8 +72,8 @@ class PatternRules:
         """Apply the rules in order to one graph; returns the number of rewrites.
 
         Raises:
-            PassError: an author's hook failed, or more than 10 rewrites a node (and 1000) were
-                done.
+            PassError: an author's hook failed, or the pass did more than 1000 rewrites plus 10 per
+                node.
         """
         bound = _Bound(10 * len(graph) + 1000)
         count = 0
@@ -98,15 +98,15 @@ def _as_patterns(returned: Any) -> list[Pattern]:
 
 
 class _Bound:
-    """How many rewrites of its own nodes one pass may do on one graph."""
+    """Limit of the rewrites that a pass does on its own new nodes in one graph."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._done = 0
 
     def count(self, node: Node, made: Sequence[Node]) -> None:
-        """Count a rewrite at ``node``, unless it removed an original node, of which there is an
-        end.
+        """Count a rewrite at ``node``; those of original nodes, which are finite, are free.
+
 
         Raises:
             PassError: there were too many.
@@ -122,7 +122,7 @@ class _Bound:
 
 
 class _RuleRunner:
-    """One pattern of a pass: finds, asks, replaces."""
+    """One pattern of a pass: finds matches, asks the author, replaces."""
 
     def __init__(
         self,
@@ -189,11 +189,11 @@ def _at_match(match: MatchResult, replacement: EsGraph) -> tuple[Region, EsGraph
 def decompose(
     owner: DecomposePass, op_types: Sequence[str], graph: Graph, context: CustomPassContext
 ) -> int:
-    """Replace the nodes of some operators, as they are at the start; returns the number of
-    rewrites.
+    """Replace the nodes of some operators that exist at the start; return the number of rewrites.
+
 
     Raises:
-        PassError: an author's hook failed, or the operators are none or not known.
+            PassError: an author's hook failed, or the operators are missing or unknown.
     """
     count = 0
     context.shape_proven = owner.shape_proven
@@ -225,10 +225,9 @@ def _full_names(op_types: Sequence[str], context: CustomPassContext) -> list[str
 
 
 def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
-    """The node as a region, and the replacement without the outputs that are absent on the node.
+    """Return the node as a region, and the replacement without outputs that the node lacks.
 
-    Inputs and outputs past the node's last are absent ones, so that the replacement may declare
-    them.
+    Inputs and outputs past the node's last count as absent, so the replacement may declare them.
     """
     inputs: list[Value | None] = [
         *node.inputs,
@@ -248,8 +247,7 @@ def _at_node(node: Node, replacement: EsGraph) -> tuple[Region, EsGraph]:
     return Region(node.graph, inputs, outputs, [node]), replacement
 
 
-# -- asking authors
-# -------------------------------------------------------------------------------------------------
+# calling authors' hooks
 
 
 def _offer(
@@ -260,10 +258,10 @@ def _offer(
     node: Node,
     place: Callable[[_Matched, EsGraph], tuple[Region, EsGraph]],
 ) -> Replaced | None:
-    """Offer a match to its author and replace it; None when it was refused.
+    """Offer a match to its author and replace it; None if it was refused.
 
     Raises:
-        PassError: a hook of the author's failed, or edited the graph by itself.
+        PassError: a hook of the author failed, or edited the graph itself.
     """
     context.record.matched += 1
     context.matched = matched
@@ -298,7 +296,7 @@ def _offer(
 
 
 def _refusal(answer: Any) -> str:
-    """Why a match is refused, "" when it is not."""
+    """Return why a match is refused, "" if it is not."""
     if isinstance(answer, Rejection):
         return answer.reason or "unspecified"
     if answer is None:
@@ -309,11 +307,11 @@ def _refusal(answer: Any) -> str:
 
 
 def as_graph(made: Any) -> EsGraph:
-    """What ``Replacement`` returned as a graph; tensors are taken as the outputs of the graph that
-    they are in.
+    """Return the result of ``Replacement`` as a graph; tensors become outputs of their graph.
+
 
     Raises:
-        PatternError: it returned something else.
+        PatternError: it is something else.
     """
     if isinstance(made, EsGraph):
         return made
@@ -331,7 +329,7 @@ def as_graph(made: Any) -> EsGraph:
         or any(tensor.producer.draft is not tensors[0].producer.draft for tensor in tensors)
     ):
         raise PatternError(
-            f"it must return what BuildAndReset gives, or tensors of one builder; got {made!r}"
+            f"it must return the result of BuildAndReset, or tensors of one builder; got {made!r}"
         )
     graph = tensors[0].graph
     graph.outputs = tensors

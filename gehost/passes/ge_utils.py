@@ -20,11 +20,11 @@ from gehost.rewrite.functions import op_with_body
 from gehost.rewrite.lower import LoweredNode, Operand, Refused, TypeOf, lower_node
 
 _Key: TypeAlias = tuple[int, int]
-"""One key for all ``EsTensor`` objects of one output."""
+"""Shared by all ``EsTensor`` objects of one output."""
 
 
 class NodeSupport(NamedTuple):
-    """Whether a target can run a node; true when ``supported``, and why not otherwise."""
+    """Whether a target can run a node, and why not; true if ``supported``."""
 
     supported: bool
     reason: str
@@ -40,15 +40,15 @@ class GeUtils:
     def InferShape(
         graph: EsGraph, source: MatchResult | Node | Sequence[Value | None]
     ) -> list[ValueType | None]:
-        """The output types of a replacement, from the tensors that its inputs will be given.
+        """Return the output types of a replacement for given input tensors.
 
         Args:
-            graph: what ``BuildAndReset`` returned.
+            graph: the result of ``BuildAndReset``.
             source: a match (its inputs), a node (its inputs), or the tensors themselves.
 
         Raises:
-            PassError: no pass is running, the opset lacks an operator, or one does not take
-                what it is given.
+            PassError: no pass is running, the opset lacks an operator, or an operator does not
+                accept its inputs.
         """
         context = _running("InferShape")
         values = source.inputs if isinstance(source, MatchResult | Node) else source
@@ -57,10 +57,10 @@ class GeUtils:
 
     @staticmethod
     def CheckNodeSupport(node: Node | EsNode | SourceNode) -> NodeSupport:
-        """Ask the ``gehost_check_node_support`` hook; true when no plugin objects.
+        """Call the ``gehost_check_node_support`` hook; true if no plugin objects.
 
         Args:
-            node: a node of the model, or one of the replacement for the match at hand. The hook
+            node: a node of the model, or one of the replacement for the current match. The hook
                 gets the latter as a ``ReplacementNode``.
 
         Raises:
@@ -75,7 +75,7 @@ class GeUtils:
 
 
 class ReplacementTensor(NamedTuple):
-    """A tensor that a replacement will read or make."""
+    """A tensor that a replacement will read or produce."""
 
     name: str
     type: ValueType | None
@@ -94,7 +94,7 @@ class ReplacementTensor(NamedTuple):
 
 
 class ReplacementNode(GNodeAccessors):
-    """A node of a replacement as it will be written at the model's opset, with inferred types."""
+    """A node of a replacement, lowered to the model's opset, with inferred types."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ def _as_replacement(node: EsNode, context: CustomPassContext) -> ReplacementNode
 
 
 def _ancestors(node: EsNode) -> list[EsNode]:
-    """A node of a replacement behind those that it depends on."""
+    """Return the nodes that a node of a replacement depends on, then the node itself."""
     found: dict[EsNode, None] = {}
     stack: list[tuple[EsNode, bool]] = [(node, False)]
     while stack:
@@ -170,12 +170,12 @@ def _running(what: str) -> CustomPassContext:
 
 
 class _Inference:
-    """The types of a replacement's tensors, and its nodes at the model's opset."""
+    """Types and lowered nodes of a replacement."""
 
     def __init__(
         self, nodes: Sequence[EsNode], values: Sequence[Value | None], context: CustomPassContext
     ) -> None:
-        """Infer ``nodes``, which are in topological order; ``values`` are the inputs by index."""
+        """Infer ``nodes``, in topological order; ``values`` are the inputs by index."""
         self._values = values
         self._known: dict[_Key, ValueType | None] = {}
         self.lowered: dict[EsNode, LoweredNode] = {}
@@ -185,7 +185,7 @@ class _Inference:
                 self._infer(node, context)
             except (Refused, InferenceFailed) as error:
                 raise PassError(f"{'|'.join(node.ops)}: {error}", where=node.origin) from error
-        # bodies were added to infer through them; only a rewrite keeps one
+        # bodies were added only for inference; a rewrite adds its own
         context.model.undo(mark)
 
     def _value(self, tensor: EsTensor) -> Value | None:

@@ -1,6 +1,4 @@
-"""``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``: marks on classes, read by the host that loads
-the file.
-"""
+"""``REG_FUSION_PASS`` and ``REG_DECOMPOSE_PASS``: mark classes for the host that loads the file."""
 
 from __future__ import annotations
 
@@ -42,20 +40,21 @@ def REG_FUSION_PASS(
     default: bool = True,
     options: Sequence[PassOption] = (),
 ) -> Any:
-    """Mark a pass for registration: ``@REG_FUSION_PASS``, ``@REG_FUSION_PASS(stage=…)`` or
-    ``REG_FUSION_PASS(Cls).Stage(…)``.
+    """Mark a pass for registration.
+
+    Use ``@REG_FUSION_PASS``, ``@REG_FUSION_PASS(stage=…)`` or ``REG_FUSION_PASS(Cls).Stage(…)``.
 
     Args:
-        cls: the class, when it is not given by decoration.
+        cls: the class, if not used as a decorator.
         stage: when the pass runs.
-        name: the class's name unless said otherwise.
+        name: default: the class's name.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
-        default: False for a pass that runs only where ``--enable`` or a switch file names it.
-        options: what ``--set NAME.option=value`` may set.
+        default: False for a pass that runs only if ``--enable`` or a switch file names it.
+        options: settable with ``--set NAME.option=value``.
 
     Raises:
-        VendorError: the class is no pass, or fusion passes cannot run at the stage.
+        VendorError: the class is not a pass, or fusion passes cannot run at the stage.
     """
     mark = PassRegistration(
         name or "",
@@ -104,21 +103,24 @@ def REG_DECOMPOSE_PASS(
     default: bool = True,
     options: Sequence[PassOption] = (),
 ) -> Any:
-    """Mark a decompose pass: ``@REG_DECOMPOSE_PASS(["Conv"], stage=…)`` or
+    """Mark a decompose pass for registration.
+
+    Use ``@REG_DECOMPOSE_PASS(["Conv"], stage=…)`` or
     ``REG_DECOMPOSE_PASS(Cls, ["Conv"]).Stage(…)``.
 
     Args:
-        cls: the class when it is not given by decoration; or, as the only argument, the operators.
-        op_types: operators to be replaced, ``domain::Type`` outside ONNX's own; empty when the constructor gives them.
+        cls: the class, if not used as a decorator; or, as the only argument, the operators.
+        op_types: operators to be replaced, ``domain::Type`` outside ONNX's own; empty if the
+            constructor sets them.
         stage: when the pass runs.
-        name: the class's name unless said otherwise.
+        name: default: the class's name.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
-        default: False for a pass that runs only where ``--enable`` or a switch file names it.
-        options: what ``--set NAME.option=value`` may set.
+        default: False for a pass that runs only if ``--enable`` or a switch file names it.
+        options: settable with ``--set NAME.option=value``.
 
     Raises:
-        VendorError: the class is no ``DecomposePass``, or passes cannot run at the stage.
+        VendorError: the class is not a ``DecomposePass``, or passes cannot run at the stage.
     """
     if cls is not None and not isinstance(cls, type):
         cls, op_types = None, cls
@@ -137,7 +139,7 @@ def REG_DECOMPOSE_PASS(
 
 
 def _caller(module: str = "") -> FrameType | None:
-    """The nearest frame outside this module, or that of a module by name."""
+    """Return the nearest frame outside this module, or of the named module."""
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_globals.get("__name__")
@@ -148,7 +150,7 @@ def _caller(module: str = "") -> FrameType | None:
 
 
 def _place(frame: FrameType | None) -> tuple[str, str, int]:
-    """Module, file and line that a frame is at."""
+    """Return module, file and line of a frame."""
     assert frame is not None
     return str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename, frame.f_lineno
 
@@ -163,9 +165,9 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 else wanted.__name__
             )
             raise VendorError(
-                f"{name} is no pass that can be registered so",
+                f"cannot register {name}",
                 where=mark.origin,
-                hint=f"derive it from {others}",
+                hint=f"it must derive from {others}",
             )
         check_stage(mark.stage, mark.origin, name)
         known = mark_of(cls)
@@ -176,7 +178,7 @@ def _marker(mark: PassRegistration, wanted: type[FusionBasePass]) -> Callable[[A
                 hint="register a class once",
             )
         own = replace(mark, name=name)
-        # A module that is being loaded registers its own class, also by a function of another.
+        # Marks go to the class's own module if it is being loaded, also from a helper elsewhere.
         frame = _caller(cls.__module__)
         if frame is None:
             frame = _caller()

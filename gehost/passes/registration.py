@@ -1,4 +1,4 @@
-"""The mark that registration leaves on a class; reading it registers nothing."""
+"""The mark that registration leaves on a class."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gehost.stages import RUN_STAGES, CustomPassStage
 
 MARK = "__gehost_pass__"
 MARKED = "__gehost_passes__"
-"""Under which a module keeps the classes that are marked in it, in this order, also those that no
-name of the module refers to any more.
+"""Name of a module's list of classes that are marked in it, in order; includes classes that no name
+refers to any more.
 """
 
 
 @dataclass
 class PassRegistration:
-    """How a class is registered, and where."""
+    """The registration of a class: settings and place."""
 
     name: str
     stage: CustomPassStage
@@ -37,12 +37,12 @@ class PassRegistration:
 
 
 def mark_of(cls: type) -> PassRegistration | None:
-    """A class's own mark; one that it would inherit does not count."""
+    """Return a class's own mark; inherited ones do not count."""
     return cls.__dict__.get(MARK)
 
 
 def check_stage(stage: object, origin: str, name: str) -> None:
-    """Refuse what is no stage, and the one at which graphs are fixed.
+    """Refuse a value that is not a stage, and the stage at which graphs are fixed.
 
     Raises:
         VendorError: names ``origin`` and ``name``.

@@ -1,8 +1,7 @@
-"""What rewrites looked like: the matched part of a graph and what took its place, kept as plain
-data.
+"""Snapshots of rewrites: the matched part of a graph and its replacement, as plain data.
 
-``gehost.diagnose.report.recorder`` fills them in. They hold names and types, nothing of the graph, so that
-they outlive it.
+``gehost.diagnose.report.recorder`` creates them. They hold names and types but no objects of the
+graph, so that they outlive it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Role = Literal["matched", "new", "kept", "around"]
-"""``kept``: matched, but it stays, as somebody else reads it. ``around``: outside, one step
-away.
-"""
+"""``kept``: matched, but it stays because of other users. ``around``: outside, one step away."""
 
 Source = Literal["node", "input", "constant", "outer"]
-"""What makes a tensor: a node, the graph's caller, nothing (it is constant), or a graph around
-this one.
-"""
+"""Origin of a tensor: a node, the graph's caller, a constant, or an enclosing graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +22,14 @@ class PictureTensor:
 
     name: str
     type: str
-    """As in ``float[2,N,?]``; "" where nothing is known."""
+    """As in ``float[2,N,?]``; "" if unknown."""
     source: Source = "node"
     value: str = ""
-    """The elements of a constant that has few of them."""
+    """The elements of a small constant."""
     is_output: bool = False
-    """The graph gives it to its caller."""
+    """Whether it is an output of the graph."""
     other_uses: int = 0
-    """Nodes that read it and are not in the picture, counted for the tensors that leave."""
+    """Number of users outside the picture, for tensors that leave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +40,23 @@ class PictureNode:
     op: str
     role: Role
     inputs: tuple[int | None, ...]
-    """By position, None where absent, then what its bodies capture; of a node around, what it
-    reads of the picture.
+    """By position, None if absent, then tensors captured by bodies; for a node around, only its
+    inputs within the picture.
     """
     outputs: tuple[int | None, ...]
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     more_inputs: int = 0
-    """Inputs past the last one listed."""
+    """Number of inputs that are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A neighbourhood in a graph: some nodes in topological order, those one step around, the
-    tensors between them.
-    """
+    """A part of a graph: nodes in topological order, their neighbours, the tensors between them."""
 
     nodes: tuple[PictureNode, ...]
     tensors: tuple[PictureTensor, ...]
     left_out: int = 0
-    """Nodes that belong to it and were too many to show."""
+    """Number of nodes that were too many to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +70,7 @@ class RewriteNames:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Rewrites of one pass that look alike: same operators, same wiring. The pictures are those
-    of the first.
-    """
+    """Rewrites of one pass with the same operators and wiring; the snapshots are of the first."""
 
     before: Picture
     after: Picture
@@ -88,7 +79,7 @@ class RewriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Matches that were not replaced, for one reason: the nodes at which they were found."""
+    """Matches refused for one reason, by the nodes at which they were found."""
 
     reason: str
     nodes: list[str] = field(default_factory=list[str])

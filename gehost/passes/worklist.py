@@ -10,9 +10,7 @@ from gehost.pattern.matcher import CompiledPattern
 
 
 class Worklist:
-    """Candidates in topological order; new ones may join during iteration, removed ones are
-    skipped.
-    """
+    """Candidates in topological order; new ones may join, removed ones are skipped."""
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._graph = graph
@@ -30,8 +28,9 @@ class Worklist:
         heapq.heappush(self._added, (node.order, self._serial, node))
 
     def extend(self, made: Sequence[Node], at: Node, *, rewired: bool) -> None:
-        """Add what may match now that a rewrite at ``at`` has ``made`` nodes, or has ``rewired``
-        old ones.
+        """Add candidates that a rewrite at ``at`` made possible.
+
+        It created the nodes ``made``, and may have ``rewired`` existing ones.
         """
         if rewired and not self._complete:
             self._complete = True
@@ -64,7 +63,7 @@ class Worklist:
 
 
 class BottomUp:
-    """The initial candidates in reverse topological order; new nodes are for another run."""
+    """The initial candidates in reverse topological order; new nodes are left to another run."""
 
     def __init__(self, graph: Graph, compiled: CompiledPattern) -> None:
         self._found, _ = compiled.candidates(graph)

@@ -1,6 +1,4 @@
-"""How one operator of a pattern is bound to a node: the node itself, its outputs, its inputs and
-its parameters.
-"""
+"""Bind one operator of a pattern to a node: the node, its outputs, inputs and parameters."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ from gehost.pattern.source import ANY, Constraint, Kind, OpPattern, SourcePatter
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class Binding:
-    """What a match has bound so far: nodes by op pattern, values by tensor pattern, attribute
-    variables; and which options of choices it has taken, in this order.
+    """The bindings of a match so far.
+
+    Nodes by op pattern, values by tensor pattern, attribute variables, and the options taken of
+    choices, in order.
     """
 
     __slots__ = ("attributes", "chosen", "graph", "nodes", "source", "values")
@@ -48,9 +48,9 @@ class Bind:
     Args:
         op: the operator.
         source: the pattern.
-        needed: the outputs of operators that must be there.
-        rivals: the operators that fit the same nodes, this one among them.
-        is_linked: whether it may be reached otherwise than by its output.
+        needed: outputs of operators that must be present.
+        rivals: the operators that fit the same nodes, including this one.
+        is_linked: whether it may be reached in another way than through its output.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Bind:
         return bind
 
     def orders(self, binding: Binding, node: Node) -> Sequence[Inputs] | Iterator[Inputs]:
-        """Return the orders of a node's inputs that may fit operands which may swap.
+        """Return the orders of a node's inputs that may fit operands in any order.
 
-        Each input is judged by itself: by what its operand asks and by its producer. Two operands
-        give a sequence; more are too many to list.
+        Each input is checked on its own: against its operand's constraints and producer. Two
+        operands give a sequence; more may have too many orders to list.
         """
         inputs, asks = node.inputs, self._asks
         count = len(asks)
@@ -128,7 +128,7 @@ class Bind:
 
 
 def _asks(tensor: TensorPattern | None, source: SourcePattern) -> Callable[[Value | None], bool]:
-    """Return the check of an operand by itself and by its producer."""
+    """Return the check of an operand on its own: its constraints, and its producer."""
     if tensor is None or tensor.producer is None:
         return lambda value: operand_fits(tensor, value)
     ops, slot = frozenset(source.ops[tensor.producer].ops), tensor.slot
@@ -150,8 +150,9 @@ def rivals_of(source: SourcePattern) -> dict[frozenset[str], Sequence[int]]:
 def _claim(
     op: OpPattern, needed: frozenset[int], rivals: Sequence[int], *, is_linked: bool
 ) -> Callable[[Binding, Node], bool]:
-    """The closure that binds a node itself and its outputs, where no other operator has it and
-    its parameters are right.
+    """Return a function that binds a node and its outputs.
+
+    It fails if another operator has the node, or its parameters do not fit.
     """
     index, parameters_hold = op.index, _parameters(op)
     outputs = [(tensor.slot, tensor.index, tensor.index in needed) for tensor in op.outputs]
@@ -159,7 +160,7 @@ def _claim(
     if count == 1 and not is_linked and len(rivals) == 1 and not counted:
 
         def claim_its_maker(binding: Binding, node: Node) -> bool:
-            """The only output is bound, and led here."""
+            """Bind a node that was reached through its only output."""
             binding.nodes[index] = node
             return node.graph is binding.graph and (
                 parameters_hold is None or parameters_hold(binding, node)
@@ -186,9 +187,7 @@ def _claim(
 
 
 def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
-    """The closure that tells whether a node's parameters are right; None where nothing is asked
-    of them.
-    """
+    """Return a function that checks a node's parameters; None if there are no constraints."""
     signatures, is_exact = op.ops, op.exact_attributes is not None
     of_attributes = [
         constraint for constraint in op.constraints if _asks_attributes_alone(constraint, op)
@@ -197,8 +196,9 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
     known: dict[Hashable, bool] = {}
 
     def attributes_hold(node: Node) -> bool:
-        """The answer depends on the attributes, and the rank from which axes are counted: most
-        nodes are like others.
+        """Check parameters that are attributes; cached, as most nodes are equal to others.
+
+        The result depends only on the attributes and the rank to which axes refer.
         """
         first = node.inputs[0] if node.inputs else None
         rank = None if first is None else first.rank
@@ -225,7 +225,7 @@ def _parameters(op: OpPattern) -> Callable[[Binding, Node], bool] | None:
 
 
 def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
-    """Whether a constraint is for a value, and on what is an attribute at this opset."""
+    """Whether a constraint is for a value, and on an attribute at this opset."""
     return constraint.kind in (Kind.EQUALS, Kind.ABSENT) and all(
         signature is not None and signature.attribute_of(constraint.name) is not None
         for signature in op.ops.values()
@@ -233,21 +233,22 @@ def _asks_attributes_alone(constraint: Constraint, op: OpPattern) -> bool:
 
 
 Operand: TypeAlias = tuple[int, int, TensorPattern | None, bool]
-"""An operand of an operator: its place among the values, or -1; the operator that must not be
-bound without it, or -1; its tensor; and whether a value that is there must still be checked.
+"""An operand of an operator: its index among the values, or -1; the operator that must not be
+bound before it, or -1; its tensor; and whether a value that is present has further constraints.
 """
 
 
 def operand_of(tensor: TensorPattern | None, source: SourcePattern) -> Operand:
+    """Return the constraints of a tensor as an operand."""
     if tensor is None or tensor is ANY:
         return -1, -1, tensor, True
-    # without choices, all outputs that are read must be there when their operator is bound
+    # without choices, all outputs that are read must be present when their operator is bound
     maker = tensor.producer if source.has_choices and tensor.producer is not None else -1
     return tensor.index, maker, tensor, asks_more(tensor)
 
 
 def holds(operand: Operand, value: Value | None, binding: Binding) -> bool:
-    """Whether ``value`` can stand for an operand; binds it."""
+    """Whether ``value`` fits an operand; binds it."""
     index, maker, tensor, asks = operand
     known = binding.values[index] if index >= 0 else None
     if known is not None:

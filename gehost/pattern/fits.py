@@ -1,4 +1,4 @@
-"""What fits a pattern: the predicates of both matchers, each defined once."""
+"""Predicates of both matchers: do parameters, types and elements fit the pattern?"""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from gehost.pattern.source import (
 ABSENT: Final = object()
 UNREADABLE: Final = object()
 _MUST_BE_ABSENT, _BIND, _PREDICATE = Kind.ABSENT, Kind.BIND, Kind.PREDICATE
-"""Looked up once: a member of an enumeration costs as much as a call, and constraints are asked
-for at each node.
+"""Local names, as the lookup of an enum member costs as much as a call, and constraints are checked
+at each node.
 """
 
 
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
-    """A parameter's value, from the attribute or the constant input that this opset has.
+    """Return a parameter's value, from the attribute or the constant input of this opset.
 
-    ``ABSENT`` when the node does not carry it, ``UNREADABLE`` when it is an input that is no
-    constant.
+    ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not constant.
     """
     attribute = name if signature is None else signature.attribute_of(name)
     if attribute is None and signature is not None and name in signature.parameters:
@@ -47,7 +46,7 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
 
 
 def _default(node: Node, name: str, signature: Signature | None) -> Any:
-    """What an absent parameter means; None where the schema does not say."""
+    """Return the default of an absent parameter; None if the schema has none."""
     attribute = None if signature is None else signature.attribute_of(name)
     if signature is None or attribute is None:
         return schemas.newest_default(node.domain, node.op_type, name)
@@ -92,8 +91,9 @@ def _is_last(axis: int, node: Node) -> bool:
 
 
 def _same_axes(value: Any, wanted: Any, node: Node) -> bool:
-    """Whether axes are the same when they are counted from the front; the order matters but
-    where they are a set.
+    """Whether axes are equal when counted from the front.
+
+    The order matters, except for operators that take a set of axes.
     """
     first = node.input(0)
     rank = first.rank if first is not None else None
@@ -208,9 +208,7 @@ def cyclic_region(
 
 
 def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
-    """Whether a value has the dtype, rank, shape and elements that a placeholder or constant
-    asks; unknown does not.
-    """
+    """Whether a value has the dtype, rank, shape and elements of a pattern; unknown ones do not."""
     if pattern.constant is not None:
         return constant_holds(pattern.constant, value)
     if pattern.dtype is not None and value.dtype != pattern.dtype:
@@ -226,14 +224,14 @@ def tensor_holds(pattern: TensorPattern, value: Value) -> bool:
 
 
 def constant_holds(wanted: ConstantPattern, value: Value) -> bool:
-    """Whether a value is a constant, and the one that is wanted."""
+    """Whether a value is a constant with the wanted elements."""
     if not value.is_constant:
         return False
     if wanted.array is None:
         return True
     anywhere = wanted.by_value and wanted.array.ndim == 0
     if value.rank is not None and not anywhere and wanted.array.shape != value.shape:
-        return False  # without reading what may be large
+        return False  # without reading a constant that may be large
     array = value.array
     if array is None:
         return False
@@ -255,9 +253,7 @@ def _comparable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> bool:
-    """Whether ``array`` holds the literal's values in its own dtype; a single number may stand
-    at every place of it.
-    """
+    """Whether ``array`` equals the literal in its own dtype; a single number fits any shape."""
     if array.size == 0 or array.dtype == object:
         return False
     literal = wanted.in_dtype(array.dtype)
@@ -267,7 +263,7 @@ def _equal_by_value(wanted: ConstantPattern, array: np.ndarray[Any, Any]) -> boo
         one, other = array.item(), literal.item()
         return bool(one == other or (np.isnan(one) and np.isnan(other)))
     if literal.ndim == 0:
-        # The first one tells nearly always, and large weights are read no further.
+        # The first element nearly always decides, so that large weights are not read any further.
         return _same(array.reshape(-1)[:1], literal) and _same(array, literal)
     return array.shape == literal.shape and _same(array, literal)
 

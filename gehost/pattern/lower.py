@@ -1,4 +1,4 @@
-"""From an author's ``EsGraph`` to a ``SourcePattern`` at the opset of the model at hand."""
+"""Lower an author's ``EsGraph`` to a ``SourcePattern`` at the model's opset."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from gehost.pattern.source import (
 
 
 class LoweredPattern:
-    """A pattern at the model's opset; ``source`` is made when it is first asked for.
+    """A pattern at the model's opset; ``source`` is built on first use.
 
-    Most patterns meet no graph that has their operators, which is known without it. Options that
-    the opset lacks are left out.
+    Most patterns meet no graph with all their operators, which is found out without it. Options
+    that the opset lacks are left out.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LoweredPattern:
 
         Raises:
             NotApplicable: the opset lacks an operator or parameter of every variant.
-            PatternError: an operator that is not known.
+            PatternError: an operator is unknown.
         """
         self._pattern = pattern
         self._config = config
@@ -61,7 +61,7 @@ class LoweredPattern:
             except NotApplicable as error:
                 reason = reason or error
         self._options: dict[EsChoice, list[EsTensor]] | None = None
-        """The options that the opset has, where it lacks some."""
+        """The options that the opset has, if it lacks some."""
         if reason is not None:
             usable = _Usable(self._fits_of.__contains__)
             if not all(map(usable, graph.outputs)):
@@ -72,9 +72,7 @@ class LoweredPattern:
         self._nodes = graph.reachable(self._options)
 
     def has_its_operators(self, graph: Graph) -> bool:
-        """Whether a graph has a node of each operator of a variant; mostly it has not, and
-        nothing more need be done.
-        """
+        """Whether a graph has nodes of all operators of a variant; mostly it does not."""
         fits_of, by_op = self._fits_of, graph.by_op
 
         def has(node: EsNode) -> bool:
@@ -138,8 +136,7 @@ class LoweredPattern:
                     else None
                 )
         constraints = [_constraint(name, wanted) for name, wanted in node.constraints.items()]
-        # A number given by position is matched by value, also where the opset has it in an
-        # attribute.
+        # A number given by position is matched by value, even if it is an attribute at this opset.
         constraints.extend(
             Constraint(name, Kind.EQUALS, params[name])
             for name in params
@@ -147,12 +144,12 @@ class LoweredPattern:
         )
         exact: frozenset[str] | None = None
         if self._config.ir_attr_match:
-            said = {constraint.name for constraint in constraints}
+            given = {constraint.name for constraint in constraints}
             wanted_params, exact = self._all_parameters(fits)
             constraints.extend(
                 _constraint(name, wanted)
                 for name, wanted in wanted_params.items()
-                if name not in said
+                if name not in given
             )
         return OpPattern(
             index,
@@ -167,7 +164,7 @@ class LoweredPattern:
         )
 
     def _fits(self, node: EsNode) -> list[_Fit]:
-        """The operators that may stand there and that the opset has; never none."""
+        """Return the accepted operators that the opset has; at least one."""
         found: list[_Fit] = []
         reason: NotApplicable | None = None
         for name in node.ops:
@@ -210,11 +207,11 @@ class LoweredPattern:
         return found
 
     def _check_custom(self, node: EsNode, op: str) -> None:
-        """Check what a pattern asks of a registered operator against its declaration.
+        """Check a registered operator in a pattern against its declaration.
 
         Raises:
-            PatternError: an attribute that it lacks or that cannot have this value; an operator
-                that may be in any order and is not declared to commute.
+            PatternError: the operator does not have an attribute, or not with this value; it is
+                used with operands in any order and is not declared to commute.
         """
         definition = self._registry.get(op)
         if node.commutative and (definition is None or "commutative" not in definition.traits):
@@ -245,8 +242,9 @@ class LoweredPattern:
         )
 
     def _all_parameters(self, fits: Sequence[_Fit]) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Every parameter's wanted value, None for one that must be absent; and the only
-        attributes of unknown operators.
+        """Return the wanted value of every parameter, None for those that must be absent.
+
+        Also the only allowed attributes of unknown operators.
         """
         wanted = dict(fits[0].params)
         exact: frozenset[str] | None = None
@@ -260,7 +258,7 @@ class LoweredPattern:
 
 
 class _Usable:
-    """Whether a variant of a pattern can make a tensor of operators for which ``has`` holds."""
+    """Whether a variant can compute a tensor with operators for which ``has`` holds."""
 
     def __init__(self, has: Callable[[EsNode], bool]) -> None:
         self._has = has
@@ -282,9 +280,7 @@ class _Usable:
 
 
 class _Fit(NamedTuple):
-    """An operator of a pattern at the model's opset; ``signature`` is None where ONNX does not
-    know it.
-    """
+    """An operator of a pattern at the model's opset; ``signature`` is None if ONNX lacks it."""
 
     op: str
     signature: schemas.Signature | None
@@ -292,7 +288,7 @@ class _Fit(NamedTuple):
     params: dict[str, Any]
 
     def holds_parameter(self, slot: int) -> bool:
-        """Whether input ``slot`` is a parameter that other opsets hold in an attribute."""
+        """Whether input ``slot`` is a parameter that is an attribute at other opsets."""
         known = self.signature
         return (
             known is not None and slot < len(known.inputs) and known.inputs[slot] in known.migrating
@@ -300,14 +296,14 @@ class _Fit(NamedTuple):
 
 
 def _defaults(op: str, signature: schemas.Signature, given: int) -> dict[str, Any]:
-    """The values of the parameters that an author leaves out, under the author's names."""
+    """Return the values of parameters that an author leaves out, under the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
     defaults = {new_names.get(name, name): value for name, value in signature.attributes.items()}
     for name in signature.migrating:
         if signature.parameters[name].slot >= given:
             defaults[name] = schemas.newest_default(*split_op(op), name)
     if op == "Split":
-        defaults.pop("num_outputs", None)  # the pattern's outputs say it
+        defaults.pop("num_outputs", None)  # given by the pattern's outputs
     if signature.flattens:
         defaults["axis"] = -1
     return defaults

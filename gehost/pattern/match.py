@@ -1,4 +1,4 @@
-"""A match as its author sees it, and ``PatternMatcher``, which finds matches without rewriting."""
+"""Matches as authors see them, and ``PatternMatcher``, which finds matches without rewriting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gehost.status import SUCCESS, Status
 
 @mypyc_attr(serializable=True, allow_interpreted_subclasses=True)
 class MatchResult:
-    """One match: the nodes and tensors of the model that stand for those of the pattern."""
+    """One match: the nodes and tensors of the model for those of the pattern."""
 
     def __init__(self, binding: Binding, pattern: Pattern) -> None:
         self._binding = binding
@@ -35,7 +35,7 @@ class MatchResult:
         self._pattern = pattern
         self._nodes: list[Node] | None = None
         self.attributes = binding.attributes
-        """Values of the attribute variables that the pattern binds."""
+        """Values of the pattern's attribute variables."""
 
     def __repr__(self) -> str:
         return (
@@ -49,8 +49,8 @@ class MatchResult:
 
     @property
     def inputs(self) -> list[Value]:
-        """The tensors at the pattern's inputs, by index; None at those that no operator of this
-        match reads.
+        """The tensors at the pattern's inputs, by index; None for inputs that this match does not
+        use.
         """
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.inputs]
@@ -61,14 +61,14 @@ class MatchResult:
         values: list[Any] = self._binding.values
         return [values[index] for index in self._source.outputs]
 
-    # Any: so that machine code takes it here, and the error is ours
+    # Any: the type is checked here, with an error of ours; machine code would raise its own
     def get(self, name: str | Any) -> Value | None:
-        """The tensor that the pattern names so: an input, or a captured tensor.
+        """Return the tensor of a name of the pattern: an input, or a captured tensor.
 
-        None where it belongs to an alternative or optional part that is not in this match.
+        None if it belongs to an alternative or optional part that is not in this match.
 
         Raises:
-            PatternError: the pattern names no such tensor.
+            PatternError: the pattern has no tensor of this name.
         """
         names = self._source.names
         if name not in names:
@@ -82,10 +82,10 @@ class MatchResult:
         return None if index is None else self._binding.values[index]
 
     def __getitem__(self, name: str) -> Value:
-        """The same of a tensor that is in this match.
+        """Return the tensor of a name, which must be in this match.
 
         Raises:
-            PatternError: the pattern names no such tensor, or it is not in this match.
+            PatternError: the pattern has no tensor of this name, or it is not in this match.
         """
         value = self.get(name)
         if value is None:
@@ -103,11 +103,11 @@ class MatchResult:
     @overload
     def GetCapturedTensor(self, index: SupportsIndex, io: NodeIo) -> Status: ...
     def GetCapturedTensor(self, index: SupportsIndex, io: NodeIo | None = None) -> NodeIo | Status:
-        """The tensor captured ``index``-th: returned, or written to ``io``.
+        """Return the tensor captured ``index``-th, or write it to ``io``.
 
         Raises:
-            IndexError: the pattern captured not so many, or that tensor stands in an
-                alternative that is not this match's.
+            IndexError: the pattern captured fewer tensors, or this one is in an alternative that
+                did not match.
         """
         captures, place = self._source.captures, operator.index(index)
         if not 0 <= place < len(captures):
@@ -116,7 +116,7 @@ class MatchResult:
         value = None if captured is None else self._binding.values[captured]
         if value is None:
             raise IndexError(
-                f"captured tensor {index}: it stands in an alternative that did not match; "
+                f"captured tensor {index}: it is in an alternative that did not match; "
                 "ask has() before"
             )
         found = NodeIo.of(value)
@@ -126,22 +126,21 @@ class MatchResult:
         return SUCCESS
 
     def has(self, node: EsNode | EsTensor) -> bool:
-        """Whether an operator of the pattern is part of this match, which depends on the
-        alternative that was found.
-        """
+        """Whether an operator of the pattern is in this match, which depends on the alternative."""
         producer = node.producer if isinstance(node, EsTensor) else node
         nodes = self._source.nodes
         return producer in nodes and self._binding.nodes[nodes.index(producer)] is not None
 
     def GetMatchedNodes(self) -> list[Node]:
-        """The matched nodes in topological order; constants are not among them."""
+        """Return the matched nodes in topological order, without constants."""
         if self._nodes is None:
             self._nodes = in_order([node for node in self._binding.nodes if node is not None])
         return list(self._nodes)
 
-    def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: as above
-        """The node that stands for an operator of the pattern (given by itself, by its output,
-        or by its position).
+    def GetMatchedNode(self, node: EsNode | EsTensor | int | Any) -> Node:  # Any: see get
+        """Return the node of an operator of the pattern.
+
+        The operator is given by itself, by its output, or by its position.
         """
         if isinstance(node, int):
             found = self._binding.nodes[node]
@@ -149,22 +148,22 @@ class MatchResult:
             producer = node.producer if isinstance(node, EsTensor) else node
             if not isinstance(producer, EsNode) or producer.draft is not self._pattern.graph.draft:
                 raise PatternError(
-                    "GetMatchedNode wants an operator of the pattern that matched",
+                    "GetMatchedNode needs an operator of the pattern that matched",
                     where=author_origin(),
                 )
             nodes = self._source.nodes
             found = self._binding.nodes[nodes.index(producer)] if producer in nodes else None
         if found is None:
             raise PatternError(
-                f"{node} stands in an alternative that did not match", where=author_origin()
+                f"{node} is in an alternative that did not match", where=author_origin()
             )
         return found
 
     def check_names(self, replacement: EsGraph) -> None:
-        """Check the names of a replacement's inputs, which stand for the pattern's by index.
+        """Check the names of a replacement's inputs, which correspond to the pattern's by index.
 
         Raises:
-            PatternError: the pattern gives the name of an input to another of its tensors.
+            PatternError: the pattern uses the name of an input for another tensor.
         """
         names = self._source.names
         for index, tensor in zip(self._source.inputs, replacement.inputs, strict=False):
@@ -177,13 +176,14 @@ class MatchResult:
                 )
 
     def reject(self, reason: str) -> Rejection:
-        """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``; counted by
-        the text before the colon.
+        """Refuse this match: ``return match.reject("rank: Gemm takes matrices")``.
+
+        Refusals are counted by the text before the colon.
         """
         return Rejection(reason)
 
     def region(self) -> Region:
-        """What is matched, to be replaced."""
+        """Return the matched region, for its replacement."""
         nodes: list[Node] = []
         closed = True
         ops = self._source.ops
@@ -191,17 +191,18 @@ class MatchResult:
             if node is not None:
                 nodes.append(node)
                 closed = closed and len(node.outputs) <= len(ops[index].outputs)
-        # anew, as rewrites may move nodes
+        # sorted now, as rewrites may move nodes
         return Region(self._binding.graph, self.inputs, self.outputs, in_order(nodes), closed)
 
     def ToSubgraphBoundary(self) -> SubgraphBoundary:
-        """The boundary of this match, to be given to ``SubgraphRewriter.Replace``."""
+        """Return the boundary of this match, for ``SubgraphRewriter.Replace``."""
         return SubgraphBoundary.of_region(self.region())
 
 
 class PatternMatcher:
-    """Finds a pattern in a graph without rewriting: ``while (match := matcher.MatchNext()) is
-    not None: …``.
+    """Finds a pattern in a graph without rewriting.
+
+    Use ``while (match := matcher.MatchNext()) is not None: …``.
     """
 
     def __init__(
@@ -211,7 +212,7 @@ class PatternMatcher:
         config: PatternMatcherConfig | None = None,
         registry: OpRegistry | None = None,
     ) -> None:
-        """Raises ``NotApplicable`` when the model's opset lacks an operator of the pattern."""
+        """Lower the pattern; raises ``NotApplicable`` if the model's opset lacks an operator."""
         if isinstance(graph, Model):
             graph = graph.graph
         self._graph = graph
@@ -224,20 +225,18 @@ class PatternMatcher:
         self._made_of = pattern, graph, config, registry
 
     def __reduce__(self) -> Any:
-        """A copy begins anew, with the first match."""
+        """Copying starts again with the first match."""
         return PatternMatcher, self._made_of
 
     def MatchNext(self) -> MatchResult | None:
-        """The next match in topological order of the node of output 0; None when there are no
-        more.
-        """
+        """Return the next match in topological order of output 0's node; None at the end."""
         return next(self._matches, None)
 
     def __iter__(self) -> Iterator[MatchResult]:
         return self._matches
 
     def why_not(self, node: Node) -> MatchFailure | None:
-        """Why ``node`` does not make output 0 of a match; None where it does."""
+        """Return why ``node`` is not the producer of output 0 of a match; None if it is."""
         return why_not(self._compiled.source, node)
 
     def _find(self) -> Iterator[MatchResult]:

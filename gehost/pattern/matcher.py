@@ -1,8 +1,8 @@
 """The compiled matcher: a pattern as closures over the index.
 
-A match begins at the node that makes output 0 and goes up: what leaves no choice is done at once
-(``_Op.straight``); operators whose operands may swap and choices between sub-patterns wait on an
-agenda and are tried one after another. Each try begins from the binding as it was.
+A match begins at the producer of output 0 and goes up. Steps without a choice are done at once
+(``_Op.straight``); operators with operands in any order, and choices between sub-patterns, wait on
+an agenda and are tried one after another. Each attempt begins with the saved binding.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from gehost.pattern.roots import Roots
 from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
 
 Agenda: TypeAlias = tuple[TensorPattern, Any] | None
-"""Tensors that are bound and whose operators are not: the first one, and the agenda of the others
-(``Any``, since mypyc cannot compile a recursive alias)."""
+"""Bound tensors whose operators are not bound yet: the first one, and the agenda of the others
+(``Any``, since mypyc cannot compile a recursive alias).
+"""
 
 BindNode: TypeAlias = Callable[[Binding, Node, Inputs], bool]
 
@@ -55,7 +56,7 @@ class CompiledPattern:
                 ]
             )
         )
-        """The operators that make output 0."""
+        """The possible operators of the producer of output 0."""
         self._anchor = None if first.options else source.ops[first.producer or 0]
         self._roots = None if self._anchor is None else Roots(source, self._anchor)
         self._slots = list(dict.fromkeys([tensor.slot for tensor in self._anchors]))
@@ -79,15 +80,15 @@ class CompiledPattern:
             for op in source.ops
             for tensor in op.outputs
         ]
-        """What operators make, and whether it may be an output."""
+        """Outputs of operators: tensor, operator, whether it may be an output of the pattern."""
         self._further: dict[tuple[tuple[int, int], ...], list[tuple[_Op, Link]]] = {}
         self._blocked: list[Value] = []
         self._best: _State | None = None
 
     def candidates(self, graph: Graph) -> tuple[list[Node], bool]:
-        """The nodes that may make output 0 of a match in the graph as it is, in topological order.
+        """Return the nodes that may produce output 0 of a match now, in topological order.
 
-        Also whether these are all nodes of the operator; else a rewrite may bring more, see
+        Also whether these are all nodes of the operator; if not, a rewrite may add more, see
         ``reached_from``.
         """
         if self._has_choices or self._roots is None:
@@ -95,16 +96,16 @@ class CompiledPattern:
         return self._roots.of(graph)
 
     def reached_from(self, node: Node) -> list[Node]:
-        """The nodes that may make output 0 of a match in which ``node`` is the newest."""
+        """Return the nodes that may produce output 0 of a match with ``node`` as the newest."""
         return [] if self._roots is None else self._roots.reached_from(node)
 
     def match_at(self, node: Node) -> tuple[Binding | None, list[Value]]:
-        """Match with ``node`` making output 0.
+        """Match with ``node`` as the producer of output 0.
 
         Returns:
-            The first self-contained binding, or None; and, where complete bindings failed only
-            because a tensor inside has other readers, these tensors. Where several variants match,
-            the binding is of the one whose options come first.
+            The first self-contained binding, or None; and the tensors because of which complete
+            bindings failed: inner tensors with other users. If several variants match, the binding
+            is of the one whose options come first.
         """
         self._blocked = []
         if self._anchor is not None:
@@ -123,7 +124,7 @@ class CompiledPattern:
         return (binding, []) if found else (None, self._blocked)
 
     def _match_option(self, node: Node) -> tuple[Binding, bool]:
-        """Match where output 0 is a choice."""
+        """Match if output 0 is a choice."""
         binding = Binding(node.graph, self.source)
         start = _State(binding)
         for slot in self._slots:
@@ -135,11 +136,10 @@ class CompiledPattern:
                 start.restore(binding)
         return binding, False
 
-    # -- going up
-    # -----------------------------------------------------------------------------------------------------
+    # going up
 
     def _bind(self, op: _Op, binding: Binding, node: Node, agenda: Agenda) -> bool:
-        """Bind ``node`` in any way after which all that is on the agenda fits, too."""
+        """Bind ``node`` in any way with which everything on the agenda fits, too."""
         if not op.bind.op.commutative:
             return op.bind.node(binding, node, node.inputs) and self._after(op, binding, agenda)
         orders = op.bind.orders(binding, node)
@@ -153,7 +153,7 @@ class CompiledPattern:
         return False
 
     def _after(self, op: _Op, binding: Binding, agenda: Agenda) -> bool:
-        """Go on after ``op`` is bound."""
+        """Continue after ``op`` is bound."""
         if not op.straight_holds(binding):
             return False
         for tensor in op.open:
@@ -213,7 +213,7 @@ class CompiledPattern:
         return False
 
     def _options(self, binding: Binding, choice: TensorPattern, value: Value) -> Sequence[_Option]:
-        """The options of a choice that ``value`` may stand for as far as its producer shows."""
+        """Return the options of a choice that fit the producer of ``value``."""
         options, node = self._choices[choice.index], value.producer
         known = binding.chosen.get(choice.index)
         if known is not None:
@@ -228,7 +228,7 @@ class CompiledPattern:
         ]
 
     def _most_options(self, binding: Binding, choice: TensorPattern) -> int:
-        """How many options are worth a try: a match that is known has earlier ones."""
+        """Return the number of options worth trying: fewer if an earlier match is known."""
         if self._best is None:
             return len(choice.options)
         taken, best = list(binding.chosen.values()), self._best.taken
@@ -237,11 +237,10 @@ class CompiledPattern:
             return len(choice.options)
         return best[place] + 1 if taken == best[:place] and place < len(best) else 0
 
-    # -- further outputs
-    # ----------------------------------------------------------------------------------------------
+    # further outputs
 
     def _go_further(self, binding: Binding) -> bool:
-        """Find what the other outputs depend on: decide what is left open, then go to readers."""
+        """Bind the parts of the other outputs: decide open choices, then go to users."""
         if self._has_choices:
             _, choice = self.source.reached(binding.chosen)
             if choice is not None:
@@ -274,7 +273,7 @@ class CompiledPattern:
         ]
 
     def _bind_one_of(self, op: _Op, link: Link, binding: Binding) -> bool:
-        """Bind one of several nodes, after which everything else fits, too."""
+        """Bind one of several nodes with which everything else fits, too."""
         ops = op.bind.op.ops
         nodes: Iterable[Node] = ()
         if link is None:
@@ -293,12 +292,12 @@ class CompiledPattern:
             state.restore(binding)
         return False
 
-    # -- the end
-    # ------------------------------------------------------------------------------------------------------
+    # the end
 
     def _finish(self, binding: Binding) -> bool:
-        """Every reader of every inner tensor is inside the match, and joining the match closes
-        no cycle. A match that may not be the first variant's is kept, and the search goes on.
+        """Check that inner tensors have no outside users, and that the match closes no cycle.
+
+        A match that may not be of the first variant is saved, and the search continues.
         """
         if not self._has_choices:
             return self._is_closed(binding) and not _would_cycle(binding)
@@ -318,7 +317,7 @@ class CompiledPattern:
         return False
 
     def _is_closed(self, binding: Binding) -> bool:
-        """Every reader of every inner tensor is inside the match."""
+        """Whether inner tensors have users inside the match only."""
         nodes, values = binding.nodes, binding.values
         if self._has_choices:
             return self._is_closed_by_choice(binding)
@@ -326,14 +325,14 @@ class CompiledPattern:
             value = values[index]
             if value is None or (readers == 1 and isinstance(value.read_by, Node)):
                 continue
-            # so many operators of the pattern read it, which are all bound
+            # this number of operators of the pattern read it, and all of them are bound
             if len(value.readers) != readers and outside_readers(value, nodes):
                 self._blocked.append(value)
                 return False
         return True
 
     def _is_closed_by_choice(self, binding: Binding) -> bool:
-        """The same where it depends on options what is inside."""
+        """Do the same if the inner tensors depend on the options taken."""
         nodes, values = binding.nodes, binding.values
         inside: set[Node | Graph | None] = {*nodes}
         outputs = [values[index] for index in self.source.outputs]
@@ -353,11 +352,11 @@ class CompiledPattern:
 
 
 class _Op:
-    """An operator of a compiled pattern, and how to go up from it.
+    """An operator of a compiled pattern, and the way up from it.
 
     Attributes:
         straight: the steps above it that leave no choice.
-        open: tensors above it that do, the last one first.
+        open: the tensors above it that leave a choice, the last one first.
     """
 
     def __init__(self, bind: Bind, source: SourcePattern, binds: list[Bind]) -> None:
@@ -416,7 +415,7 @@ class _Option:
 
     Attributes:
         number: its position.
-        ops: the operators that make it; None where any tensor may stand for it.
+        ops: the operators that produce it; None if any tensor fits.
     """
 
     __slots__ = ("number", "operand", "ops", "tensor")
@@ -429,7 +428,7 @@ class _Option:
 
 
 class _State:
-    """A binding as it is now, to go back to."""
+    """A saved state of a binding."""
 
     __slots__ = ("attributes", "chosen", "nodes", "taken", "values")
 
@@ -450,12 +449,12 @@ class _State:
 
 
 def _needed(source: SourcePattern) -> frozenset[int]:
-    """Tensors that must be there in any variant that has their operators: captured ones."""
+    """Return the tensors that must be present in any variant with their operators: captures."""
     return frozenset([index for index in source.captures if index is not None])
 
 
 def _inner(source: SourcePattern) -> tuple[tuple[int, int], ...]:
-    """Tensors that only the match itself may read, and how many of its operators do."""
+    """Return the inner tensors, and how many of the match's operators read each."""
     return tuple([(index, _readers(source, index, {})) for index in source.inner])
 
 
@@ -471,6 +470,10 @@ def _readers(source: SourcePattern, index: int, chosen: Chosen) -> int:
 
 
 def _would_cycle(binding: Binding) -> bool:
+    """Whether a complete match's outputs feed it through outside nodes.
+
+    Impossible with a single output.
+    """
     source = binding.source
     if len(source.outputs) == 1:
         return False

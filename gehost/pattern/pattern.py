@@ -1,4 +1,4 @@
-"""A pattern as its author builds it, and how strictly it matches."""
+"""A pattern as its author builds it, and the strictness of matching."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 @dataclass(frozen=True, slots=True)
 class PatternMatcherConfig:
-    """What a pattern asks besides its structure; by default nothing."""
+    """Requirements of a pattern besides its structure; by default none."""
 
     const_value_match: bool = False
-    """Constants must have equal dtype, shape and bytes (or lie within the tolerance they state)."""
+    """Constants must have equal dtype, shape and bytes (or lie within their tolerance)."""
     ir_attr_match: bool = False
     """All attributes must be equal; an absent one counts as its default."""
     commutative_match: bool = False
-    """Operands of operators known to commute may stand in any order."""
+    """Operands of operators known to commute may be in any order."""
 
 
 class PatternMatcherConfigBuilder:
@@ -50,14 +50,14 @@ class PatternMatcherConfigBuilder:
 
 
 class Pattern:
-    """A graph to look for, and the tensors of it that the pass wants to see."""
+    """A graph to search for, and the tensors of it that the pass needs."""
 
-    # Any: so that machine code takes it here, and the error is ours
+    # Any: the type is checked here, with an error of ours; machine code would raise its own
     def __init__(self, graph: EsGraph | Any) -> None:
-        """Raises ``PatternError`` (file and line) when ``graph`` is no well-formed pattern."""
+        """Take a graph; raises ``PatternError`` (file and line) if it is not a valid pattern."""
         if not isinstance(graph, EsGraph):
             raise PatternError(
-                f"Pattern wants what BuildAndReset returns, got {type(graph).__name__}",
+                f"Pattern needs the result of BuildAndReset, got {type(graph).__name__}",
                 where=author_origin(),
             )
         check_pattern(graph)
@@ -72,7 +72,7 @@ class Pattern:
         self.captures: list[EsTensor] = []
         """Captured tensors by index."""
         self.names: dict[str, EsTensor] = {}
-        """Named placeholders and tensors: what ``match[name]`` knows."""
+        """Named placeholders and tensors, for ``match[name]``."""
         for tensor in graph.inputs:
             assert isinstance(tensor.producer, EsInput)
             self._name(tensor.producer.name, tensor)
@@ -93,15 +93,15 @@ class Pattern:
         self.names[name] = tensor
 
     def CaptureTensor(self, tensor: EsTensor | NodeIo | tuple[Any, int], name: str = "") -> Pattern:
-        """Capture a tensor of the pattern under the next index; returns the pattern.
+        """Capture a tensor of the pattern under the next index; return the pattern.
 
         Args:
             tensor: an ``EsTensor``, ``NodeIo(tensor.GetProducer(), index)``, or the same two as a
                 tuple.
-            name: what ``match[name]`` calls it.
+            name: for ``match[name]``.
 
         Raises:
-            PatternError: the tensor is not one of this pattern, or another one has the name.
+            PatternError: the tensor does not belong to this pattern, or the name is in use.
         """
         captured = _as_tensor(tensor)
         if captured.producer.draft is not self.graph.draft or (
@@ -138,17 +138,17 @@ def _as_tensor(tensor: EsTensor | NodeIo | tuple[Any, int] | Any) -> EsTensor:
 
 def _no_tensor() -> PatternError:
     return PatternError(
-        "CaptureTensor wants an EsTensor or NodeIo(tensor.GetProducer(), index)",
+        "CaptureTensor needs an EsTensor or NodeIo(tensor.GetProducer(), index)",
         where=author_origin(),
     )
 
 
 def check_pattern(graph: EsGraph) -> None:
-    """Check what can be checked without a model.
+    """Check a pattern as far as possible without a model.
 
     Raises:
-        PatternError: no operator, one that reaches no output or reads what is made later, an
-            input that no variant reads, an output that is no operator's in a variant.
+        PatternError: there is no operator, an operator reaches no output or reads a later one, no
+            variant reads an input, an output has no operator in some variant.
     """
     if not graph.nodes:
         raise PatternError(f"pattern {graph.name!r} has no operator", where=graph.origin)
@@ -161,7 +161,7 @@ def check_pattern(graph: EsGraph) -> None:
         for name in node.ops:
             if split_op(name)[1] in _CONTROL_FLOW:
                 raise PatternError(
-                    f"{name} holds nested graphs and cannot stand in a pattern", where=node.origin
+                    f"{name} has nested graphs and is not allowed in a pattern", where=node.origin
                 )
     _check_order(graph)
     read = _operands(graph)
@@ -176,7 +176,7 @@ def check_pattern(graph: EsGraph) -> None:
 
 
 def _check_outputs(graph: EsGraph) -> None:
-    """Check that each output is made by an operator in all variants, and by no two outputs."""
+    """Check that each output has an operator in all variants, and that no two are equal."""
     seen: set[tuple[EsNode, int]] = set()
     for position, output in enumerate(graph.outputs):
         where = f"pattern {graph.name!r}"
@@ -184,13 +184,13 @@ def _check_outputs(graph: EsGraph) -> None:
             where = f"one variant of {where}"
         leaves: set[tuple[EsNode, int]] = set()
         waiting = [output]
-        for tensor in waiting:  # grows while it is walked
+        for tensor in waiting:  # grows during the loop
             if isinstance(tensor.producer, EsChoice):
                 waiting.extend(tensor.producer.options)
                 continue
             if not isinstance(tensor.producer, EsNode):
                 raise PatternError(
-                    f"output {position} of {where} is not made by an operator", where=graph.origin
+                    f"output {position} of {where} has no operator", where=graph.origin
                 )
             leaves.add((tensor.producer, tensor.index))
         if leaves & seen:
@@ -201,26 +201,26 @@ def _check_outputs(graph: EsGraph) -> None:
 def _operands(
     graph: EsGraph, outputs: Sequence[EsTensor] = ()
 ) -> dict[EsNode | EsInput | EsConst | EsChoice, None]:
-    """Producers of all operands, and of some outputs, with those of each alternative."""
+    """Return producers of all operands, and of some outputs, including those of alternatives."""
     waiting = [tensor for node in graph.nodes for tensor in node.inputs if tensor is not None]
     waiting.extend(outputs)
-    for tensor in waiting:  # grows while it is walked
+    for tensor in waiting:  # grows during the loop
         if isinstance(tensor.producer, EsChoice):
             waiting.extend(tensor.producer.options)
     return dict.fromkeys([tensor.producer for tensor in waiting])
 
 
 def _check_order(graph: EsGraph) -> None:
-    """Whoever changes the operands of a built operator can close a cycle."""
+    """Check the order of operators; changing operands of a built operator can make a cycle."""
     built: set[EsNode] = set()
     for node in graph.nodes:
         waiting = [tensor for tensor in node.inputs if tensor is not None]
-        for tensor in waiting:  # grows while it is walked
+        for tensor in waiting:  # grows during the loop
             if isinstance(tensor.producer, EsChoice):
                 waiting.extend(tensor.producer.options)
             elif isinstance(tensor.producer, EsNode) and tensor.producer not in built:
                 raise PatternError(
-                    f"{node.ops[0]} of pattern {graph.name!r} reads what is made after it",
+                    f"{node.ops[0]} of pattern {graph.name!r} reads the output of a later operator",
                     where=node.origin,
                 )
         built.add(node)

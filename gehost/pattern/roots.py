@@ -1,6 +1,4 @@
-"""Where a match may be: nodes of the operator that makes output 0, reached from those of the
-pattern's rarest operator.
-"""
+"""Candidates for the root of a match, found from nodes of the pattern's rarest operator."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from gehost.ir.graph import Graph, Node, by_order
 from gehost.pattern.source import ANY, OpPattern, SourcePattern
 
 _WALK_COST = 2
-"""How much dearer it is to reach a candidate than to look at one."""
+"""Cost of reaching a candidate, relative to checking one."""
 
 
 class _Way:
-    """A step from an operator of the pattern to one that reads it."""
+    """A step from an operator of the pattern to one of its users."""
 
     __slots__ = ("end", "first", "output", "reader")
 
@@ -22,19 +20,19 @@ class _Way:
         self.output = output
         self.reader = reader
         self.first = first
-        """Among which inputs of the reader it is."""
+        """Range of the reader's inputs that it may be at."""
         self.end = end
 
 
 class Roots:
-    """The nodes that may stand for ``anchor``, the operator of the pattern that makes output 0."""
+    """The nodes that may match ``anchor``, the operator that produces output 0."""
 
     def __init__(self, source: SourcePattern, anchor: OpPattern) -> None:
         self._source = source
         self._anchor = anchor
         self._ways = _ways_to(anchor, source)
         self._starts: dict[str, list[OpPattern]] = {}
-        """Where a walk to the anchor begins, by operator."""
+        """Operator → starting points of a walk to the anchor."""
         for op in source.ops:
             if op is anchor or op.index in self._ways:
                 for name in op.ops:
@@ -48,8 +46,9 @@ class Roots:
         ]
 
     def of(self, graph: Graph) -> tuple[list[Node], bool]:
-        """Those of a graph as it is, in topological order, and whether they are all nodes of the
-        anchor's operators.
+        """Return the candidates in a graph now, in topological order.
+
+        Also whether they are all nodes of the anchor's operators.
         """
         counts = [sum(len(graph.by_op.get(name, ())) for name in op.ops) for op in self._source.ops]
         if 0 in counts:
@@ -67,9 +66,7 @@ class Roots:
         return sorted(filter(self.is_fed, self._walk(nodes, rarest)), key=by_order), False
 
     def is_fed(self, node: Node) -> bool:
-        """Whether the anchor's operands come from the right operators, which is seldom and
-        quickly told.
-        """
+        """Whether the anchor's operands come from the right operators: rare, and quick to check."""
         inputs = node.inputs
         for slot, output, ops in self._feeders:
             value = inputs[slot] if slot < len(inputs) else None
@@ -83,16 +80,14 @@ class Roots:
         return True
 
     def reached_from(self, node: Node) -> list[Node]:
-        """Those of matches in which ``node`` is the newest."""
+        """Return the candidates of matches with ``node`` as the newest."""
         found: dict[Node, None] = {}
         for op in self._starts.get(node.op, ()):
             found.update(dict.fromkeys(self._walk([node], op)))
         return list(found)
 
     def _walk(self, nodes: Iterable[Node], op: OpPattern) -> Iterable[Node]:
-        """The nodes of the anchor's operator that nodes of ``op`` reach on the way that the
-        pattern has.
-        """
+        """Return the anchor's nodes that nodes of ``op`` reach along the pattern's way."""
         while op is not self._anchor:
             way = self._ways[op.index]
             output, ops, first, end = way.output, way.reader.ops, way.first, way.end
@@ -115,10 +110,10 @@ class Roots:
 
 
 def _ways_to(anchor: OpPattern, source: SourcePattern) -> dict[int, _Way]:
-    """For each operator from which the anchor is reached, the first step of a shortest way."""
+    """Return the first step of a shortest way to the anchor, for each operator that has one."""
     ways: dict[int, _Way] = {}
     waiting = [anchor]
-    for reader in waiting:  # grows while it is walked
+    for reader in waiting:  # grows during the loop
         for slot, tensor in enumerate(reader.inputs):
             if (
                 tensor is None

@@ -1,4 +1,4 @@
-"""A pattern at the opset of one model, as the matchers see it."""
+"""A pattern at the opset of one model, the input of the matchers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gehost.ir.types import DataType, Dim
 from gehost.location import SourceLocation
 
 Chosen: TypeAlias = Mapping[int, int]
-"""Which option is taken of a choice, by the index of its tensor."""
+"""The option taken of a choice, by the index of its tensor."""
 
 
 class Kind(Enum):
-    """What a constraint asks of an operator's parameter."""
+    """The kinds of constraints on an operator's parameter."""
 
     EQUALS = "equals"
     PREDICATE = "predicate"
@@ -30,8 +30,7 @@ class Kind(Enum):
 
 
 class Constraint(Struct, frozen=True):
-    """One condition on a parameter: an attribute, or the constant at the input that the opset has
-    in its place.
+    """One condition on a parameter: an attribute, or at this opset a constant input.
 
     ``wanted`` is the value (EQUALS), the function (PREDICATE) or the variable's name (BIND: equal
     at every use).
@@ -44,13 +43,12 @@ class Constraint(Struct, frozen=True):
     def __str__(self) -> str:
         if self.kind is Kind.EQUALS:
             return f"{self.name}={self.wanted!r}"
-        return f"{self.name}: {self.kind.value} {self.wanted if self.kind is Kind.BIND else ''}".rstrip()
+        wanted = f" {self.wanted}" if self.kind is Kind.BIND else ""
+        return f"{self.name}: {self.kind.value}{wanted}"
 
 
 class ConstantPattern(Struct, frozen=True, eq=False):
-    """What a constant must be: any (``array`` None), this one exactly, or by value in whatever
-    dtype it has.
-    """
+    """The wanted constant: any (``array`` None), this one exactly, or by value in any dtype."""
 
     array: np.ndarray[Any, Any] | None = None
     by_value: bool = False
@@ -59,7 +57,7 @@ class ConstantPattern(Struct, frozen=True, eq=False):
     _in_dtypes: dict[np.dtype[Any], np.ndarray[Any, Any] | None] = field(default_factory=dict)
 
     def in_dtype(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-        """The wanted numbers in a dtype; None where it cannot hold them."""
+        """Return the wanted numbers in a dtype; None if it cannot hold them."""
         assert self.array is not None
         if dtype not in self._in_dtypes:
             self._in_dtypes[dtype] = in_dtype(self.array, dtype)
@@ -67,8 +65,10 @@ class ConstantPattern(Struct, frozen=True, eq=False):
 
 
 class TensorPattern(Struct, frozen=True, eq=False):
-    """A tensor of a source pattern: a placeholder, a constant, output ``slot`` of op pattern
-    ``producer``, or a choice: one of the tensors ``options``.
+    """A tensor of a source pattern.
+
+    It is a placeholder, a constant, output ``slot`` of op pattern ``producer``, or a choice between
+    the tensors ``options``.
     """
 
     index: int
@@ -81,7 +81,7 @@ class TensorPattern(Struct, frozen=True, eq=False):
     name: str = ""
     options: tuple[int, ...] = ()
     origin: SourceLocation | None = None
-    """The author's line, of a choice."""
+    """The author's line, for a choice."""
 
     @property
     def is_input(self) -> bool:
@@ -92,15 +92,15 @@ Link: TypeAlias = TensorPattern | None
 """The tensor through which an operator is found; None: any node of the graph."""
 
 ANY: Final = TensorPattern(-1, name="any")
-"""An operand of which nothing is asked, not even that it is there."""
+"""An operand without constraints, which may be absent."""
 
 
 class OpPattern(Struct, frozen=True, eq=False):
     """An operator of a source pattern.
 
     ``inputs`` are matched by position: a tensor, None (must be absent) or ``ANY``; further inputs
-    must be absent, unless the operator's signature has a parameter there that other opsets hold in
-    an attribute.
+    must be absent, unless the operator's signature has a parameter there that is an attribute at
+    other opsets.
     """
 
     index: int
@@ -109,7 +109,7 @@ class OpPattern(Struct, frozen=True, eq=False):
     outputs: tuple[TensorPattern, ...]
     constraints: tuple[Constraint, ...]
     exact_attributes: frozenset[str] | None
-    """When set, the node may carry no attribute besides these (operators that have no schema)."""
+    """If set, the node must not have other attributes (operators without a schema)."""
     commutative: bool
     origin: SourceLocation
 
@@ -119,10 +119,9 @@ class OpPattern(Struct, frozen=True, eq=False):
 
 
 class SourcePattern(Struct, frozen=True, eq=False):
-    """A pattern at one opset: its operators, its tensors, which of them are inputs and outputs,
-    which are captured.
+    """A pattern at one opset: operators, tensors, inputs, outputs and captures.
 
-    It holds the operators of all options of its choices; ``variant`` makes some of them.
+    It holds the operators of all options of its choices; ``variant`` selects some of them.
     """
 
     name: str
@@ -136,26 +135,24 @@ class SourcePattern(Struct, frozen=True, eq=False):
     """Named tensors; None as above."""
     origin: SourceLocation
     nodes: tuple[EsNode, ...] = ()
-    """The author's operators, by the index of their patterns."""
+    """The author's operators, by the index of their op patterns."""
     has_choices: bool = False
-    """Whether a tensor has options; those of a variant are taken."""
+    """Whether a tensor has options; a variant has none."""
 
     def leaves(self, tensor: TensorPattern) -> list[TensorPattern]:
-        """The tensors that may stand for ``tensor``: itself, or those of its options, in order."""
+        """Return the tensors that ``tensor`` may be: itself, or those of its options, in order."""
         if not tensor.options:
             return [tensor]
         return [leaf for option in tensor.options for leaf in self.leaves(self.tensors[option])]
 
     def resolved(self, tensor: TensorPattern, chosen: Chosen) -> TensorPattern:
-        """The tensor that stands for ``tensor``; a choice where that is open."""
+        """Return the tensor chosen for ``tensor``; a choice if that is open."""
         while tensor.index in chosen:
             tensor = self.tensors[tensor.options[chosen[tensor.index]]]
         return tensor
 
     def reached(self, chosen: Chosen) -> tuple[list[int], TensorPattern | None]:
-        """The operators that outputs depend on, and the first choice that is open, from the
-        outputs up.
-        """
+        """Return the operators that outputs depend on, and the first open choice, bottom up."""
         found: dict[int, None] = {}
         open_choice: TensorPattern | None = None
         stack = [self.tensors[index] for index in reversed(self.outputs)]
@@ -211,7 +208,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
         return plan
 
     def variant(self, chosen: Chosen) -> SourcePattern:
-        """The pattern in which these options are taken; what is open stands for any tensor.
+        """Return the pattern with these options taken; open choices accept any tensor.
 
         Inputs keep their positions, also those that no operator reads.
         """
@@ -262,7 +259,7 @@ class SourcePattern(Struct, frozen=True, eq=False):
         )
 
     def variants(self) -> Iterator[SourcePattern]:
-        """The pattern for each combination of options, those of earlier options first."""
+        """Yield the pattern for each combination of options, earlier options first."""
         waiting: list[Chosen] = [{}]
         while waiting:
             chosen = waiting.pop()
@@ -275,14 +272,14 @@ class SourcePattern(Struct, frozen=True, eq=False):
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """Tensors that only the match itself may read."""
+        """Tensors that only the match itself may use."""
         return tuple(
             t.index for t in self.tensors if t.producer is not None and t.index not in self.outputs
         )
 
     @property
     def needed(self) -> frozenset[int]:
-        """Tensors that must be there: those that an operator reads, outputs and captures."""
+        """Tensors that must be present: those that an operator reads, outputs and captures."""
         read = {
             tensor.index
             for op in self.ops

@@ -1,9 +1,9 @@
 """Cache of lowered replacements, keyed by everything lowering depends on.
 
-A rule that fires a thousand times lowers the same operators over and over. Lowering, function
-bodies, inference and the type proof depend on the replacement's operators and constants, on the
-types at the region's boundary, on the matched nodes where a body is written from them, on the
-elements of constants where inference reads them, and on nothing else in one compile.
+A rule that fires a thousand times lowers the same operators repeatedly. Lowering, function bodies,
+inference and the type proof depend on the replacement's operators and constants, on the types at
+the region's boundary, on the matched nodes if a body is written from them, on the elements of
+constants that inference reads, and on nothing else within one compile.
 """
 
 from __future__ import annotations
@@ -28,31 +28,28 @@ from gehost.rewrite.provenance import ORIGIN_NODES, Author, Provenance
 from gehost.rewrite.shape_proof import NodeState
 
 _MOST_BYTES = 1024
-"""Constants of at most this many bytes are part of a key; a replacement with a larger one is not
-cached.
-"""
+"""Largest constant in bytes that is part of a key; replacements with larger ones are not cached."""
 _UNKNOWN: Final = "unknown"
-"""The type of a tensor that is present, of which nothing is known; None is an absent one."""
+"""The type of a tensor that is present but untyped; None stands for an absent one."""
 
 OpInput: TypeAlias = int | tuple[int, int] | np.ndarray[Any, Any] | None
-"""An input of the region by its index, output ``[1]`` of the lowered operator ``[0]``, a constant,
+"""An input of the region by its index; output ``[1]`` of the lowered operator ``[0]``; a constant;
 or absent.
 """
 
 
 @dataclass(slots=True)
 class LoweredOp:
-    """One operator as it is written, independent of the graph.
+    """One lowered operator, independent of the graph.
 
     Attributes:
         op: the operator's name in the model.
         attributes: encoded.
-        original: the custom operator that ``op`` stands for, where its body needed a name of
-            its own.
+        original: the custom operator of ``op``, if its body needed another name.
         provided_by: the runtime that has a kernel for it, "" if none is needed.
         body: the function that ``op`` calls.
-        inputs: what it reads.
-        replaced_slots: for each output the position of the region's output that it takes over;
+        inputs: their sources.
+        replaced_slots: for each output the position of the region's output that it replaces;
             None for a new tensor.
         types: of the outputs.
     """
@@ -70,17 +67,17 @@ class LoweredOp:
 
     @classmethod
     def identity(cls, place: int) -> LoweredOp:
-        """An ``Identity`` that takes over the region's output ``place``."""
+        """Return an ``Identity`` that replaces the region's output ``place``."""
         return cls("Identity", [], "", "", None, [], [place])
 
     def stem(self, author: Author) -> str:
-        """The beginning of the names of such nodes."""
+        """Return the prefix of the names of such nodes."""
         if not self._stem:
             self._stem = f"{author.name}_{(self.original or self.op).rpartition('::')[2]}"
         return self._stem
 
     def template(self, author: Author, origin_types: str) -> NodeTemplate:
-        """Such a node without the names of the nodes that it replaces."""
+        """Return a template of such nodes, without the names of the nodes that they replace."""
         found = self._templates.get(origin_types)
         if found is None:
             metadata = author.metadata(Provenance("", origin_types))
@@ -113,7 +110,7 @@ class ReplacementCache:
         replacement: EsGraph,
         before: Sequence[NodeState],
     ) -> LoweredReplacement | None:
-        """The lowered replacement for a region; None if there is none, or a body has changed."""
+        """Return the cached replacement for a region; None without one, or if a body changed."""
         entry = None if key is None else self._entries.get(key)
         if entry is None:
             return None
@@ -137,7 +134,7 @@ class ReplacementCache:
         *,
         from_match: bool,
     ) -> None:
-        """Keep a lowered replacement for matches with the same key (None: not to be kept).
+        """Cache a lowered replacement for matches with the same key (None: not cacheable).
 
         ``from_match``: a body was written from the matched nodes.
         """
@@ -158,10 +155,10 @@ class ReplacementCache:
             entry.by_match[match] = {_elements(region): lowered}
 
     def _ignores_elements(self, op: str, body: onnx.FunctionProto | None) -> bool:
-        """True if inference of an operator, and of its body, reads no elements."""
+        """Whether inference of an operator, and of its body, reads no elements."""
         definition = self._registry.get(op)
         if definition is not None and definition.shape is not None:
-            return True  # the author's function gets types alone
+            return True  # the author's function only receives types
         if body is None:
             return op in ELEMENTS_DO_NOT_MATTER
         for node in body.node:
@@ -179,7 +176,7 @@ class _Entry:
 
     Attributes:
         from_match: a body was written from the matched nodes, so the match is part of the key.
-        by_match: one replacement where inference reads no elements, else one per set of elements.
+        by_match: one replacement if inference reads no elements, otherwise one per set of elements.
     """
 
     from_match: bool
@@ -189,7 +186,7 @@ class _Entry:
 
 
 def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
-    """Copy the constants, as an author may change an array later; equal arrays stay one."""
+    """Copy the constants, as an author may change an array later; equal arrays stay shared."""
     own: dict[int, np.ndarray[Any, Any]] = {}
     for op in ops:
         for place, read in enumerate(op.inputs):
@@ -199,7 +196,7 @@ def _with_own_constants(ops: Sequence[LoweredOp]) -> LoweredReplacement:
 
 
 def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
-    """The key of ``replacement`` in place of ``region``; None where it cannot be cached."""
+    """Return the key of ``replacement`` in place of ``region``; None if it cannot be cached."""
     places: dict[object, int] = {}
     """The position of each operator."""
     key: list[Hashable] = []
@@ -248,15 +245,15 @@ def cache_key(region: Region, replacement: EsGraph) -> Hashable | None:
 def _match_key(
     region: Region, replacement: EsGraph, before: Sequence[NodeState]
 ) -> Hashable | None:
-    """Everything that a body written from the match depends on; None: not to be kept."""
+    """Return the key of everything that a body written from the match depends on, or None."""
     read = _inputs_read(replacement)
-    # of a constant that the new node does not read, the body gets the elements
+    # constants that the new node does not read become part of the body, by their elements
     inputs = [value if slot in read else None for slot, value in enumerate(region.inputs)]
     return region_key(region, before, inputs, region.outputs, ())
 
 
 def _inputs_read(replacement: EsGraph) -> set[int]:
-    """The positions of the inputs that a replacement reads."""
+    """Return the positions of the inputs that a replacement reads."""
     return {
         tensor.producer.index
         for node in replacement.reachable()
@@ -266,7 +263,7 @@ def _inputs_read(replacement: EsGraph) -> set[int]:
 
 
 def _elements(region: Region) -> Hashable:
-    """The elements of constant inputs, as far as inference reads them."""
+    """Return a key of the elements of constant inputs that inference may read."""
     found: list[Hashable] = []
     for value in region.inputs:
         array = small_array(value)

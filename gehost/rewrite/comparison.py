@@ -1,6 +1,4 @@
-"""Whether a replacement computes by equal nodes what was computed before, so that nothing would
-change.
-"""
+"""Find out whether a replacement equals the matched nodes, so that nothing would change."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from gehost.rewrite.shape_proof import NodeState
 
 
 class Comparison:
-    """Compares what was computed with what is, node by node from the outputs up."""
+    """Compares old and new nodes one by one, from the outputs up."""
 
     def __init__(self, old: Sequence[NodeState], new: Sequence[NodeState]) -> None:
         self._old = {

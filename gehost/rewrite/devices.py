@@ -1,4 +1,4 @@
-"""Device configurations of matched nodes: the one node that replaces them takes them over."""
+"""Device configurations of matched nodes: a single new node inherits them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gehost.rewrite.lower import Refused
 def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node]) -> None:
     """Give the new node the device configurations of the nodes that it replaces.
 
-    It takes over their specs of the tensors that it reads and makes, and their pipeline stage.
-    Specs of tensors inside the region go with the tensors.
+    It inherits their specs of its inputs and outputs, and their pipeline stage. Specs of tensors
+    inside the region are dropped with the tensors.
 
     Args:
-        region: what is replaced.
-        removed: the nodes of it that go.
+        region: the region to replace.
+        removed: its nodes that are removed.
         made: the new nodes.
 
     Raises:
-        Refused: ``sharding: …``: there are device configurations and not one new node; two specs
-            of a tensor or two pipeline stages differ; a spec that splits a tensor at the boundary
-            is of one that the new node does not have.
+        Refused: ``sharding: …``: there are device configurations and not exactly one new node; two
+            specs of a tensor or two pipeline stages differ; a spec splits a boundary tensor that
+            the new node does not have.
     """
     placed = [node for node in removed if node.proto.device_configurations]
     if not placed:
@@ -67,10 +67,10 @@ def inherit_devices(region: Region, removed: Sequence[Node], made: Sequence[Node
 
 
 def check_not_specified(value: Value, readers: Sequence[Node]) -> None:
-    """Check that no node has a spec of a tensor that it is going to read or make no more.
+    """Check that no node has a spec of a tensor that it will no longer read or produce.
 
     Raises:
-        Refused: ``sharding: …``, one has.
+        Refused: ``sharding: …``: a node has one.
     """
     for node in readers:
         for configuration in node.proto.device_configurations:

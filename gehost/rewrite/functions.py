@@ -26,9 +26,7 @@ from gehost.rewrite.shape_proof import NodeState
 from gehost.spelling import counted
 
 _INLINE_LIMIT = 4096
-"""Constants of a matched sub-graph of at most this many bytes become part of a body made from
-it.
-"""
+"""Largest constant in bytes of a matched sub-graph that becomes part of a body written from it."""
 
 
 def op_with_body(
@@ -41,20 +39,20 @@ def op_with_body(
     present: Sequence[bool] | None = None,
     cache: FunctionCache | None = None,
 ) -> str | None:
-    """Add the body of a registered operator to the model; returns the operator name of the body.
+    """Add the body of a registered operator to the model; return the operator name of the body.
 
-    Bodies that differ (other attributes, another opset) get names that differ, but for an operator
-    that a runtime provides: where its calls need several, the model carries none. None when the
+    Different bodies (other attributes, another opset) get different names, except for an operator
+    that a runtime provides: if its calls need several bodies, the model carries none. None if the
     operator has no body.
 
     Args:
         op: the operator.
         types: of the node's inputs.
         attributes: of the node.
-        model: where the body is offered.
+        model: the model to offer the body to.
         registry: the custom operators.
-        inferrer: tells the types inside the body, which its literals take.
-        present: which inputs are present; None for all.
+        inferrer: infers types inside the body, which literals need.
+        present: which inputs are present; None: all.
         cache: names of bodies that were added before.
 
     Raises:
@@ -69,11 +67,10 @@ def op_with_body(
 def add_function(
     op: str, function: onnx.FunctionProto, model: Model, version: int = 1, *, renamed: bool = True
 ) -> str:
-    """Offer a function under ``op``, or under ``op__<hash>`` when another body has that name;
-    returns the name.
+    """Offer a function as ``op``, or as ``op__<hash>`` if that has another body; return the name.
 
     With ``renamed`` false, the operator keeps its name, and the model carries a body only while all
-    its calls share one; a runtime would run the one body for all of them.
+    its calls share one, because a runtime would use that body for all of them.
 
     Raises:
         Refused: the operator keeps its name, and the model came with another body for it.
@@ -99,7 +96,7 @@ def add_function(
 
 
 def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
-    """An inferrer that also knows the types of calls whose body the model does not carry."""
+    """Return an inferrer that also types calls whose body the model does not carry."""
     inferrer = Inferrer(model, registry)
     cache = FunctionCache(model)
 
@@ -110,7 +107,7 @@ def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
         maker = _BodyMaker(model, registry, inferrer, cache)
         try:
             return maker.function(definition, types, list(map(bool, call.input)), attributes)
-        except (Refused, VendorError):  # a call that came with the model need not fit
+        except (Refused, VendorError):  # a call of the original model may not fit
             return None
 
     inferrer.body_of_call = body_of_call
@@ -118,7 +115,7 @@ def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
 
 
 class WrongOutputsError(VendorError):
-    """A body returns something else than the declared outputs."""
+    """A body returns other outputs than declared."""
 
 
 class FunctionCache:
@@ -129,7 +126,7 @@ class FunctionCache:
         self._entries: dict[Hashable, tuple[str, onnx.FunctionProto | None]] = {}
 
     def get(self, key: Hashable) -> str | None:
-        """The name of a body; None if there is none, or an undo has removed it."""
+        """Return the name of a body; None if there is none, or an undo removed it."""
         name, function = self._entries.get(key, ("", None))
         return name if function is not None and self._model.function(name) is function else None
 
@@ -138,7 +135,7 @@ class FunctionCache:
 
 
 class _BodyMaker:
-    """Writes bodies of registered operators, and of those that they call."""
+    """Writes bodies of registered operators, and of the operators that these call."""
 
     def __init__(
         self, model: Model, registry: OpRegistry, inferrer: Inferrer, cache: FunctionCache
@@ -179,7 +176,7 @@ class _BodyMaker:
         present: Sequence[bool],
         attributes: Mapping[str, Any],
     ) -> onnx.FunctionProto:
-        """The body of one call, once the call is checked."""
+        """Check a call and return its body."""
         op = definition.name
         where = f"{definition.origin}: {op}"
         if op in self._inside:
@@ -213,11 +210,11 @@ class _BodyMaker:
         types: Sequence[ValueType | None],
         attributes: Mapping[str, Any],
     ) -> onnx.FunctionProto:
-        """The body as a function; it does not depend on the input types unless a literal needs a
-        dtype that only they tell.
+        """Return the body as a function.
 
-        It declares as many inputs as the call gives, and every attribute that a call may leave out
-        with the value that the body was made for: ``onnx.reference`` runs no other call.
+        It depends on the input types only if a literal needs its dtype from them. It declares as
+        many inputs as the call has, and each optional attribute with the value that the body was
+        built for: ``onnx.reference`` runs no other call.
         """
         function = onnx.FunctionProto()
         function.input.extend(definition.inputs[: len(types)])
@@ -302,9 +299,9 @@ def _call_key(
     present: Sequence[bool],
     attributes: Mapping[str, Any],
 ) -> Hashable | None:
-    """Everything that a body depends on, type-exact; None for a value without an exact key.
+    """Return a type-exact key of everything that a body depends on, or None.
 
-    Encoded attributes would not do: 1e-50 is 0.0 there.
+    Encoded attributes would not be exact: they turn 1e-50 into 0.0.
     """
     key: list[Hashable] = [op, tuple(types), tuple(present)]
     for name, value in sorted(attributes.items()):
@@ -345,7 +342,7 @@ def _call_body(
 
 
 def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
-    """An attribute; None for a value that ONNX cannot express, such as None or an empty list."""
+    """Encode an attribute; None for a value that ONNX cannot express: None or an empty list."""
     try:
         return None if value is None else encode_attribute(name, value)
     except TypeError:
@@ -353,13 +350,13 @@ def _encoded(name: str, value: Any) -> onnx.AttributeProto | None:
 
 
 def check_body(definition: OpDef) -> None:
-    """Build the body of an operator with its defaults, and count what it returns.
+    """Build the body of an operator with its defaults, and count its outputs.
 
-    A body whose attributes have no defaults cannot be built before it is called, and one that
-    refuses these defaults may take others: both are checked where they are called.
+    A body whose attributes have no defaults cannot be built before a call, and a body that refuses
+    its defaults may accept other values: both are checked at the call.
 
     Raises:
-        VendorError: it returns another number of outputs than are declared.
+        VendorError: it returns another number of outputs than declared.
     """
     if definition.body is None or len(definition.defaults) < len(definition.attributes):
         return
@@ -435,18 +432,18 @@ def function_of_region(
     outputs: Sequence[Value] | None = None,
     attributes: Iterable[str] = (),
 ) -> onnx.FunctionProto:
-    """A matched sub-graph as a function.
+    """Return a matched sub-graph as a function.
 
     Args:
         region: the sub-graph.
         steps: its nodes as they were before any of them was edited.
-        inputs: of the node that calls it, by position; None where one is absent.
-        outputs: of that node, by position; None for the region's.
-        attributes: the names of those that the node carries.
+        inputs: of the calling node, by position; None for absent ones.
+        outputs: of the calling node, by position; None: the region's.
+        attributes: names of the calling node's attributes.
 
     Raises:
-        Refused: it reads a tensor that is no input, a constant too large to inline, or holds
-            nested graphs.
+        Refused: the sub-graph reads a tensor that is not an input, or a constant too large to
+            inline, or has nested graphs.
     """
     function = onnx.FunctionProto()
     names: dict[Value, str] = {}
@@ -488,8 +485,9 @@ def region_key(
     outputs: Sequence[Value],
     attributes: Iterable[str],
 ) -> Hashable:
-    """What ``function_of_region`` depends on: matches of one rule mostly give the same function.
-    None: not to be kept.
+    """Return a key of everything that ``function_of_region`` depends on, or None.
+
+    Matches of one rule mostly give the same function.
     """
     numbers: dict[Value | None, Hashable] = {None: None}
     for position, value in enumerate(inputs):
@@ -543,7 +541,7 @@ def _name_in_body(value: Value, names: dict[Value, str], writer: _BodyWriter) ->
 
 
 def original_op(node: Node) -> str:
-    """The operator that a node stands for, also where its body needed a name of its own."""
+    """Return the operator that a node stands for, even if its body needed another name."""
     return next(
         (entry.value for entry in node.proto.metadata_props if entry.key == "gehost.op"), node.op
     )

@@ -1,7 +1,7 @@
 """Insert a replacement's operators into the graph: one path for cached and for new ones.
 
-``Insertion`` inserts a ``LoweredOp``. For a replacement that is not in the cache, ``Lowering``
-produces these one by one: inference needs the inserted node before the next operator can be lowered.
+``Insertion`` inserts a ``LoweredOp``. If the replacement is not cached, ``Lowering`` produces these
+one by one: inference needs the inserted node before the next operator can be lowered.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from gehost.errors import PassError, PatternError
 from gehost.es.graph import EsChoice, EsConst, EsGraph, EsInput, EsNode, EsTensor
-from gehost.infer.contents import REFINED
 from gehost.infer.local import InferenceFailed, array_type
+from gehost.infer.shape_values import REFINED
 from gehost.ir.attributes import encode_attribute
 from gehost.ir.graph import Node, Value
 from gehost.ir.region import Region
@@ -28,7 +28,7 @@ from gehost.rewrite.shape_proof import NodeState
 
 
 class Insertion:
-    """The new nodes of one rewrite, each behind the one before it.
+    """The new nodes of one rewrite, each inserted after the previous one.
 
     Attributes:
         nodes: the new nodes.
@@ -43,11 +43,11 @@ class Insertion:
         self._generation = generation
         self._provenance = provenance(region.nodes)
         self._constants: dict[int, Value] = {}
-        """By the identity of their arrays: one for all readers of one constant."""
+        """Identity of an array → its value, shared by all users of the constant."""
         self.nodes: list[Node] = []
 
     def insert(self, op: LoweredOp, inputs: Sequence[Value | None]) -> Node:
-        """Insert a node; it takes over the region's outputs in ``op.replaced_slots``."""
+        """Insert a node; it becomes the producer of the region's outputs in ``replaced_slots``."""
         session, region, origin = self._session, self._region, self._provenance
         names, author = session.model.names, session.author
         stem = op.stem(author)
@@ -73,7 +73,7 @@ class Insertion:
         return node
 
     def insert_cached(self, lowered: LoweredReplacement) -> None:
-        """Insert a replacement from the cache, with the types that inference found then."""
+        """Insert a replacement from the cache, with the types that were inferred for it."""
         for op in lowered:
             node = self.insert(op, self.resolve(op.inputs))
             for slot, place in enumerate(op.replaced_slots):
@@ -82,7 +82,7 @@ class Insertion:
                     self._region.graph.set_type(value, op.types[slot])
 
     def resolve(self, inputs: Sequence[OpInput]) -> list[Value | None]:
-        """The values of an operator's inputs; adds constants to the graph."""
+        """Return the values of an operator's inputs; add constants to the graph."""
         found: list[Value | None] = []
         for read in inputs:
             if isinstance(read, int):
@@ -96,7 +96,7 @@ class Insertion:
         return found
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
-        """The initializer that holds an array, new at its first use.
+        """Return the initializer of an array, created on first use.
 
         Raises:
             Refused: an old opset cannot express a constant of this type.
@@ -114,7 +114,7 @@ class Insertion:
         return value
 
     def drop_unread_constants(self) -> bool:
-        """Remove new constants without a reader; returns whether there were any."""
+        """Remove new constants without users; return whether there were any."""
         unread = [value for value in self._constants.values() if not value.readers]
         for value in unread:
             if value.producer is None:
@@ -128,7 +128,7 @@ class Lowering:
     """Lowers a replacement at the model's opset and inserts it, operator by operator.
 
     Attributes:
-        replaced_slots: the position of the region's output that a new tensor takes over.
+        replaced_slots: new tensor → position of the region's output that it replaces.
         ops: the lowered operators, in order of insertion.
         from_match: True once a body was written from the matched nodes.
         cacheable: True while the result may be cached for other matches with the same key.
@@ -158,7 +158,7 @@ class Lowering:
         """The position of each operator among ``ops``."""
         self._values: dict[_Key, Value] = {}
         self._new_types: dict[Value, ValueType | None] = {}
-        """Types of new tensors that took over an output, which keeps its old type until proven."""
+        """New types of replaced outputs, which keep their old types until proven."""
         for tensor, value in zip(replacement.inputs, region.inputs, strict=False):
             if value is not None:
                 self._values[_key(tensor)] = value
@@ -210,11 +210,11 @@ class Lowering:
                 self._region.graph.set_type(value, known)
 
     def value(self, tensor: EsTensor) -> Value:
-        """The value of a tensor of the replacement: an input, a constant or a new node's output.
+        """Return the value of a replacement's tensor: an input, a constant or a new output.
 
         Raises:
             PassError: the replacement does not compute it, or the input is absent here.
-            PatternError: it is a pattern's alternatives.
+            PatternError: it belongs to a pattern's alternatives.
         """
         found = self._values.get(_key(tensor))
         if found is None:
@@ -225,16 +225,18 @@ class Lowering:
                     where=producer.origin,
                 )
             if isinstance(producer, EsChoice):
-                raise PatternError("Alternatives stand in patterns only", where=producer.origin)
+                raise PatternError(
+                    "Alternatives are allowed in patterns only", where=producer.origin
+                )
             if not isinstance(producer, EsConst):
                 raise PassError(
-                    "the replacement uses a tensor that it does not make", where=producer.origin
+                    "the replacement uses a tensor that it does not compute", where=producer.origin
                 )
             found = self._values[_key(tensor)] = self.insertion.constant(producer.array)
         return found
 
     def type_of_value(self, value: Value) -> ValueType | None:
-        """The type of a value; of an output that was taken over, the new one."""
+        """Return the type of a value; for a replaced output, the new type."""
         return self._new_types.get(value, value.type)
 
     def _type_of(self, tensor: EsTensor) -> ValueType | None:
@@ -244,7 +246,7 @@ class Lowering:
         return array_type(tensor.producer.array) if isinstance(tensor.producer, EsConst) else None
 
     def _op_input(self, operand: Operand) -> OpInput:
-        """An operand in a form that holds for every match."""
+        """Return an operand in a form that is valid for every match."""
         if operand is None or isinstance(operand, np.ndarray):
             return operand
         self.value(operand)  # raises for a tensor of another graph
@@ -261,10 +263,10 @@ class Lowering:
         inputs: Sequence[Value | None],
         types: Sequence[ValueType | None],
     ) -> str:
-        """The operator name to write; adds the operator's body to the model.
+        """Return the operator name to write; add the operator's body to the model.
 
         Raises:
-            Refused: the operator needs a body, and the match cannot be its body.
+            Refused: the operator needs a body, and the match cannot become its body.
         """
         op, attributes = lowered.op, lowered.attributes
         session, region = self._session, self._region
@@ -292,7 +294,7 @@ class Lowering:
         return name
 
     def _outputs_of(self, node: EsNode, op: str) -> list[Value]:
-        """The region's outputs in the order of the outputs of ``node``, the only new node."""
+        """Return the region's outputs in the order of the outputs of ``node``, the new node."""
         if len(self._replacement.reachable()) > 1:
             raise Refused(
                 f"needs a function body: {op} has none, and the replacement is more than this node"
@@ -314,5 +316,5 @@ _Key: TypeAlias = tuple[object, int]
 
 
 def _key(tensor: EsTensor) -> _Key:
-    """One key for all ``EsTensor`` objects of one output."""
+    """Return a key shared by all ``EsTensor`` objects of one output."""
     return tensor.producer, tensor.index

@@ -1,6 +1,4 @@
-"""From an author's operators to the model's opset: names, parameters as attributes or inputs,
-literals as arrays.
-"""
+"""Lower an author's operators to the model's opset: names, parameters, literals as arrays."""
 
 from __future__ import annotations
 
@@ -32,14 +30,15 @@ TypeOf: TypeAlias = Callable[[EsTensor], ValueType | None]
 
 
 class Refused(Exception):  # noqa: N818 - no error: it is counted, and the pass goes on
-    """A rewrite that may not be done here; the graph is as it was. ``key: text``, counted by the
-    key.
+    """A rewrite that is not allowed here; the graph is unchanged.
+
+    The text is ``key: text``; refusals are counted by key.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredNode:
-    """An operator as the model's opset has it; constants among the inputs are arrays."""
+    """An operator in the form of the model's opset; constants among the inputs are arrays."""
 
     op: str
     inputs: list[Operand]
@@ -51,18 +50,18 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
 
     Args:
         node: of a replacement or a body.
-        model: says which opset.
+        model: has the opset.
         registry: the custom operators.
-        type_of: what is known of a tensor of the graph that ``node`` is in.
+        type_of: returns the known type of a tensor of the graph of ``node``.
 
     Raises:
         Refused: the opset lacks the operator or a parameter, or a literal's dtype is not known.
-        PatternError: nobody knows the operator, or it lacks an input or parameter that every
-            opset wants.
+        PatternError: the operator is unknown, or it lacks an input or parameter that every opset
+            requires.
     """
     if len(node.ops) != 1:
         raise PatternError(
-            "only a pattern can leave open which operator it is",
+            "only a pattern can accept several operators",
             where=node.origin,
             subject="|".join(node.ops),
         )
@@ -79,9 +78,7 @@ def lower_node(node: EsNode, model: Model, registry: OpRegistry, type_of: TypeOf
 
 
 def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) -> LoweredNode:
-    """An operator that ONNX does not know: literals take the dtype of the first tensor beside
-    them.
-    """
+    """Lower a custom operator; literals take the dtype of the first tensor beside them."""
     inputs: list[Operand] = []
     partner: EsTensor | None = None
     for tensor in node.inputs:
@@ -111,7 +108,7 @@ def _lower_custom(node: EsNode, op: str, registry: OpRegistry, type_of: TypeOf) 
 
 
 def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
-    """``CastLike`` before opset 15: a ``Cast`` to the dtype that is known."""
+    """Lower ``CastLike`` before opset 15: a ``Cast`` to the known dtype."""
     source, like = node.inputs[:2]
     known = type_of(like) if like is not None else None
     if not isinstance(known, TensorType) or not known.dtype:
@@ -125,7 +122,7 @@ def _cast_like(node: EsNode, type_of: TypeOf) -> LoweredNode:
 
 
 class _Lowering:
-    """One operator that ONNX knows, at one opset."""
+    """Lowers one operator of ONNX at one opset."""
 
     def __init__(
         self, node: EsNode, op: str, version: int | None, signature: Signature, type_of: TypeOf
@@ -165,7 +162,7 @@ class _Lowering:
         return LoweredNode(self._op, inputs, attributes)
 
     def _settled(self, given: dict[str, Any], operands: int) -> dict[str, Any]:
-        """The parameters with what this opset wants said otherwise, or said at all."""
+        """Return the parameters, with those that this opset expresses differently converted."""
         signature = self._signature
         params = {name: value for name, value in given.items() if value is not None}
         if (
@@ -180,7 +177,7 @@ class _Lowering:
             if not rank or self._from_front(params.get("axis", -1), rank) != rank - 1:
                 raise Refused(
                     f"softmax: {self._op} below opset 13 flattens; only the last axis of a "
-                    "known rank means the same"
+                    "known rank is supported"
                 )
             params["axis"] = rank - 1
         if (
@@ -202,7 +199,7 @@ class _Lowering:
             return axes
         if rank is None:
             raise Refused(
-                f"axes: {self._op} of opset {self._version} takes no negative axes, and "
+                f"axes: {self._op} of opset {self._version} accepts no negative axes, and "
                 "the rank is unknown"
             )
         rank = schemas.axes_rank(self._op, rank, axes)
@@ -242,8 +239,9 @@ class _Lowering:
     def _literal(
         self, literal: np.ndarray[Any, Any], parameter: Parameter | None
     ) -> np.ndarray[Any, Any]:
-        """A literal in the dtype that its input fixes, else in its partner's: a tensor of the
-        same type, or the first one.
+        """Return a literal in the only dtype of its input, or in its partner's dtype.
+
+        The partner is a tensor of the same type parameter, or the first one.
         """
         assert parameter is not None
         allowed = parameter.dtypes
@@ -266,7 +264,7 @@ class _Lowering:
         )
 
     def _partners(self) -> tuple[EsTensor | None, dict[str, EsTensor]]:
-        """The first input that is no literal: of all, and of each type parameter."""
+        """Return the first input that is not a literal: of all, and of each type parameter."""
         if self._found is None:
             first: EsTensor | None = None
             by_type: dict[str, EsTensor] = {}
@@ -295,12 +293,12 @@ def _known_dtype(partner: EsTensor, op: str, type_of: TypeOf) -> DataType:
 def _cast(
     literal: np.ndarray[Any, Any], dtypes: list[DataType], op: str, node: EsNode
 ) -> np.ndarray[Any, Any]:
-    """A literal in the first of these dtypes that can hold its value (0.5 is no integer)."""
+    """Return a literal in the first of these dtypes that can hold it (0.5 is not an integer)."""
     for dtype in dtypes:
         array = None if dtype == DataType.STRING else in_dtype(literal, dtype.numpy)
         if array is not None:
             return array
-    wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "tensor that this input takes"
+    wanted = " or ".join(dtype.name.lower() for dtype in dtypes) or "type that this input accepts"
     raise Refused(f"literal: {literal.tolist()} of {op} at {node.origin} is no {wanted}")
 
 
@@ -310,9 +308,7 @@ _NUMBERS = _INTEGERS | _LISTS | {onnx.AttributeProto.FLOAT}
 
 
 def _as_attribute(given: Any, kind: onnx.AttributeProto.AttributeType, where: str) -> Any:
-    """A parameter as its attribute's kind has it: Python's ``1`` for a float is a float, a tuple
-    or array is a list.
-    """
+    """Convert a parameter to its attribute's kind: ``1`` to a float, a tuple or array to a list."""
     if kind not in _NUMBERS:
         return given
     if kind == onnx.AttributeProto.INT and type(given) is int:

@@ -1,8 +1,8 @@
-"""The outcome for each replaced tensor: taken over, released from its producer, or forwarded.
+"""The outcome for each replaced tensor: reused, released from its producer, or forwarded.
 
-A replaced tensor is taken over by the new node that computes it, under its old name. Where the
-matched node that produced it must stay, the tensor is released first. Where the replacement returns
-an input or a constant, readers of the replaced tensor read that instead.
+The new node that computes a replaced tensor becomes its producer, and it keeps its name. If the
+matched node that produced it must stay, the tensor is released first. If the replacement returns an
+input or a constant, users of the replaced tensor read that instead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Outputs:
     """The replaced tensors of one region.
 
     Attributes:
-        retained: matched nodes that stay, as another output of theirs is read outside.
-        rewired: old nodes read other old tensors than before.
+        retained: matched nodes that stay, as another output of theirs is used outside.
+        rewired: whether old nodes read other old tensors than before.
     """
 
     def __init__(self, model: Model, region: Region) -> None:
@@ -29,7 +29,7 @@ class Outputs:
         self.rewired = False
 
     def release(self, value: Value) -> None:
-        """Free a replaced tensor for a new producer; retained nodes go on reading the old result.
+        """Free a replaced tensor for a new producer; retained nodes keep reading the old result.
 
         Raises:
             Refused: a body of a retained node returns it, or a node has a sharding spec of it.
@@ -47,17 +47,15 @@ class Outputs:
         spare = graph.release(value)
         for reader, slot in readers:
             if not isinstance(reader, Node):
-                raise Refused(
-                    f'nested: a body of a matched node that stays hands on "{value.name}"'
-                )
+                raise Refused(f'nested: a body of a matched node that stays returns "{value.name}"')
             graph.set_input(reader, slot, spare)
 
     def forward(self, value: Value, source: Value) -> bool:
-        """Make the readers of a replaced tensor read ``source``.
+        """Make the users of a replaced tensor read ``source``.
 
         Returns:
-            True for a graph output, which needs an ``Identity`` to keep its name; no reader was
-            changed.
+            True for a graph output, which needs an ``Identity`` to keep its name; its users are
+            not changed.
 
         Raises:
             Refused: a body has a tensor named like ``source``, or a node has a sharding spec.
@@ -72,13 +70,13 @@ class Outputs:
             if isinstance(reader, Node) and graph.level_of(reader) not in self.retained:
                 if reader.graph.find(source.name) is not source:
                     raise Refused(
-                        f'nested: a body that reads "{value.name}" has a "{source.name}" of its own'
+                        f'nested: a body that reads "{value.name}" has its own "{source.name}"'
                     )
                 graph.set_input(reader, slot, source)
         return False
 
     def _check_devices(self, value: Value) -> None:
-        """Refuse to take a tensor from nodes that have a sharding spec of it."""
+        """Refuse to change a tensor of which a node has a sharding spec."""
         if self._model.has_device_configurations:
             nodes = [found for found in value.readers if isinstance(found, Node)]
             if value.producer in self.retained:
@@ -88,9 +86,9 @@ class Outputs:
 
 
 def retained_nodes(region: Region) -> set[Node]:
-    """The matched nodes that must stay.
+    """Return the matched nodes that must stay.
 
-    A tensor of theirs is read outside and is no output of the region, or is an input of the region.
+    A tensor of theirs is used outside without being an output, or is an input of the region.
     """
     retained: set[Node] = set()
     if region.closed and not _computes_own_input(region):
@@ -106,7 +104,7 @@ def retained_nodes(region: Region) -> set[Node]:
                 retained.add(node)
                 continue
             for found in value.readers:
-                # A body's reads are those of the node that holds it.
+                # A body's use counts as one of the node that holds it.
                 reader = found if found in inside else graph.reading_node(found)
                 if reader in retained or not (replaced or reader in inside):
                     retained.add(node)
@@ -115,7 +113,7 @@ def retained_nodes(region: Region) -> set[Node]:
 
 
 def _computes_own_input(region: Region) -> bool:
-    """True if a matched node computes an input; most inputs come before the first matched node."""
+    """Whether a matched node computes an input; most inputs come before the first matched node."""
     first = region.nodes[0].order
     for value in region.inputs:
         if (

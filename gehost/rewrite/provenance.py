@@ -1,11 +1,11 @@
-"""Where new nodes come from: their ``metadata_props``, step by step back to the original nodes.
+"""Provenance of new nodes: ``metadata_props``, step by step back to the original nodes.
 
-``gehost.pass`` names the pass that made a node and ``gehost.origin_nodes`` the original nodes that
-it comes from. Where passes lie between them, ``gehost.history`` holds what each of these made, the
-oldest first, as JSON lists ``[node, operator, pass, vendor, sources, cut]``; the last entry is the
-list of the node's own sources. A source is the position of an earlier step, or ``[name, operator]``
-of an original node; its operator is "" where it was not noted down. A node that a pass made from
-original ones has no such key.
+``gehost.pass`` names the pass that created a node and ``gehost.origin_nodes`` its original nodes.
+If other passes came in between, ``gehost.history`` lists the nodes that they created, oldest first,
+as JSON lists ``[node, operator, pass, vendor, sources, cut]``; the last entry is the list of the
+node's own sources. A source is the position of an earlier step, or ``[name, operator]`` of an
+original node; its operator is "" if it was not recorded. A node that a pass created from original
+nodes has no such key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PASS, VENDOR, HISTORY = "gehost.pass", "gehost.vendor", "gehost.history"
 ORIGIN_NODES, ORIGIN_TYPES = "gehost.origin_nodes", "gehost.origin_types"
 
 _MOST_STEPS = 500
-"""Most steps that a node carries; with more, its sources name the original nodes alone."""
+"""Largest number of steps stored in a node; with more, its sources are the original nodes."""
 
 Source: TypeAlias = int | tuple[str, str]
 """The position of an earlier step, or name and operator of an original node."""
@@ -31,10 +31,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 class HistoryStep(NamedTuple):
-    """One node that a pass made.
+    """One node that a pass created.
 
     Attributes:
-        sources: what it was made from.
+        sources: the nodes it was created from.
         cut: steps between ``sources`` and it were left out, as there were too many.
     """
 
@@ -47,12 +47,11 @@ class HistoryStep(NamedTuple):
 
 
 def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
-    """What passes made on the way to a node, the oldest first and itself last; nothing for an
-    original node.
+    """Return the steps that led to a node, oldest first, its own last; none for an original node.
 
     Args:
-        node: whose history is asked for.
-        metadata: its own.
+        node: the node.
+        metadata: its metadata.
     """
     if PASS not in metadata:
         return []
@@ -64,9 +63,7 @@ def steps_of(node: Node, metadata: Mapping[str, str]) -> list[HistoryStep]:
 
 
 def history_of(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """What a node that is made from ``nodes``, given with their metadata, carries; "" where all
-    of them are original.
-    """
+    """Return the history for a node created from ``nodes``; "" if all of them are original."""
     steps: dict[HistoryStep, int] = {}
     direct: dict[Source, None] = {}
     for node, metadata in nodes:
@@ -91,14 +88,12 @@ def _encode(steps: Sequence[object]) -> str:
 
 
 def as_text(written: str) -> str:
-    """JSON as UTF-8 can hold it: half a pair, which JSON can spell and a file brought, stays
-    spelled.
-    """
+    """Return JSON as valid UTF-8; lone surrogates from a file stay escaped."""
     return written if written.isascii() else written.encode(errors="backslashreplace").decode()
 
 
 def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
-    """The last step before ``nodes`` alone."""
+    """Return a history with only the last step before each of ``nodes``."""
     steps: list[HistoryStep] = []
     direct: list[Source] = []
     for node, metadata in nodes:
@@ -120,9 +115,9 @@ def _cut(nodes: Sequence[tuple[Node, Mapping[str, str]]]) -> str:
 
 
 def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The original nodes that the metadata names, each with its operator.
+    """Return the original nodes in the metadata, each with its operator.
 
-    An older gehost wrote each operator once: it is known where all nodes have the same, else "".
+    Older versions wrote each operator once: if all nodes have the same it is known, otherwise "".
     """
     names, types = carried(metadata, ORIGIN_NODES) or [], carried(metadata, ORIGIN_TYPES) or []
     if len(types) == 1:
@@ -131,9 +126,7 @@ def origins_of(metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def carried(metadata: Mapping[str, str], key: str) -> list[str] | None:
-    """The list of texts under ``key``; None where there is none, or something that gehost did
-    not write.
-    """
+    """Return the list of texts under ``key``; None if there is none, or it is not gehost's."""
     listed = _json_list(metadata.get(key, ""))
     return None if listed is None else [str(entry) for entry in listed]
 
@@ -143,15 +136,13 @@ def _json_list(text: str) -> list[Any] | None:
         return None
     try:
         listed: Any = json.loads(text)
-    except (ValueError, RecursionError):  # of a file that somebody else wrote
+    except (ValueError, RecursionError):  # not written by gehost
         return None
     return cast("list[Any]", listed) if isinstance(listed, list) else None
 
 
 def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
-    """The steps before a node's own, and its sources; None where there are none, or something
-    that gehost did not write.
-    """
+    """Return the steps before a node's own, and its sources; None if absent or not gehost's."""
     entries = _json_list(text)
     if not entries:
         return None
@@ -176,7 +167,7 @@ def _read(text: str) -> tuple[list[HistoryStep], tuple[Source, ...]] | None:
 
 
 def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
-    """The sources of the step at ``place``; None where they are not what there can be."""
+    """Return the sources of the step at ``place``; None if they are invalid."""
     found: list[Source] = []
     for source in cast("list[Any]", given) if isinstance(given, list) else ():
         if isinstance(source, list):
@@ -192,9 +183,7 @@ def _sources(given: Any, place: int) -> tuple[Source, ...] | None:
 
 
 class Provenance:
-    """Names and operators of the nodes that are replaced, as JSON; and the steps that led to
-    them, "" for original nodes.
-    """
+    """The replaced nodes: names and operators as JSON, and their history ("" for originals)."""
 
     __slots__ = ("history", "origin_nodes", "origin_types")
 
@@ -206,20 +195,20 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """On whose behalf a rewrite is done: names the new nodes and goes into their provenance."""
+    """The author of a rewrite: names the new nodes, and is part of their provenance."""
 
     name: str
     vendor: str = ""
 
     def signature(self) -> dict[str, str]:
-        """``metadata_props`` that say who made a node."""
+        """Return ``metadata_props`` with the author of a node."""
         if not self.vendor:
             return {PASS: self.name}
-        # a directory's may be no text
+        # the name of a vendor's directory may not be valid text
         return {PASS: self.name, VENDOR: self.vendor.encode(errors="backslashreplace").decode()}
 
     def metadata(self, found: Provenance) -> dict[str, str]:
-        """``metadata_props`` of the new nodes."""
+        """Return ``metadata_props`` of the new nodes."""
         metadata = self.signature()
         metadata[ORIGIN_NODES] = found.origin_nodes
         metadata[ORIGIN_TYPES] = found.origin_types
@@ -229,9 +218,7 @@ class Author:
 
 
 def provenance(nodes: Sequence[Node]) -> Provenance:
-    """Where what replaces ``nodes`` comes from; those that passes made give the origins that
-    they carry.
-    """
+    """Return the provenance of a replacement of ``nodes``, through those that passes created."""
     origins: dict[str, str] = {}
     history = ""
     for node in nodes:
@@ -253,7 +240,7 @@ def provenance(nodes: Sequence[Node]) -> Provenance:
 
 @lru_cache(maxsize=1024)
 def _types_as_json(types: tuple[str, ...]) -> str:
-    """The operators of the original nodes; those of a match are mostly those of another."""
+    """Return the operators of the original nodes as JSON; matches of a rule mostly share them."""
     return _as_json(types)
 
 

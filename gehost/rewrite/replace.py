@@ -25,8 +25,8 @@ class Replaced(NamedTuple):
     """The result of a rewrite.
 
     Attributes:
-        nodes: the new nodes; none where inputs are forwarded.
-        rewired: old nodes read other old tensors than before.
+        nodes: the new nodes; none if inputs are forwarded.
+        rewired: whether old nodes read other old tensors than before.
     """
 
     nodes: list[Node]
@@ -40,14 +40,14 @@ def replace_region(
     *,
     shape_proven: bool = False,
 ) -> Replaced:
-    """Replace a region that is closed and makes no cycle; on any error the model is unchanged.
+    """Replace a closed region without making a cycle; on any error the model is unchanged.
 
     Args:
         session: the model and the author.
         region: the matched nodes, their inputs and outputs.
         replacement: its inputs are the region's by index (it may use fewer), its outputs the
             region's.
-        shape_proven: the author vouches for output sizes that cannot be compared.
+        shape_proven: the author proves output sizes that cannot be compared.
 
     Raises:
         Refused: types that disagree or cannot be proven, an operator that the opset lacks, ….
@@ -89,7 +89,7 @@ def replace_region(
         if len(insertion.nodes) == len(region.nodes) and _is_unchanged(
             region, before, insertion.nodes, sources
         ):
-            raise Refused("no change: the replacement equals what it replaces")
+            raise Refused("no change: the replacement equals the match")
         if model.has_device_configurations:
             inherit_devices(region, removed, insertion.nodes)
         graph.remove_nodes(removed)
@@ -115,12 +115,12 @@ def _check_sizes(region: Region, replacement: EsGraph) -> None:
 
 
 def _next_generation(region: Region, removed: Sequence[Node]) -> int:
-    """How many rewrites deep the new nodes are.
+    """Return the number of rewrites that led to the new nodes.
 
-    The least of the removed nodes counts: rewrites that remove an original node end when there are
-    none left.
+    The minimum over the removed nodes counts: rewrites that remove an original node are finite.
 
     Raises:
+        PassError: the number exceeds ``MAX_GENERATIONS``.
         PassError: more than ``MAX_GENERATIONS``.
     """
     generation = 1 + min([node.generation for node in removed or region.nodes])
@@ -132,14 +132,14 @@ def _next_generation(region: Region, removed: Sequence[Node]) -> int:
 
 
 def _make_room(region: Region) -> Node:
-    """Move early readers of the outputs behind the last matched node, and return that node.
+    """Move early users of the outputs after the last matched node; return that node.
 
     Raises:
-        Refused: a matched node is among these readers.
+        Refused: a matched node is among these users.
     """
     last = behind = region.last
     if all(value.producer is last for value in region.outputs):
-        return last  # its readers are behind it
+        return last  # its users come later anyway
     for reader in region.readers_before(last.order + 1):
         if region.holds(reader):
             raise Refused("cycle: the replacement would make one")
@@ -181,7 +181,7 @@ def _is_unchanged(
     new_nodes: Sequence[Node],
     sources: Sequence[Value],
 ) -> bool:
-    """True if the new nodes equal the matched ones, one for one."""
+    """Whether the new nodes equal the matched ones, one for one."""
     after = [NodeState.of(node) for node in new_nodes]
     if sorted(state.node.op for state in before) != sorted(state.node.op for state in after):
         return False

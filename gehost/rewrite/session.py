@@ -11,13 +11,13 @@ from gehost.rewrite.provenance import Author
 
 
 class RewriteSession:
-    """The model that ``replace_region`` changes, on whose behalf, and its caches.
+    """The model that ``replace_region`` changes, the author, and caches.
 
     Attributes:
-        author: names the new nodes and goes into their provenance.
+        author: names the new nodes, and is part of their provenance.
         cache: lowered replacements.
         functions: bodies that were added to the model.
-        replaced: how many rewrites were done.
+        replaced: number of rewrites.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class RewriteSession:
         self.replaced = 0
 
     def mark(self) -> int:
-        """The present point of the model's journal."""
+        """Return the current position in the model's journal."""
         return self.model.journal.mark()
 
     def undo(self, mark: int) -> None:

@@ -1,9 +1,8 @@
-"""Whether a replacement's tensor has the type of the one that it replaces, as far as can be known.
+"""Prove that a replacement's tensor has the type of the tensor that it replaces.
 
-A known size must stay. Where sizes are not known, both sides are inferred once more from inputs
-whose unknown sizes have been given names of their own: what then comes out with one name came from
-the same input dimension, unchanged, or from the same computation. Two unknown sizes are not equal
-for being unknown.
+A known size must stay. For unknown sizes, both sides are inferred again, from inputs whose unknown
+sizes have unique names: results with the same name come from the same input dimension, unchanged,
+or from the same computation. Two unknown sizes are not equal just because both are unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from gehost.rewrite.lower import Refused
 
 
 class NodeState(NamedTuple):
-    """A node with the values that it read and made at a certain moment."""
+    """A node with its inputs and outputs at a certain moment."""
 
     node: Node
     inputs: tuple[Value | None, ...]
@@ -43,7 +42,7 @@ class TypeProof:
         before: the matched nodes before the rewrite.
         after: the new nodes.
         inferrer: infers both sides.
-        shape_proven: the rule's author vouches for sizes that cannot be compared.
+        shape_proven: the rule's author proves sizes that cannot be compared.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class TypeProof:
         new: Value,
         new_type: ValueType | None,
     ) -> ValueType | None:
-        """The type of ``old`` after it has been replaced by ``new``.
+        """Return the type of ``old`` after it has been replaced by ``new``.
 
         Args:
-            old: the tensor that is replaced.
-            old_type: what was known of it.
-            new: the tensor that stands in its place; the same object where it takes over the name.
-            new_type: what is known of it.
+            old: the replaced tensor.
+            old_type: its known type.
+            new: the tensor that replaces it; the same object if it keeps the name.
+            new_type: its known type.
 
         Raises:
             Refused: the types disagree, or cannot be proven to agree.
@@ -153,7 +152,7 @@ class TypeProof:
         return old if old is not None else new
 
     def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
-        """Both sides' types, inferred from inputs in which every unknown size has a name."""
+        """Return both sides' types, inferred from inputs whose unknown sizes have names."""
         if self._old_types is None or self._new_types is None:
             trace = Trace(self._inputs, self._inferrer)
             self._old_types, self._new_types = (
@@ -164,7 +163,7 @@ class TypeProof:
 
 
 def is_whole(known: ValueType | None) -> bool:
-    """Whether dtype and every size have a number or a name."""
+    """Whether dtype and every size are known, by number or name."""
     return (
         isinstance(known, TensorType)
         and bool(known.dtype)
@@ -190,7 +189,7 @@ def _dims(known: ValueType | None, rank: int) -> tuple[Dim, ...]:
 
 
 def _anonymous(known: ValueType | None) -> ValueType | None:
-    """A type whose invented names are unknown again."""
+    """Return a type in which invented names are unknown again."""
     if isinstance(known, TensorType) and known.shape is not None:
         return TensorType(
             known.dtype, tuple(dim if isinstance(dim, int) else None for dim in known.shape)
@@ -198,19 +197,17 @@ def _anonymous(known: ValueType | None) -> ValueType | None:
     return known
 
 
-# -- the names of unknown sizes
+# the names of unknown sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a tensor: its type, its elements where they are a small constant, and how
-    it is computed.
-    """
+    """Type, elements (of a small constant) and computation of a tensor."""
 
     type: ValueType | None
     array: np.ndarray[Any, Any] | None
     number: int
-    """Equal for tensors that are computed alike from the same inputs."""
+    """Equal for tensors computed in the same way from the same inputs."""
 
 
 class Trace:
@@ -225,17 +222,15 @@ class Trace:
                 self.given[value] = self.outer(value)
 
     def side(self) -> Side:
-        """One side of the rewrite, to be walked node by node."""
+        """Return a new side of the rewrite, to be filled node by node."""
         return Side(self)
 
     def number(self, computation: Hashable) -> int:
-        """The number of a computation; the same for the same one."""
+        """Return the number of a computation; equal computations have equal numbers."""
         return self._numbers.setdefault(computation, len(self._numbers))
 
     def outer(self, value: Value) -> Known:
-        """A tensor that is there before: equal symbols stay equal, and each size without one
-        gets a name.
-        """
+        """Describe an existing tensor: symbols are kept, other unknown sizes get names."""
         array = small_array(value)
         number = self.number(value if array is None else _content(array))
         known = value.type
@@ -246,7 +241,7 @@ class Trace:
         return Known(known, array, number)
 
     def computed(self, known: ValueType | None, computation: Hashable) -> Known:
-        """A tensor that is computed; what inference does not tell of its sizes is named by the
+        """Describe a computed tensor; sizes that inference leaves open are named after the
         computation.
         """
         number = self.number(computation)
@@ -257,19 +252,17 @@ class Trace:
 
 
 def is_input_size(dim: Dim) -> bool:
-    """Whether a name is that of an input's dimension; of a size that is only computed nothing is
-    known.
-    """
+    """Whether a name is that of an input's dimension; others are of computed sizes."""
     return isinstance(dim, str) and dim.startswith(("=", "?"))
 
 
 def _name(number: int, place: int) -> str:
-    """Of a size without one; no symbol of a model looks like it, for those are marked otherwise."""
+    """Return a name for an unknown size; marked, so that no symbol of a model equals it."""
     return f"?{number}.{place}"
 
 
 class Side:
-    """The tensors of one side."""
+    """The tensors of one side of a rewrite."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -282,10 +275,10 @@ class Side:
     def step(
         self, node: Node, inputs: Sequence[Value | None], outputs: Sequence[Value | None]
     ) -> None:
-        """Infer a node that reads and makes these values.
+        """Infer a node with these inputs and outputs.
 
         Raises:
-            InferenceFailed: it does not take them.
+            InferenceFailed: it does not accept the inputs.
         """
         read = [
             None if value is None else self._known.get(value) or self._trace.outer(value)
@@ -297,7 +290,7 @@ class Side:
                 self._known[value] = known
 
     def unknown(self, outputs: Sequence[Value | None]) -> None:
-        """Note that nothing is known of these values."""
+        """Mark these values as unknown."""
         self._known.update(
             (v, Known(None, None, self._trace.number(object()))) for v in outputs if v is not None
         )
@@ -333,7 +326,7 @@ class Side:
     def _walk(
         self, body: onnx.FunctionProto, call: onnx.NodeProto, read: Sequence[Known | None]
     ) -> list[Known]:
-        """The outputs of a call, through the nodes of the body."""
+        """Infer the outputs of a call through the nodes of its body."""
         scope: dict[str, Known | None] = dict(zip(body.input, read, strict=False))
         opsets = opsets_of(body)
         for proto in body_nodes(body, call):
@@ -358,9 +351,7 @@ class Side:
 
     @staticmethod
     def _merged(outside: ValueType | None, inside: Known) -> Known:
-        """What is known of a call's output by the operator's own shape function, then by its
-        body.
-        """
+        """Merge a call's type from the operator's shape function with that from its body."""
         inner = inside.type
         if isinstance(outside, TensorType) and isinstance(inner, TensorType):
             shape = outside.shape

@@ -1,4 +1,4 @@
-"""One node for a DecomposePass: its parts, where ONNX or the model defines it by a function."""
+"""Scaffold a DecomposePass: find the parts that ONNX or the model defines for a node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gehost.scaffold.styles import Replaced
 
 
 def decomposed(model: Model, node: Node) -> tuple[Place, Replaced]:
-    """Write down a node and what it is made of.
+    """Describe a node and the nodes of its body.
 
     Raises:
-        UsageError: the node holds nested graphs, or nothing reads what it makes.
+        UsageError: the node holds nested graphs, or nothing reads its outputs.
     """
     inputs = list(dict.fromkeys(value for value in node.inputs if value is not None))
     place = place_of(model, [node], inputs)
@@ -45,7 +45,7 @@ def decomposed(model: Model, node: Node) -> tuple[Place, Replaced]:
 
 
 def _inlined(whole: onnx.ModelProto, node: Node) -> onnx.ModelProto | None:
-    """The model of one node with this node's function in its place; None where it has none."""
+    """Return the model of one node with its function inlined; None where it has none."""
     domain, op_type = split_op(node.op)
     inlined = onnx.inliner.inline_selected_functions(
         whole, [(domain, op_type)], exclude=False, inline_schema_functions=True

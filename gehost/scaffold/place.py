@@ -1,4 +1,4 @@
-"""Nodes of a model as an author would write them down: operators, parameters, captures, names."""
+"""Describe nodes of a model in Python: operators, parameters, captures and names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BESIDE_NUMBERS = frozenset(
         "LessOrEqual",
     ]
 )
-"""Operators beside whose tensors a number of one element stands as it is."""
+"""Operators where a constant of one element is written as a number."""
 _TAKEN = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}.union(
     [
         "attr",
@@ -63,35 +63,35 @@ _TAKEN = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}.union(
     ],
     ["where"],
 )
-"""Names that mean something else in what is written."""
+"""Names that the generated Python uses for other things."""
 _LONGEST = 24
-"""Characters of a name that is taken from the model."""
+"""Longest name that is taken from the model, in characters."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One node: the variables and texts that stand for it in Python."""
+    """One node: its variables and parameters in Python."""
 
     op: str
-    """``domain::Type`` outside ONNX's domain."""
+    """``domain::Type`` for domains other than ONNX's."""
     operands: Sequence[str]
     """Names of tensors, numbers, or ``None`` for an absent one."""
     results: Sequence[str]
     """A name for each output."""
     given: Mapping[str, str]
-    """The parameters that the node has, as Python."""
+    """The parameters that are set on the node, as Python."""
     asked: Mapping[str, str]
-    """All parameters that it may have, as Python; ``None`` must be absent."""
+    """All parameters of the operator, as Python; ``None`` must be absent."""
 
     @property
     def split_only(self) -> Mapping[str, str]:
-        """The parameter that says how many outputs a Split has."""
+        """The ``split`` parameter, which sets the number of outputs of a Split."""
         return {name: text for name, text in self.given.items() if name == "split"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Nodes that a pass is to match, and the sub-model that they are."""
+    """Nodes that a pass has to match, and the sub-model of them."""
 
     inputs: Sequence[str]
     """Tensors that are computed outside, in the order of their first reader."""
@@ -100,13 +100,13 @@ class Place:
     operators: Sequence[Operator]
     """In topological order."""
     outputs: Sequence[str]
-    """Tensors that are read outside; the last that is made comes first."""
+    """Tensors that are read outside; the one that is computed last comes first."""
     model: onnx.ModelProto
     """The nodes alone, with their constants."""
 
     @property
     def operands(self) -> list[str]:
-        """What an operator that stands for the nodes takes."""
+        """The operands of an operator that replaces the nodes."""
         return [*self.inputs, *self.constants]
 
     @property
@@ -116,7 +116,7 @@ class Place:
 
 
 def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
-    """Find nodes by their names, or by those of tensors that they make.
+    """Find nodes by their names, or by those of their outputs.
 
     Raises:
         UsageError: there is no node of a name, or several.
@@ -140,17 +140,17 @@ def chosen_nodes(model: Model, names: Sequence[str]) -> list[Node]:
 
 
 def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None = None) -> Place:
-    """Write down nodes of a model.
+    """Describe nodes of a model as a pattern.
 
     Args:
         model: with inferred types.
         nodes: of one graph; ``Constant`` nodes among them count as constants.
         inputs: the placeholders in order, also for constants; then other constants are written
-            as lists. None: what is computed outside, and constants are captured.
+            as lists. None: the tensors computed outside, and constants are captured.
 
     Raises:
-        UsageError: no pattern can be made of the nodes: a path leaves them and comes back, one
-            holds nested graphs, or nothing reads what they make.
+        UsageError: the nodes cannot form a pattern: a path leaves them and comes back, one holds
+            nested graphs, or nothing reads their outputs.
     """
     region = Region.of_nodes(
         node for node in nodes if not all(v is not None and v.is_constant for v in node.outputs)
@@ -175,7 +175,7 @@ def place_of(model: Model, nodes: Iterable[Node], inputs: Sequence[Value] | None
 
 
 def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> onnx.ModelProto:
-    """Copy the nodes between these tensors into a model; external data comes along."""
+    """Copy the nodes between these tensors into a model, with their external data."""
     part = submodel(model, [(value.name, value) for value in outputs], inputs, name="place")
     found = onnx.ModelProto()
     found.CopyFrom(part)
@@ -188,7 +188,7 @@ def alone(model: Model, outputs: Sequence[Value], inputs: Sequence[Value]) -> on
 
 
 def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
-    """Where the sub-model begins: at tensors of numbers whose sizes are known or the model inputs'.
+    """Find where the sub-model begins: at float tensors of known sizes, or the model's inputs.
 
     Whole numbers and flags come with the nodes that compute them: they are mostly sizes and
     indices, which fit the other inputs only as the model computes them.
@@ -216,7 +216,7 @@ def _ends(model: Model, inputs: Iterable[Value]) -> list[Value]:
 
 
 class _Writer:
-    """Gives each tensor a name, and each node its text."""
+    """Names each tensor and writes each node as Python."""
 
     def __init__(self, model: Model, region: Region, inputs: Sequence[Value] | None) -> None:
         self._model = model
@@ -276,7 +276,7 @@ class _Writer:
             ):
                 asked[name] = "None"
         asked.update(given)
-        if node.op == "Split":  # the outputs say it
+        if node.op == "Split":  # the number of outputs implies it
             asked.pop("num_outputs", None)
             given.pop("num_outputs", None)
         if signature.flattens:
@@ -304,7 +304,7 @@ class _Writer:
 
 
 def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool:
-    """Whether an input is the last and holds constant axes: they are a parameter."""
+    """Whether an input is the last one and holds constant axes, which become a parameter."""
     if signature is None or "axes" not in signature.migrating:
         return False
     value = node.inputs[slot]
@@ -313,7 +313,7 @@ def _is_axes(node: Node, slot: int, signature: schemas.Signature | None) -> bool
 
 
 def _number(node: Node, value: Value) -> str | None:
-    """A constant of one element beside a tensor of at least its rank, as Python."""
+    """Return a one-element constant beside a tensor of at least its rank, as Python."""
     array = value.array
     if node.op not in _BESIDE_NUMBERS or array is None or array.size != 1:
         return None
@@ -327,7 +327,7 @@ def _number(node: Node, value: Value) -> str | None:
 
 
 def _text(value: Any, node: Node, name: str) -> str:
-    """A parameter as Python."""
+    """Return a parameter as Python."""
     text = _python(value)
     if text is None:
         raise UsageError(
@@ -339,7 +339,7 @@ def _text(value: Any, node: Node, name: str) -> str:
 
 
 def _python(value: Any) -> str | None:
-    """A number, text, array or list of them as Python; None for anything else."""
+    """Return a number, text, array or list of them as Python; None for anything else."""
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, bytes):
@@ -364,7 +364,7 @@ def _python(value: Any) -> str | None:
 
 
 def _float(number: np.ndarray[Any, Any]) -> str:
-    """The shortest text that is this number in its dtype."""
+    """Return the shortest text that reads back as this number in its dtype."""
     if not math.isfinite(number.item()):
         return f'float("{number.item()}")'
     text = str(number[()])
@@ -372,7 +372,7 @@ def _float(number: np.ndarray[Any, Any]) -> str:
 
 
 def _short(value: Value, default: str) -> str:
-    """The last part of a tensor's name where it is short and a name in Python, too."""
+    """Return the last part of a tensor's name where it is short and valid in Python."""
     last = re.split(r"[./:]", value.name)[-1].lower()
     short = len(last) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9_]*", last)
     return last if short and not re.search(r"_output_\d+$|^val_\d+$", last) else default

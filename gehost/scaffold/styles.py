@@ -1,4 +1,4 @@
-"""A pass for the nodes of a place, in each style that authors write."""
+"""Write a pass for the nodes of a place, in each of the authors' styles."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DECOMPOSE = "decompose"
 
 @dataclass(frozen=True)
 class Names:
-    """What the new pass and its operator are called."""
+    """Names of the new pass and of its operator."""
 
     stem: str
-    """Of the file."""
+    """File name without its suffix."""
     pass_name: str
     op: str
-    """The operator that takes the place of the nodes."""
+    """The operator that replaces the nodes."""
     stage: str
     origin: str
     """Where the nodes are, for the docstring."""
@@ -39,9 +39,9 @@ class Replaced:
 
     operator: Operator
     slots: Sequence[tuple[int, str]]
-    """The inputs that it has, with the names of their tensors."""
+    """Its inputs that are present, with the names of their tensors."""
     present: Sequence[bool]
-    """Whether each of its inputs is there."""
+    """For each of its inputs, whether it is present."""
     parts: bool
     """Whether the place is the node's parts; else it is the node itself."""
 
@@ -120,7 +120,7 @@ def _refuse(problem: str) -> None:
 
 
 def _body(place: Place, op: str) -> str:
-    """The operator that stands for the nodes, with its body."""
+    """Write the operator that replaces the nodes, with its body."""
     outputs = f", outputs=[{_quoted(place.outputs)}]" if len(place.outputs) > 1 else ""
     lines = [f'@ops.register("{op}"{outputs})', f"def body({', '.join(place.operands)}):"]
     lines += [
@@ -131,7 +131,7 @@ def _body(place: Place, op: str) -> str:
 
 
 def _es_call(each: Operator, given: Mapping[str, str]) -> str:
-    """``es.Softmax(x, axis=-1)``."""
+    """Write a call such as ``es.Softmax(x, axis=-1)``."""
     domain, op_type = split_op(each.op)
     function = f'es.op("{each.op}")' if domain else f"es.{op_type}"
     return f"{function}({_arguments(each, given)})"
@@ -156,7 +156,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _unpacked(names: Sequence[str], *, several: bool = True) -> str:
-    """Targets of an assignment; ``several``: also a single one is unpacked."""
+    """Targets of an assignment; ``several``: a single one is unpacked, too."""
     return f"{names[0]}," if several and len(names) == 1 else ", ".join(names)
 
 

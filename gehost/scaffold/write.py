@@ -1,4 +1,4 @@
-"""Write a pass and its test: one to start from, or one for nodes of a model."""
+"""Write a pass and its test: a template, or one for nodes of a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUFFIX = "_pass"
 
 @dataclass(frozen=True)
 class Target:
-    """Where a new pass goes, and what it is called."""
+    """Directory and name of a new pass."""
 
     vendor: str
     stem: str
@@ -53,12 +53,12 @@ class Target:
 
     @property
     def camel(self) -> str:
-        """The name in capitals, without ``Pass``."""
+        """The name in CamelCase, without ``Pass``."""
         return "".join(word.capitalize() for word in self.stem.removesuffix(_SUFFIX).split("_"))
 
     @property
     def files(self) -> tuple[Path, Path, Path]:
-        """The pass, its test and the model of the test."""
+        """Paths of the pass, its test and the model of the test."""
         tests = self.home / "tests"
         return (
             self.home / PASSES_DIR / f"{self.stem}.py",
@@ -68,7 +68,7 @@ class Target:
 
 
 def write_pass(name: str, root: str) -> list[Path]:
-    """Write ``<root>/<vendor>/custom_fusion_passes/<pass>.py`` and its test; returns the files.
+    """Write ``<root>/<vendor>/custom_fusion_passes/<pass>.py`` and its test; return the files.
 
     Raises:
         UsageError: ``name`` is not ``vendor/pass`` in lower-case Python names, or a file exists
@@ -93,24 +93,24 @@ def write_pass_from(
 ) -> list[Path]:
     """Write a pass whose pattern is some nodes of a model, and its test with the sub-model.
 
-    The pass replaces the nodes with an operator of the vendor's, whose body they are. Tensors from
+    The pass replaces the nodes with an operator of the vendor, whose body they are. Tensors from
     outside are placeholders. A constant of one element beside an arithmetic operator is matched by
     value, other constants are captured by name. Attributes are constraints, also those that are
     left at their defaults. A ``decompose`` pass replaces one node: by the parts that ONNX, or the
-    model, defines it by; else by an operator whose body is the node.
+    model, defines for it; else by an operator whose body is the node.
 
     Args:
         name: ``vendor/pass``.
         root: the directory of vendors.
         model: the file.
-        nodes: names of nodes, or of tensors that they make.
-        style: of ``installed_styles``.
-        stage: where it runs; the nodes are those that the first pass of this stage meets, without
-            the passes of other vendors.
+        nodes: names of nodes, or of their outputs.
+        style: one of ``installed_styles``.
+        stage: where the pass runs; the nodes are those that the first pass of this stage sees,
+            without the passes of other vendors.
 
     Raises:
-        UsageError: as ``write_pass``; there is no such node, stage or style, or no pattern can be made
-            of the nodes.
+        UsageError: as ``write_pass``; there is no such node, stage or style, or the nodes cannot
+            form a pattern.
         ModelError: the model cannot be read.
         OutputError: a file or directory cannot be written.
     """
@@ -143,7 +143,7 @@ def write_pass_from(
 
 
 def _seen(model: Model, names: Sequence[str], style: str) -> tuple[Place, Replaced | None]:
-    """Write down the nodes; for a DecomposePass also the node that it replaces."""
+    """Describe the nodes; for a DecomposePass also the node that it replaces."""
     nodes = chosen_nodes(model, names)
     if style == DECOMPOSE:
         if len(nodes) != 1:
@@ -159,7 +159,7 @@ def _check_free(paths: Iterable[Path]) -> None:
 
 
 def _write(wanted: Mapping[Path, bytes]) -> list[Path]:
-    """Write new files; returns them.
+    """Write new files; return them.
 
     Raises:
         UsageError: one exists already.

@@ -1,10 +1,9 @@
-"""Compare the time of two things in pairs, and judge the difference.
+"""Compare two running times in pairs, and judge the difference.
 
 Two sessions of one model differ by 1 to 2 % for as long as they live, and the speed of a machine
 drifts by more in a minute. So a pair is two new sessions whose runs alternate; the pair gives one
 ratio, of the two medians; the next pair is created in the other order. The ratios of several pairs
-give the gain, its interval, and with a pair of the same thing twice, the dead zone: what a gain
-must exceed to be one.
+give the gain and its interval. Pairs of equal sessions give the dead zone: smaller gains are noise.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ _T = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of two things; a ratio above 1 means that the second is faster."""
+    """Times of two candidates; a ratio above 1 means that the second is faster."""
 
     ratios: tuple[float, ...]
-    """Of the median times of first and second, one a pair."""
+    """Ratios of the median times of first and second, one per pair."""
     first: float = 0.0
-    """Seconds of a run of the first: the median of the pairs' medians."""
+    """Seconds of one run of the first: the median of the pairs' medians."""
     second: float = 0.0
 
     @property
     def median(self) -> float:
-        """The gain: 1.1 where the second is a tenth faster."""
+        """The gain: 1.1 if the second is a tenth faster."""
         return statistics.median(self.ratios)
 
     @property
@@ -57,13 +56,13 @@ class Comparison:
 
 
 def dead_zone_of(same: Comparison) -> float:
-    """Return the gain that two equal things reached, but at least 1.005; gains below are noise."""
+    """Return the gain measured between equal sessions, at least 1.005; smaller gains are noise."""
     widest = max(abs(math.log(ratio)) for ratio in same.ratios)
     return math.exp(max(widest, _LEAST_DEAD_ZONE))
 
 
 def verdict_of(comparison: Comparison, dead_zone: float) -> Verdict:
-    """Return keep or drop where the whole interval is outside the dead zone, else noise.
+    """Return keep or drop if the whole interval is outside the dead zone, otherwise noise.
 
     Args:
         comparison: of the model without and with a fusion.
@@ -86,27 +85,27 @@ def measure_pairs(
     threads: int = 1,
     clock: Callable[[], float] | None = None,
 ) -> Comparison:
-    """Measure two things in alternating pairs.
+    """Measure two candidates in alternating pairs.
 
     Args:
-        first: makes a session; returns what runs it once.
-        second: the same of the other.
-        seconds: of wall time to use; more only for the fewest pairs.
-        pairs: the fewest.
-        most_pairs: the most.
-        decided: true where further pairs are not wanted, once there are the fewest.
+        first: creates a session; returns a function that runs it once.
+        second: the same for the other candidate.
+        seconds: wall time to use; exceeded only for the smallest number of pairs.
+        pairs: the smallest number of pairs.
+        most_pairs: the largest number of pairs.
+        decided: true if no more pairs are needed, after the smallest number.
         threads: of a session; with one, the CPU time of this thread is measured, else wall time.
-        clock: seconds; another clock than that.
+        clock: replaces that clock; returns seconds.
 
     Raises:
-        Exception: whatever the things raise.
+        Exception: raised by a session.
     """
     clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
     started = time.perf_counter()
     ratios: list[float] = []
     medians: tuple[list[float], list[float]] = ([], [])
     while True:
-        # fewer runs where a run is long: the fewest pairs share the time
+        # the smallest number of pairs shares the time, so slow runs get fewer repetitions
         share = max(seconds, 0.0) / pairs
         one, two = _pair(first, second, share, clock, swapped=len(ratios) % 2 == 1)
         medians[0].append(one)
@@ -151,5 +150,5 @@ def _pair(
             start = clock()
             run()
             times[index].append(clock() - start)
-    tick = 1e-9  # a clock may stand still over something very short
+    tick = 1e-9  # a clock may not advance during a very short run
     return statistics.median(times[0]) + tick, statistics.median(times[1]) + tick

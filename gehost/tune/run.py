@@ -1,8 +1,8 @@
-"""``gehost tune``: keep each kind of fusion only where it is measured to pay.
+"""``gehost tune``: keep each kind of fusion only if it is measured to pay.
 
-The switches of the runtime are tried first, then kind after kind, each beside all that was kept so
-far; at the end the whole is compared with the model as it came. A kind whose file is the same as
-without it is not measured. One that fails, or whose outputs differ, is excluded with the reason.
+The switches of the runtime are tried first, then kind after kind, each on top of all kept so far;
+at the end the whole is compared with the original model. A kind that does not change the file is
+not measured. One that fails, or changes the outputs, is excluded with the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PACKAGES = ("gehost", "onnx", "onnxruntime")
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found of one kind, or of the whole."""
+    """The result for one kind, or for the whole."""
 
     name: str
     verdict: str
@@ -59,7 +59,7 @@ class Trial:
     reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """What the switch file has of it."""
+        """Return its entry in the switch file."""
         found: dict[str, Any] = {"verdict": self.verdict}
         if self.passes and self.passes != (self.name,):
             found["passes"] = list(self.passes)
@@ -78,7 +78,7 @@ class Trial:
 
 @dataclass
 class Tuning:
-    """What ``tune`` found; ``as_dict`` is the switch file."""
+    """The result of ``tune``; ``as_dict`` is the switch file."""
 
     model: str
     threads: int
@@ -88,7 +88,7 @@ class Tuning:
     same: Comparison | None = None
     """The model against itself."""
     whole: Trial | None = None
-    """All that was kept, against the model as it came."""
+    """All that was kept, against the original model."""
     passes: dict[str, bool] = field(default_factory=dict[str, bool])
     runtime: Runtime = field(default_factory=Runtime)
     requires: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Tuning:
         return self.whole is not None and self.whole.verdict == "keep"
 
     def as_dict(self) -> dict[str, Any]:
-        """The switch file."""
+        """Return the switch file as JSON data."""
         here = machine(_PACKAGES)
         cpu = here.pop("cpu")
         evidence: dict[str, Any] = {
@@ -126,12 +126,12 @@ class Tuning:
         }
 
     def to_json(self) -> str:
-        """The text of the switch file."""
+        """Return the text of the switch file."""
         return json.dumps(self.as_dict(), indent=2) + "\n"
 
 
 class _Candidate:
-    """One choice of switches: the compiled file, and the runtime's own switches."""
+    """A choice of switches: the compiled file, and the runtime's own switches."""
 
     def __init__(self, path: str, runtime: Runtime, passes: frozenset[str]) -> None:
         self.path = path
@@ -153,14 +153,14 @@ def tune(
 
     Args:
         model: the file.
-        options: vendors, switches and settings as of ``Host``; the passes that they leave on are
-            what is measured, and those of kinds, unless they are disabled. ``dims`` are sizes of the inputs to measure with, the compiled models
-            keep their open dimensions.
+        options: vendors, switches and settings as in ``Host``. Measured are the passes that they
+            leave on, and those of kinds unless disabled. ``dims`` are sizes of the inputs to
+            measure with; the compiled models keep their open dimensions.
         feeds: an ``.npz`` file of inputs to measure with, instead of seeded ones.
         libraries: shared libraries of custom operators.
         threads: of an operator.
         budget: seconds for all comparisons.
-        progress: is given a line as each comparison starts.
+        progress: called with a line before each comparison.
 
     Raises:
         UsageError: ONNX Runtime is not installed, or the feeds do not fit the model.
@@ -211,7 +211,7 @@ class _Tuner:
         self._files = 0
 
     def _sized_feeds(self) -> dict[str, Array]:
-        """Seeded inputs, of the sizes that were given; the largest small ones else."""
+        """Return seeded inputs of the given sizes; by default the largest small ones."""
         proto = onnx.ModelProto.FromString(Path(self._as_it_came.path).read_bytes())
         if self._options.dims:
             fix_dims(proto, self._options.dims)
@@ -236,14 +236,14 @@ class _Tuner:
         return found
 
     def _step(self, name: str) -> None:
-        """Show what is measured next, and share the time that is left."""
+        """Report the next measurement, and divide the remaining time."""
         left = max(self._ends - time.perf_counter(), 0.0)
         self._share = left / max(self._left, 1)
         self._progress(f"{name}: {counted(self._left, 'comparison')} left, at most {left:.0f} s")
         self._left -= 1
 
     def _tune_runtime(self, found: Tuning) -> _Candidate:
-        """Try the runtime's own switches on the model as it came."""
+        """Try the runtime's own switches on the original model."""
         state = self._as_it_came
         graph = optimized_bytes(state.path, state.runtime, self._threads, self._directory)
         tried: list[tuple[str, Callable[[Runtime], Runtime]]] = [
@@ -267,7 +267,7 @@ class _Tuner:
     def _tried(
         self, name: str, passes: tuple[str, ...], state: _Candidate, dead_zone: float
     ) -> tuple[Trial, _Candidate]:
-        """Try a kind beside what was kept; returns the finding and what is kept now."""
+        """Try a kind on top of those kept; return the result and the new state."""
         try:
             candidate = self._compile(state.passes.union(passes), state.runtime)
         except PassError as error:
@@ -278,7 +278,7 @@ class _Tuner:
         return trial, candidate if trial.verdict == "keep" else state
 
     def _compile(self, passes: frozenset[str], runtime: Runtime) -> _Candidate:
-        """Compile with these passes and no others."""
+        """Compile with exactly these passes."""
         self._files += 1
         target = os.path.join(self._directory, f"{self._files}.onnx")
         switched = replace(
@@ -311,13 +311,13 @@ class _Tuner:
         return Trial(name, verdict_of(comparison, dead_zone), passes, comparison)
 
     def _problem(self, candidate: _Candidate) -> str:
-        """Why a candidate must not be used: it fails, or its outputs differ; "" if neither."""
+        """Return why a candidate must not be used (it fails, or its outputs differ), or ""."""
         try:
             session = candidate.runtime.session(candidate.path, self._threads)
             outputs = outputs_of(session, self._feeds)
         except GehostError:
             raise
-        except Exception as error:  # noqa: BLE001 - the runtime raises whatever it likes
+        except Exception as error:  # noqa: BLE001 - the runtime raises exceptions of many types
             return one_line(str(error))
         for one in compare_outputs(self._expected, outputs, rtol=_RTOL, atol=_ATOL):
             if not one.equal:
@@ -337,7 +337,7 @@ class _Tuner:
         )
 
     def _finish(self, found: Tuning, kept: _Candidate) -> None:
-        """Compare the whole with the model as it came; turn everything off if it does not pay."""
+        """Compare the whole with the original model; turn everything off if it does not pay."""
         if kept.passes or kept.runtime != self._as_it_came.runtime:
             passes = tuple(sorted(kept.passes))
             found.whole = self._judged("whole", passes, self._as_it_came, kept, found.dead_zone)
@@ -355,7 +355,7 @@ def _without(optimizer: str) -> Callable[[Runtime], Runtime]:
 
 
 def _requires(path: str) -> tuple[str, ...]:
-    """The runtimes that the new nodes of a compiled model name."""
+    """Return the runtimes required by the new nodes of a compiled model."""
     proto = onnx.ModelProto.FromString(Path(path).read_bytes())
     return tuple(
         sorted(
@@ -373,7 +373,7 @@ _WIDTH = 41
 
 
 def picture(tuning: Tuning) -> list[str]:
-    """Draw the measured intervals, a line a kind; ``:`` are the ends of the dead zone."""
+    """Draw the measured intervals, a line for each kind; ``:`` marks the ends of the dead zone."""
     trials = [*tuning.trials, *([] if tuning.whole is None else [tuning.whole])]
     measured = [trial.comparison for trial in trials if trial.comparison is not None]
     ends = [abs(math.log(end)) for one in measured for end in (*one.interval, *one.ratios)]
@@ -408,7 +408,7 @@ def seconds_of(text: str) -> float:
     """Read a time: ``60``, ``60s``, ``2m``.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a time.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|)", text.strip())
     if not found:

@@ -1,4 +1,4 @@
-"""Sessions of ONNX Runtime: with the switches under ``Runtime``, for measuring and for users."""
+"""Sessions of ONNX Runtime with the switches under ``Runtime``, for measuring and for users."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a switch file states under ``Runtime``."""
+    """The entries under ``Runtime`` in a switch file."""
 
     level: str = "all"
-    """Of graph optimizations: none, basic, extended, all."""
+    """Level of graph optimizations: none, basic, extended, all."""
     disabled_optimizers: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     """Shared libraries of custom operators."""
@@ -42,7 +42,7 @@ class Runtime:
         """Read the entries of a switch file.
 
         Raises:
-            UsageError: there is no such level.
+            UsageError: the level does not exist.
         """
         level = given.get("level", "all")
         if level not in LEVELS:
@@ -51,7 +51,7 @@ class Runtime:
         return cls(level, *lists)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entries of a switch file."""
+        """Return the entries of a switch file."""
         return {
             "level": self.level,
             "disabled_optimizers": list(self.disabled_optimizers),
@@ -59,11 +59,11 @@ class Runtime:
         }
 
     def without(self, optimizer: str) -> Runtime:
-        """The same with an optimizer of the runtime off."""
+        """Return a copy with an optimizer of the runtime off."""
         return replace(self, disabled_optimizers=(*self.disabled_optimizers, optimizer))
 
     def options(self, threads: int | None = None) -> Any:
-        """Make the ``SessionOptions``; ``threads`` of one operator, None for the runtime's choice.
+        """Create the ``SessionOptions``; ``threads`` per operator, None for the runtime's choice.
 
         Raises:
             UsageError: a library cannot be loaded.
@@ -82,7 +82,7 @@ class Runtime:
         for library in self.libraries:
             try:
                 options.register_custom_ops_library(library)
-            except Exception as error:  # whatever the library or its loader makes of it
+            except Exception as error:  # of the library or its loader, of any type
                 raise UsageError(f"library {library} cannot be loaded: {error}") from error
         return options
 
@@ -97,7 +97,7 @@ class Runtime:
     def runner(
         self, path: str, feeds: Mapping[str, Array], threads: int
     ) -> Callable[[], Callable[[], object]]:
-        """Return what makes a session, which is what ``measure_pairs`` takes."""
+        """Return a function that creates a session, as ``measure_pairs`` needs it."""
 
         def make() -> Callable[[], object]:
             session = self.session(path, threads)
@@ -119,9 +119,9 @@ def onnxruntime() -> Any:
 
 
 def runtime_options(path: str | os.PathLike[str]) -> Any:
-    """Return the ``onnxruntime.SessionOptions`` that a switch file of ``gehost tune`` asks for.
+    """Return the ``onnxruntime.SessionOptions`` for a switch file of ``gehost tune``.
 
-    It warns (``UserWarning``) where the evidence is from other versions or another CPU.
+    Warns (``UserWarning``) if the evidence is from other versions or another CPU.
 
     Args:
         path: the file that the model was compiled with (``--fusion-switch-file``).
@@ -145,7 +145,7 @@ def runtime_options(path: str | os.PathLike[str]) -> Any:
 
 
 def satisfies(installed: str, needed: str) -> bool:
-    """Return whether a version is in a range: ``satisfies("1.31.1", "onnxruntime>=1.31,<2")``."""
+    """Whether a version is in a range: ``satisfies("1.31.1", "onnxruntime>=1.31,<2")``."""
     mine = _numbers(installed)
     for relation, wanted in re.findall(r"(>=|<=|==|!=|<|>)([\d.]+)", needed):
         other = _numbers(wanted)
@@ -173,7 +173,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def optimized_bytes(
     path: str, runtime: Runtime, threads: int, directory: str | os.PathLike[str]
 ) -> bytes:
-    """Return the graph that the runtime makes of a model file."""
+    """Return the graph into which the runtime optimizes a model file."""
     target = Path(directory) / "optimized.onnx"
     runtime.session(path, threads, os.fspath(target))
     content = target.read_bytes()
@@ -182,6 +182,6 @@ def optimized_bytes(
 
 
 def outputs_of(session: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Run a session; outputs by name."""
+    """Run a session; return outputs by name."""
     names: Sequence[str] = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))

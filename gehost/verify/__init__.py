@@ -1,6 +1,4 @@
-"""Compare two models number by number: seeded inputs, one engine without optimizations, stated
-tolerances.
-"""
+"""Compare two models number by number: seeded inputs, unoptimized engine, stated tolerances."""
 
 from gehost.verify.compare import (
     Baseline,

@@ -1,8 +1,7 @@
-"""Compare two models number by number: run both on the same inputs and look at every element.
+"""Compare two models number by number: run both on the same inputs and compare every element.
 
-Two elements agree if both are NaN, both the same infinity, or as near as
-``gehost.verify.tolerance`` says. Names, order, dtypes and shapes of the outputs have to be the
-same.
+Two elements agree if both are NaN, both are the same infinity, or their distance is within
+``gehost.verify.tolerance``. Names, order, dtypes and shapes of the outputs must be equal.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ if TYPE_CHECKING:
 
 _MAX_TRIES = 250
 _MOST_ELEMENTS = 1 << 22
-"""Of all inputs together, where sizes are tried beyond the small ones."""
+"""Largest number of elements of all inputs together when sizes beyond the small ones are tried."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputDifference:
-    """How one output compares on one feed.
+    """The comparison of one output on one feed.
 
-    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` are of the element with the largest ``|a -
-    b|`` among those outside the tolerance, or among all where all are inside. Distances to or
+    ``index``, ``a``, ``b``, ``atol`` and ``max_abs`` belong to the element with the largest
+    ``|a - b|`` among those outside the tolerance, or among all if all are inside. Distances to or
     between NaN and infinity, and between two strings, count as infinite. ``max_rel`` is the largest
-    ``|a - b| / |a|`` of the same elements, where ``a`` is not 0. ``telling`` is false where ``a``
-    has no finite element, or the same value in all of several: almost any model would agree.
-    ``reason`` says what kept the values from being compared: another name, dtype or shape.
+    ``|a - b| / |a|`` of the same elements, where ``a`` is not 0. ``telling`` is false if ``a`` has
+    no finite element, or several elements of one value: almost any model would agree. ``reason`` is
+    not empty if the values could not be compared: another name, dtype or shape.
     """
 
     output: str
@@ -69,7 +68,7 @@ class OutputDifference:
 
     @property
     def place(self) -> str:
-        """The worst element as text: ``logits[0,3,17]``."""
+        """The name and index of the worst element: ``logits[0,3,17]``."""
         return f"{self.output}[{','.join(map(str, self.index))}]" if self.index else self.output
 
     @property
@@ -80,12 +79,11 @@ class OutputDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What a comparison found: one ``OutputDifference`` for each output of each feed, and an error
-    if ``b`` failed.
+    """The result of a comparison: an ``OutputDifference`` for each output of each feed.
 
-    ``rtol`` and ``atol`` are what the caller gave, None for those of the dtype. ``engine`` is what
-    both models ran on, or both names where that differs. ``failed_feed`` is the one on which ``b``
-    failed, None where it did not even load.
+    ``error`` is set if ``b`` failed; ``failed_feed`` is the feed it failed on, None if it did not
+    load. ``rtol`` and ``atol`` are the caller's, None for the defaults of the dtype. ``engine`` is
+    the engine of both models, or both names if they differ.
     """
 
     equal: bool
@@ -99,11 +97,11 @@ class Verification:
     failed_feed: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the fields, and the summary, as JSON can carry them: NaN and infinity as text."""
+        """Return the fields and the summary as JSON data; NaN and infinity become text."""
         return {**_plain(dataclasses.asdict(self)), "summary": self.summary()}
 
     def summary(self) -> str:
-        """Say it in one line."""
+        """Return the result in one line."""
         if self.error is not None:
             return f"differ: {self.error}"
         worst = max(
@@ -149,22 +147,22 @@ def compare(
     """Run two models on the same inputs and compare their outputs.
 
     Args:
-        a: The model that is right: a path, a model in memory, or a ``Runner`` that holds it.
-        b: The model in question. If it does not load or run, that is a difference.
-        feeds: Inputs by name, any number of times; made by ``find_feeds`` if not given.
-        rtol: Instead of the default of each floating-point dtype.
-        atol: Instead of the default of each floating-point dtype.
-        seed: Of the inputs that are made.
-        special_values: Also compare on the first inputs with NaN, infinities, denormals and the
-            like among the floats; see ``with_special_values``.
-        libraries: Of custom operators; see ``Runner``, which has its own if it is given.
-        engine: What both run on; see ``Runner``. A ``Runner`` keeps its own.
+        a: The reference: a path, a model in memory, or a ``Runner`` that holds it.
+        b: The model to check. If it does not load or run, that is a difference.
+        feeds: Inputs by name, any number of times; default: made by ``find_feeds``.
+        rtol: Replaces the default of each floating-point dtype.
+        atol: Replaces the default of each floating-point dtype.
+        seed: Of the generated inputs.
+        special_values: Also compare on the first inputs with NaN, infinities, denormals and others
+            among the floats; see ``with_special_values``.
+        libraries: Of custom operators; see ``Runner``. A given ``Runner`` keeps its own.
+        engine: Of both models; see ``Runner``. A given ``Runner`` keeps its own.
 
     Raises:
         ModelError: ``a`` does not load or run.
-        UsageError: The feeds do not fit ``a``, or inputs cannot be made for it, or it draws
-            random numbers without a seed; a library cannot be loaded; there are no floats for
-            special values; there is no such engine.
+        UsageError: The feeds do not fit ``a``, inputs cannot be generated for it, or it draws
+            random numbers without a seed; a library cannot be loaded; no input can hold special
+            values; the engine does not exist.
     """
     runner = a if isinstance(a, Runner) else Runner(a, libraries=libraries, engine=engine)
     baseline = Baseline.of(
@@ -181,16 +179,16 @@ def compare(
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """What the model that is right gives, so that any number of models can be compared with it."""
+    """The outputs of the reference model, with which any number of models can be compared."""
 
     runner: Runner
     runs: Sequence[tuple[Feeds, Outputs]]
-    """Inputs and what they give."""
+    """Pairs of inputs and outputs."""
     seed: int = 0
     rtol: float | None = None
     atol: float | None = None
     engine: str | None = None
-    """What models run on; see ``Runner``."""
+    """The engine of the compared models; see ``Runner``."""
 
     @classmethod
     def of(
@@ -204,13 +202,13 @@ class Baseline:
         special_values: bool = False,
         engine: str | None = None,
     ) -> Baseline:
-        """Run the model that is right; arguments and errors are those of ``compare``."""
+        """Run the reference model; arguments and errors are those of ``compare``."""
         runner = model if isinstance(model, Runner) else Runner(model, engine=engine)
         proto = runner.proto()
         random = unseeded(proto)
         if random is not None:
             raise UsageError(
-                f"{random}; a rewrite elsewhere changes what is drawn, so numbers cannot be "
+                f"{random}; a rewrite elsewhere changes the numbers drawn, so they cannot be "
                 "compared: give it a seed attribute",
                 where=runner.name,
             )
@@ -222,7 +220,7 @@ class Baseline:
                 for given in (with_declared_types(given, proto) for given in feeds)
             ]
         else:
-            raise UsageError("no feeds to compare on: give at least one, or None to have them made")
+            raise UsageError("no feeds to compare on: give at least one, or None to generate them")
         if special_values:
             runs += _special_runs(runner, runs[0][0], seed)
         return cls(runner, runs, seed, rtol, atol, engine)
@@ -234,8 +232,9 @@ class Baseline:
         base_dir: str | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Verification:
-        """Run another model on the same inputs; if it does not load or run, that is a
-        difference. ``progress`` is given the number of runs that are done.
+        """Run another model on the same inputs; failing to load or run is a difference.
+
+        ``progress`` is called with the number of runs that are done.
         """
         outputs: list[OutputDifference] = []
         engine, error, number = self.runner.engine, None, None
@@ -250,7 +249,7 @@ class Baseline:
                     engine=self.engine,
                 )
             )
-            # they round differently, so a small difference may be theirs
+            # two engines round differently, so a small difference may be theirs
             if second.engine != engine:
                 engine = f"{engine}, {second.engine}"
             for number, (given, expected) in enumerate(self.runs):
@@ -283,7 +282,7 @@ def compare_outputs(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> list[OutputDifference]:
-    """Compare the outputs of two runs, in order; ``feed`` is only noted."""
+    """Compare the outputs of two runs, in order; ``feed`` is only recorded."""
     found: list[OutputDifference] = []
     for number, (name, other) in enumerate(itertools.zip_longest(expected, actual)):
         if name != other:
@@ -303,15 +302,14 @@ def compare_outputs(
 
 
 def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
-    """Make up to three inputs that a model runs on, of different sizes, and give them with the
-    outputs.
+    """Generate up to three inputs of different sizes that the model runs on; return their outputs.
 
-    A signature may hide that two dimensions have to agree, or how large one has to be. So sizes and
-    equalities are tried, at most 250, until the model runs and computes something finite.
+    A signature may hide that two dimensions must be equal, or how large one must be. So up to 250
+    combinations of sizes and equalities are tried, until the model runs with a finite result.
 
     Raises:
         ModelError: The model runs on none of them.
-        UsageError: Inputs cannot be made for the model.
+        UsageError: Inputs cannot be generated for the model.
     """
     maker = FeedMaker(model.proto())
     blank: tuple[Ties, int, Feeds, Outputs] | None = None
@@ -332,7 +330,7 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
     else:
         if blank is None:
             raise ModelError(
-                f"{first_error} (on the inputs that were made for it; give --feeds)"
+                f"{first_error} (on the inputs that were generated for it; give --feeds)"
             ) from first_error
         found = blank
     ties, variant, feeds, outputs = found
@@ -344,14 +342,13 @@ def find_feeds(model: Runner, seed: int = 0) -> list[tuple[Feeds, Outputs]]:
         feeds = maker.make(seed, other, ties)
         try:
             runs[other] = feeds, model.run(feeds)
-        except ModelError:  # too small, or a value that the model refuses: the others have to do
+        except ModelError:  # too small, or a value that the model refuses: use the others
             continue
     return [runs[number] for number in sorted(runs)]
 
 
 def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, Outputs]]:
-    """Inputs with special values, and what they give; those on which the model fails are left
-    out.
+    """Run the model on inputs with special values; leave out those on which it fails.
 
     Raises:
         UsageError: No input is a float.
@@ -374,9 +371,7 @@ def _special_runs(model: Runner, feeds: Feeds, seed: int) -> list[tuple[Feeds, O
 
 
 def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
-    """Combine ties with sizes, the likely first; where no dimension is symbolic only the values
-    differ.
-    """
+    """Combine ties with sizes, the likely first; without symbolic dimensions only values vary."""
     likely = list(tie_plans(shapes, changes=1))
     yield from ((ties, 3 * scale) for scale in range(len(UNITS)) for ties in likely)
     yield from (({}, variant) for variant in (1, 2))
@@ -386,7 +381,7 @@ def _attempts(shapes: Sequence[Dims]) -> Iterator[tuple[Ties, int]]:
 def _compare_arrays(
     a: Array, b: Array, blank: OutputDifference, rtol: float | None, atol: float | None
 ) -> OutputDifference:
-    """Fill in what two arrays show; the names are those of ``blank``."""
+    """Return ``blank`` with the comparison of two arrays filled in."""
     if a.dtype != b.dtype:
         return dataclasses.replace(blank, reason=f"dtype {b.dtype}, wanted {a.dtype}")
     if a.shape != b.shape:
@@ -446,13 +441,11 @@ def _telling(array: Array) -> bool:
 def _distances(
     a: Array, b: Array
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Give, for each element of two widened arrays: the same value or both NaN; ``|a - b|``;
-    ``|a|``.
-    """
+    """Return, for each element of two widened arrays: equal or both NaN; ``|a - b|``; ``|a|``."""
     same = np.asarray(a == b, np.bool_)
     if a.dtype.kind == "O":
         return same, np.where(same, 0.0, np.inf), np.zeros(a.shape)
-    # modulo 2**64, which is right; numpy warns of it where there is one element and no axis
+    # subtracts modulo 2**64, which is right here; numpy warns about it for arrays of rank 0
     if a.dtype.kind in "iu":
         with np.errstate(over="ignore"):
             gap = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)

@@ -1,7 +1,7 @@
-"""Find operators whose numbers are other ones after any rewrite: random ones without a seed.
+"""Find operators whose numbers change with any rewrite: random ones without a seed.
 
-ONNX Runtime seeds them by the place of the node among all nodes, and ``Dropout`` anew in each
-session. Where there is a ``seed`` attribute only that counts.
+ONNX Runtime seeds them by the node's position among all nodes, and ``Dropout`` with a new seed in
+each session. A ``seed`` attribute overrides both.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import onnx.numpy_helper
 from gehost.ir.schemas import RANDOM
 
 _TRAINING_MODE = 2
-"""The input of ``Dropout`` that says whether it drops anything."""
+"""The index of the input of ``Dropout`` that turns dropping on."""
 
 
 def unseeded(model: onnx.ModelProto) -> str | None:
-    """The first operator that draws random numbers without a seed, in the graph, its bodies and
-    the functions called.
+    """Return the first operator that draws random numbers without a seed, or None.
+
+    Searches the graph, its bodies and the functions called.
     """
     return next(_Finder(model).found(model.graph.node, _off(model.graph)), None)
 
@@ -29,9 +30,9 @@ class _Finder:
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
 
     def found(self, nodes: Iterable[onnx.NodeProto], off: frozenset[str]) -> Iterator[str]:
-        """Describe those among nodes; ``off`` are the tensors that are known to be false."""
+        """Describe those among ``nodes``; ``off`` are the tensors that are known to be false."""
         for node in nodes:
-            # each is looked at once
+            # pop: each function is searched once
             function = self._functions.pop((node.domain, node.op_type, node.overload), None)
             if function is not None:
                 yield from self.found(function.node, _off(function))
@@ -57,7 +58,7 @@ class _Finder:
 
 
 def _off(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
-    """The tensors that are constants and false; and the empty name, which stands for no tensor."""
+    """Return the tensors that are constant and false, and "", the name of absent inputs."""
     tensors = (
         []
         if isinstance(graph, onnx.FunctionProto)

@@ -1,12 +1,12 @@
-"""Make inputs for a model from its signature: seeded, of consistent sizes, and inside what its
-tables hold.
+"""Generate inputs for a model from its signature: seeded, of consistent sizes, with valid indices.
 
-Values, by what the input is used for:
+Values by the use of the input:
 
 | input | values |
 |---|---|
 | floating point | standard normal |
-| "mask" in its name, or only compared, cast to bool, or subtracted from 1 | 0 and 1, the first of each row 1 |
+| "mask" in its name, or only compared, cast to bool, | 0 and 1, the first of each row 1 |
+| or subtracted from 1 | |
 | an index into a table | below the table's size |
 | other integers | 0 to 3; of 8 bits: 0 to 127 |
 | bool | both |
@@ -65,7 +65,7 @@ _ONLY_TYPE_OR_SHAPE = frozenset(("Shape", "Size", "CastLike"))
 _TESTS = frozenset(
     ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor"]
 )
-# Initializers of more elements than this say nothing about shapes.
+# Larger initializers are not used to infer shapes.
 _SMALL = 64
 
 
@@ -82,12 +82,11 @@ _SPECIAL = (
 
 
 class FeedMaker:
-    """Makes inputs for one model, of as many sizes as wanted; the model's weights need not be
-    loaded.
+    """Generates inputs of various sizes for one model; its weights need not be loaded.
 
     Raises:
-        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has
-            to give the inputs.
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller must
+            give the inputs.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -107,20 +106,18 @@ class FeedMaker:
         return [spec.dims for spec in self._inputs]
 
     def elements(self, variant: int, ties: Mapping[str, Sequence[str]]) -> int:
-        """How many elements the values have together that ``make`` would give."""
+        """Return the total number of elements of the inputs that ``make`` would return."""
         sizes = Sizes(self.shapes, variant, ties)
         return sum(math.prod(sizes[dim] for dim in dims) for dims in self.shapes)
 
     def make(
         self, seed: int = 0, variant: int = 0, ties: Mapping[str, Sequence[str]] | None = None
     ) -> dict[str, Array]:
-        """Make a value for every input that has no initializer; the arguments are those of
-        ``Sizes``.
-        """
+        """Return a value for every input without initializer; for the arguments see ``Sizes``."""
         sizes = Sizes(self.shapes, variant, ties or {})
         feeds: dict[str, Array] = {}
         for spec in self._inputs:
-            # By name: a model with one input more, or in another order, gets the same values for
+            # By name: a model with an additional input, or another order, gets the same values for
             # the others.
             rng = np.random.default_rng([seed, variant, zlib.crc32(spec.name.encode())])
             use = self._uses.get(spec.name, _Use())
@@ -132,16 +129,16 @@ class FeedMaker:
 
 
 def make_feeds(model: onnx.ModelProto, seed: int = 0, variant: int = 0) -> dict[str, Array]:
-    """Make a value for every input that has no initializer.
+    """Generate a value for every input that has no initializer.
 
     Args:
         model: The model; its weights need not be loaded.
         seed: Of the random numbers.
-        variant: Which sizes: 0, 1, 2 small ones (in 1 the batch is 1), from 3 on larger ones.
+        variant: Of the sizes: 0, 1, 2 small ones (in 1 the batch is 1), from 3 on larger ones.
 
     Raises:
-        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller has
-            to give the inputs.
+        UsageError: An input is a sequence, a map or an optional, or has no rank: the caller must
+            give the inputs.
     """
     return FeedMaker(model).make(seed, variant)
 
@@ -150,17 +147,17 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Read inputs by name from an ``.npz`` file.
 
     Raises:
-        UsageError: The file cannot be read, is no ``.npz``, or holds pickled objects.
+        UsageError: The file cannot be read, is not an ``.npz``, or holds pickled objects.
     """
     name = os.fspath(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {entry: _array(archive[entry]) for entry in archive.files}
     except FileNotFoundError as error:
-        raise UsageError("there is no file of this name", where=name) from error
+        raise UsageError("there is no such file", where=name) from error
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror or error}") from error
-    # What numpy says is left out: it advises to load objects, which may run code.
+    # numpy's message is dropped: it recommends loading pickled objects, which may run code.
     except (
         EOFError,
         ValueError,
@@ -177,12 +174,12 @@ def load_feeds(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def _array(value: Any) -> Array:
     if not isinstance(value, np.ndarray):
-        raise TypeError("an entry of the archive that is no array")
+        raise TypeError("an entry of the archive is not an array")
     return cast("Array", value)
 
 
 def save_feeds(feeds: Mapping[str, Array]) -> bytes:
-    """The content of an ``.npz`` file of inputs by name, whatever the names are."""
+    """Return the content of an ``.npz`` file of inputs by name; any name is allowed."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in feeds.items():
@@ -197,13 +194,13 @@ def save_feeds(feeds: Mapping[str, Array]) -> bytes:
 
 
 def with_special_values(feeds: Mapping[str, Array], seed: int = 0) -> Iterator[dict[str, Array]]:
-    """Give the feeds again with special values at an eighth of the places of each float input.
+    """Yield the feeds with special values at an eighth of the places of each float input.
 
     In turn: NaN, infinity, its negative, -0.0, denormals, +-88.5 (where float32's exp overflows),
     and +-1e38, or the largest value of a smaller type.
 
     Args:
-        feeds: Inputs by name; those that are no floats stay as they are.
+        feeds: Inputs by name; those that are not floats stay as they are.
         seed: Of the places.
     """
     for number, values in enumerate(_SPECIAL):
@@ -237,9 +234,7 @@ def _sprinkled(array: Array, values: Sequence[float], rng: np.random.Generator) 
 
 
 def with_declared_types(feeds: Mapping[str, Array], model: onnx.ModelProto) -> dict[str, Array]:
-    """Inputs as a file gave them, in the types of the model that numpy's files do not know, such
-    as bfloat16.
-    """
+    """Return inputs of a file in the model's types that numpy's files lack, such as bfloat16."""
     declared = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     found = dict(feeds)
     for name, array in feeds.items():
@@ -257,8 +252,8 @@ class _Input(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What an integer input is good for: the sizes of the tables it indexes; ``tested`` if only
-    0 or not matters.
+    """The use of an integer input: the sizes of the tables it indexes; ``tested`` if only zero or
+    not matters.
     """
 
     tables: Dims = ()
@@ -266,7 +261,7 @@ class _Use(NamedTuple):
 
 
 class _Readers:
-    """Who reads what in a model, with functions inlined and shapes inferred."""
+    """The users of each tensor in a model, with functions inlined and shapes inferred."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
@@ -276,7 +271,7 @@ class _Readers:
         self._index(lean.graph)
 
     def use(self, name: str) -> _Use:
-        """Follow an input to where its values matter."""
+        """Follow an input to the nodes whose result depends on its values."""
         pending, seen = [name], {name}
         tables: list[int | str] = []
         tests = others = 0
@@ -308,7 +303,7 @@ class _Readers:
                     self._index(body)
 
     def _table_sizes(self, node: onnx.NodeProto, table: int) -> Dims:
-        """The size of the table's axis; for tuples of indices those of all axes."""
+        """Return the size of the table's axis; for tuples of indices the sizes of all axes."""
         dims = self._shapes.get(node.input[table], ()) if table < len(node.input) else ()
         if node.op_type.endswith("ND"):
             return dims
@@ -351,7 +346,7 @@ def _values(
     dtype = onnx.helper.tensor_dtype_to_np_dtype(spec.element)
     if "mask" in spec.name.lower() or (use.tested and bound is None):
         mask = rng.integers(0, 2, shape)
-        if shape:  # a row without any 1 gives nothing but NaN after a softmax
+        if shape:  # a row without any 1 gives only NaN after a softmax
             mask[..., :1] = 1
         return mask.astype(dtype)
     if spec.element == _TENSOR.BOOL:
@@ -383,9 +378,7 @@ def _is_one(tensor: onnx.TensorProto) -> bool:
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy a model with functions inlined; large initializers become mere inputs, small ones are
-    constants, declared or not.
-    """
+    """Return a copy with functions inlined; large initializers become inputs, small ones stay."""
     import onnx.inliner
 
     graph = model.graph
@@ -417,9 +410,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _shapes(lean: onnx.ModelProto) -> dict[str, Dims]:
-    """What is known of the sizes of all tensors; nothing where the model is not valid, which its
-    run will tell.
-    """
+    """Return the known sizes of all tensors; {} if the model is invalid, which its run reports."""
     try:
         model = Model(lean)
     except ModelError:

@@ -1,6 +1,4 @@
-"""Run a model as it is written: ONNX Runtime without optimizations, or the reference evaluator
-without it.
-"""
+"""Run a model as written: ONNX Runtime without optimizations, or the reference evaluator."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("onnxruntime", "reference")
 
-# What ONNX Runtime says when the fault is in the inputs that it was given.
+# Messages of ONNX Runtime about wrong inputs.
 _BAD_INPUT = (
     "Unexpected input data type",
     "Invalid rank for input",
@@ -34,24 +32,23 @@ _BAD_INPUT = (
 
 
 class Runner:
-    """One model, loaded once, that runs on as many inputs as wanted.
-
-    The engine is ``onnxruntime`` with one thread and every optimization off. It is ``reference``
-    (``onnx.reference``, functions inlined) where ONNX Runtime is not installed or cannot run the
-    types of the model. Changes made to a ``ModelProto`` afterwards are not seen.
+    """One model, loaded once, to be run on any number of inputs.
+    The engine is ``onnxruntime`` with one thread and all optimizations off. It is ``reference``
+    (``onnx.reference``, functions inlined) if ONNX Runtime is not installed or cannot run the
+    types of the model. Later changes to a ``ModelProto`` have no effect.
 
     Args:
         model: A path, or a model in memory.
         base_dir: The directory of the external data of a model in memory.
-        libraries: Shared libraries of custom operators for ONNX Runtime, which then is the only
-            engine.
-        engine: ``onnxruntime`` or ``reference``, which then is the only one; None for the choice
-            above.
+        libraries: Shared libraries of custom operators for ONNX Runtime, which is then the only
+            engine tried.
+        engine: ``onnxruntime`` or ``reference``, which is then the only one tried; None for the
+            choice above.
 
     Raises:
         ModelError: No engine can load the model.
-        UsageError: There is no such engine, or it is not installed; a library cannot be loaded,
-            or the engine takes none.
+        UsageError: The engine does not exist or is not installed; a library cannot be loaded, or
+            the engine takes none.
     """
 
     def __init__(
@@ -77,7 +74,7 @@ class Runner:
             self._engine = self._load(engine, directory)
         except (ModelError, UsageError):
             raise
-        except Exception as error:  # both engines raise whatever they like
+        except Exception as error:  # both engines raise exceptions of many types
             cause = error.__context__ if isinstance(error.__context__, _UnsupportedError) else error
             raise ModelError(f"{self._name} does not load: {_one_line(cause)}") from error
 
@@ -114,19 +111,18 @@ class Runner:
         return self._engine.name
 
     def proto(self) -> onnx.ModelProto:
-        """The model, without external data."""
+        """Return the model, without external data."""
         if isinstance(self._source, onnx.ModelProto):
             return self._source
         try:
             return onnx.ModelProto.FromString(self._source.read_bytes())
-        except Exception as error:  # protobuf's own, and OSError
+        except Exception as error:  # protobuf's DecodeError, and OSError
             raise ModelError(f"{self._name} does not load: {_one_line(error)}") from error
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Compute the outputs, by name and in the model's order.
 
-        A sequence or map is given by element (``scores[0]``), an optional value that is absent not
-        at all.
+        A sequence or map yields an entry for each element (``scores[0]``), an absent optional none.
 
         Raises:
             UsageError: An input is missing, unknown, or not of the declared type or shape.
@@ -145,7 +141,7 @@ class Runner:
             )
         try:
             values = self._engine.run(feeds)
-        except Exception as error:  # as above
+        except Exception as error:  # as in __init__
             text = _one_line(error)
             if text.startswith(_BAD_INPUT):
                 raise UsageError(text, where=self._name) from error
@@ -154,16 +150,14 @@ class Runner:
 
 
 def _missing(error: Exception) -> ModelError | UsageError:
-    """Why ONNX Runtime cannot run what it was asked to run."""
+    """Return the error for ONNX Runtime missing, or unable to run the model."""
     if isinstance(error, ImportError):
         return UsageError("engine 'onnxruntime' is not installed: pip install 'gehost[verify]'")
     return ModelError(f"engine 'onnxruntime' cannot run the model: {_one_line(error)}")
 
 
 class _UnsupportedError(Exception):
-    """ONNX Runtime cannot run a model that may well be right: a kernel is missing, or a type has
-    no numpy type.
-    """
+    """ONNX Runtime lacks a kernel, or numpy a type; the model may be valid."""
 
 
 class _OnnxRuntime:
@@ -180,12 +174,12 @@ class _OnnxRuntime:
         for library in libraries:
             try:
                 options.register_custom_ops_library(library)
-            except Exception as error:  # whatever the library or its loader makes of it
+            except Exception as error:  # of the library or its loader, of any type
                 raise UsageError(
                     f"library {library} cannot be loaded: {_one_line(error)}"
                 ) from error
         readable, directory = _readable(source, directory)
-        if directory is not None:  # of a model in memory, whose weights need not come into memory
+        if directory is not None:  # lets the runtime map the weights of a model in memory
             options.add_session_config_entry(
                 "session.model_external_initializers_file_folder_path", str(directory.absolute())
             )
@@ -214,7 +208,7 @@ class _OnnxRuntime:
 
 
 _MOST = 1 << 31
-"""Bytes of a protobuf that ONNX's inference can take."""
+"""Largest protobuf in bytes that ONNX's inference accepts."""
 
 
 class _Reference:
@@ -246,8 +240,9 @@ class _Reference:
 def _readable(
     source: onnx.ModelProto | Path, directory: Path | None
 ) -> tuple[onnx.ModelProto | str, Path | None]:
-    """What ONNX Runtime can read, and the directory of its weights: of a path that is not UTF-8,
-    what lies there.
+    """Return the model in a form that ONNX Runtime can read, and the directory of its weights.
+
+    It cannot open a path that is not UTF-8; such a file is read here.
     """
     if isinstance(source, Path):
         if _is_utf8(source):
@@ -267,7 +262,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
-    """Give the model itself if all its weights are in it, else a copy that holds them."""
+    """Return the model itself if all its weights are in it, or a copy that holds them."""
     if not _check_weights(model, directory):
         return model
     full = onnx.ModelProto()
@@ -280,9 +275,7 @@ def _with_weights(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelP
 
 
 def _check_weights(model: onnx.ModelProto, directory: Path | None) -> bool:
-    """Whether weights are in another file; raises ``ModelError`` where it is not known in which
-    directory.
-    """
+    """Whether weights are in another file; raises ``ModelError`` if its directory is not known."""
     outside = any(
         onnx.external_data_helper.uses_external_data(tensor) for tensor in model.graph.initializer
     )
@@ -298,14 +291,14 @@ def _serialized(model: onnx.ModelProto, directory: Path | None) -> bytes:
     _check_weights(model, directory)
     try:
         return model.SerializeToString()
-    except Exception as error:  # protobuf's own, or ValueError, by version
+    except Exception as error:  # protobuf's EncodeError or ValueError, depending on its version
         raise ModelError(
             f"model {model.graph.name!r} is too large to run from memory: give its path"
         ) from error
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, Array]]:
-    """Give the tensors of an output, with the names of their places in it."""
+    """Yield the tensors of an output; names of nested ones show their place."""
     if isinstance(value, Mapping):
         for key, element in cast("Mapping[Any, Any]", value).items():
             yield from _tensors(f"{name}[{key}]", element)
@@ -318,6 +311,6 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, Array]]:
 
 
 def _one_line(error: BaseException) -> str:
-    """The first line of an error, without ONNX Runtime's own prefix."""
+    """Return the first line of an error, without ONNX Runtime's own prefix."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", lines[0])

@@ -1,8 +1,8 @@
-"""Give the symbolic dimensions of a signature sizes.
+"""Choose sizes for the symbolic dimensions of a signature.
 
-A symbol has one size wherever it stands and two symbols never the same, so that mixed-up axes show.
-Sums and products of symbols (``past + seq``, ``2*s0``) are computed; any other text is a symbol as
-it stands.
+Equal symbols get equal sizes, different symbols different ones, so that mixed-up axes show.
+Sums and products of symbols (``past + seq``, ``2*s0``) are computed; any other text counts as one
+symbol.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Iterator, Mapping, Sequence
 Dims = tuple[int | str, ...]
 Ties = dict[str, tuple[str, ...]]
 
-# Three variants of small sizes, then three each where all but the leading dimensions are multiples
-# of these.
+# Three variants of small sizes, then three for each of these units: all but the leading
+# dimensions are multiples of it.
 UNITS = (1, 8, 32, 224)
 _EXPRESSION = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 
 
 class Sizes:
-    """The size of every symbol in one variant.
+    """The sizes of all symbols in one variant.
 
     Args:
         shapes: Of all inputs, in order.
-        variant: 0, 1, 2: small sizes, in 1 the first symbol (the batch, as a rule) is 1; from 3
+        variant: 0, 1, 2: small sizes, in 1 the first symbol (usually the batch) is 1; from 3
             on larger ones.
-        ties: Sizes that the signature hides: symbol → the symbols that it is the sum of.
+        ties: Equalities that the signature hides: symbol → the symbols whose sum it is.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Sizes:
         unit = UNITS[min(scale, len(UNITS) - 1)]
         leading = {symbol for dims in shapes for symbol in _symbols(*dims[:1])}
         fixed = {dim for dims in shapes for dim in dims}
-        # Primes, so that a Reshape does not fit by chance; and not the sizes of fixed dimensions.
+        # Primes, so that no Reshape fits by chance; and different from all fixed dimensions.
         start = (2, 5, 3)[choice]
         small = (
             n for n in itertools.count(start) if n not in fixed and all(n % k for k in range(2, n))
@@ -65,8 +65,9 @@ class Sizes:
         raise KeyError(dim)
 
     def known(self, dims: Dims) -> list[int]:
-        """Evaluate the dimensions that name no symbol from elsewhere, such as one that shape
-        inference made up.
+        """Return the sizes of those dimensions whose symbols are known.
+
+        Others come from shape inference, which creates symbols of its own.
         """
         found: list[int] = []
         for dim in dims:
@@ -78,12 +79,11 @@ class Sizes:
 
 
 def tie_plans(shapes: Sequence[Dims], changes: int) -> Iterator[Ties]:
-    """Guess the equalities and sums between symbols that a model may need and its signature does
-    not tell.
+    """Guess equalities and sums between symbols that a model may need and its signature hides.
 
-    First none; then symbols on one axis of inputs of one rank are equal; then that with up to
-    ``changes`` symbols free, equal to another symbol or to the sum of two others. Never circular:
-    only free symbols are named.
+    First none; then symbols on the same axis of inputs of the same rank are equal; then, starting
+    from that, up to ``changes`` symbols are free, equal to another symbol or to the sum of two
+    others. Never circular: only free symbols are used.
     """
     aligned = _aligned(shapes)
     yield {}
@@ -118,14 +118,14 @@ def _aligned(shapes: Sequence[Dims]) -> Ties:
                 if order.index(leader) < order.index(dim):
                     earlier.setdefault(dim, leader)
     aligned: Ties = {}
-    for symbol in order:  # what it is tied to comes earlier
+    for symbol in order:  # its leader comes earlier in the order
         if symbol in earlier:
             aligned[symbol] = aligned.get(earlier[symbol], (earlier[symbol],))
     return aligned
 
 
 def _symbols(*dims: int | str) -> Iterator[str]:
-    """The symbols of dimensions: the parts of sums and products, else the text as it stands."""
+    """Yield the symbols of dimensions: the parts of sums and products, or the whole text."""
     for dim in dims:
         if isinstance(dim, str):
             parts = re.split(r"\s*[+*]\s*", dim) if _EXPRESSION.fullmatch(dim) else [dim]

@@ -1,4 +1,4 @@
-"""How far apart two elements may lie: ``|a - b| <= atol + rtol * |a|``, by dtype of the output.
+"""The allowed distance of two elements: ``|a - b| <= atol + rtol * |a|``, by output dtype.
 
 | dtype | rtol | atol, times the scale | but at least |
 |---|---|---|---|
@@ -9,17 +9,16 @@
 | float8 and smaller | 2.5e-1 | 1e-1 | 1e-1 |
 | integers, bool, string | equal | | |
 
-The scale of an element is the median magnitude of the elements of its size in the output. An
-element that is small because large terms cancel carries the rounding of these terms, so what an
-honest rewrite may move it by grows with its neighbours, not with itself: 50 convolutions in float32
-whose results are around 40 and agree to 7e-7 of the largest differ by 2e-4 where one is 0.01. The
-other way round, an absolute tolerance that is right for numbers around 1 hides a percent of a
-softmax over 1,000 classes.
+The scale of an element is the median magnitude of the elements of similar size in the output. An
+element that is small because large terms cancel carries the rounding errors of these terms, so its
+error grows with its neighbours, not with itself: 50 float32 convolutions with results around 40
+that agree to 7e-7 of the largest differ by 2e-4 where one is 0.01. Conversely, an absolute
+tolerance that is right for numbers around 1 hides a percent of a softmax over 1,000 classes.
 
-What a mask fills in, such as -1e9 or -1e4, is no neighbour: a magnitude that more than an eighth of
-the elements have does not count, and elements that a gap of a factor of 100 parts are not of one
-size. The gap has to have four elements below it, as fewer may be that small by chance. A tolerance
-that the caller gives is taken as it is.
+Fill values of masks, such as -1e9 or -1e4, are not neighbours: a magnitude that more than an eighth
+of the elements have does not count, and a gap of a factor of 100 separates sizes. At least four
+elements must be below the gap, as fewer may be that small by chance. A tolerance given by the
+caller is not scaled.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _DEFAULTS = MappingProxyType(
 _SMALLER = _Default(2.5e-1, 1e-1, 1e-1)
 _GAP, _FEW = 100, 4
 _OFTEN = 2
-"""So often a value may be there in an output however small."""
+"""A value that occurs at most this often counts in an output of any size."""
 
 
 def tolerance(
@@ -63,8 +62,9 @@ def tolerance(
     *,
     scale: float = 1.0,
 ) -> tuple[float, float]:
-    """Give rtol and atol for a dtype; what the caller gave counts for floating point only, and
-    is not scaled.
+    """Return rtol and atol for a dtype.
+
+    The caller's values apply to floating point only, and are not scaled.
     """
     default = _DEFAULTS.get(dtype.name, _SMALLER if dtype.name.startswith("float") else None)
     if default is None:
@@ -76,11 +76,10 @@ def tolerance(
 
 
 def scales_of(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[float]]:
-    """Part elements into those of one size: the least magnitude of each part but the first, and the
-    scale of each part.
+    """Group elements by size: the least magnitude of each group but the first, and all scales.
 
-    NaN, infinities, zeros and what fills more than an eighth do not count; where nothing is left
-    the scale is 1.
+    NaN, infinities, zeros and values of more than an eighth of the elements do not count; if none
+    is left the scale is 1.
     """
     counted = magnitudes[np.isfinite(magnitudes) & (magnitudes > 0)]
     values, counts = np.unique(counted, return_counts=True)

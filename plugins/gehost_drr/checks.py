@@ -1,4 +1,4 @@
-"""Whether source and result of a rule fit together; asked once, when the rule is defined."""
+"""Check that source and result of a rule fit together, once when the rule is defined."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
 
     Raises:
         PatternError: with the file and line at fault: an empty or unconnected source; an
-            operator that ONNX has not; an attribute variable, tensor or output that the source does
-            not bind; a result whose tensors nobody wants.
+            unknown operator; an attribute variable, tensor or output that the source does not
+            bind; a result with tensors that are never used.
     """
     if not source.applications:
         raise PatternError("the source pattern has no operator", where=origin, subject=name)
@@ -34,10 +34,10 @@ def check(name: str, origin: es.Origin, source: PatternGraph, result: PatternGra
 
 
 def check_options(name: str, origin: es.Origin, options: Mapping[str, Any]) -> None:
-    """Check what a rule says of itself.
+    """Check the options of a rule.
 
     Raises:
-        PatternError: an option of another kind; names the rule's file and line.
+        PatternError: an option is of the wrong type; names the rule's file and line.
     """
     labels: Any = options["labels"]
     listed = (

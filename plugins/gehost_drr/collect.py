@@ -1,4 +1,4 @@
-"""What a vendor file says in this style."""
+"""Collect the declarative rules and passes of a vendor file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def collect(module: ModuleType, registry: PassRegistry) -> None:
 
 
 def _defined(cls: type[DrrPatternBase]) -> DrrRule:
-    """The rule of a class; what its own code raises is told at its line."""
+    """Build the rule of a class; an exception of its code becomes an error at its line."""
     try:
         return cls().rule()
     except GehostError:

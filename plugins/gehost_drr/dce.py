@@ -24,8 +24,8 @@ class DeadCodeEliminationPass(Pass):
         self.AddStatistics(self._sweep(op.graph))
 
     def _sweep(self, graph: Graph) -> int:
-        """Remove what is dead in a graph, in its bodies before what they capture; returns the
-        number of nodes.
+        """Remove dead nodes of a graph, bodies before the values they capture; return their
+        number.
         """
         if graph.proto.quantization_annotation:
             return 0
@@ -44,7 +44,7 @@ def _is_unread(node: Node) -> bool:
 
 
 def has_side_effect(node: Node, context: CustomPassContext) -> bool:
-    """Whether an operation may do more than compute its results, as far as one can tell."""
+    """Whether an operation may do more than compute its results, as far as it is known."""
     op = node.metadata.get("gehost.op", node.op)
     if node.domain:
         definition = context.registry.get(op)

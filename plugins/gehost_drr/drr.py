@@ -1,4 +1,4 @@
-"""The short way to say a rule: a function of its two patterns."""
+"""``rule``: define a rule by a function of its two patterns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rule(
     """Define a rule by a function of source and result pattern, which is called at once.
 
     Args:
-        name: the function's name unless said.
+        name: default: the function's name.
         benefit: of the rules of a file or set, those with more are tried first.
         labels: by which a set can leave rules out.
         stage: when it runs as a pass of its own.

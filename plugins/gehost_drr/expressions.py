@@ -15,7 +15,7 @@ HERE = __file__.rpartition("/")[0] + "/"
 
 
 class Matched(Protocol):
-    """What an expression asks of a match."""
+    """Values that an expression reads from a match."""
 
     def value(self, name: str) -> Value: ...
 
@@ -49,7 +49,7 @@ class Expression:
     """Indices are not known to end: ``for dim in pat.x.shape`` would not either."""
 
     def __init__(self, node: expressions.Expression, text: str, *, binary: bool = False) -> None:
-        """Wrap an expression with its text; ``binary`` if an operand needs parentheses around it."""
+        """Wrap an expression with its text; ``binary`` if an operand needs parentheses."""
         self.node = node
         self.text = text
         self.binary = binary
@@ -228,7 +228,7 @@ def parts(of: Expression) -> Iterator[expressions.TensorAttr | expressions.OpAtt
 
 
 def as_expression(given: object) -> Expression:
-    """What an author wrote in an expression, as one.
+    """Convert an author's operand to an expression.
 
     Raises:
         PatternError: it is neither an expression, a number, a text, nor a list of them.

@@ -1,4 +1,4 @@
-"""What an author has written of a pattern: named tensors, and operators between them.
+"""An author's pattern as written: named tensors, and operators between them.
 
 Nothing is looked up here; ``rule.py`` checks the whole and makes an ordinary pattern of it.
 """
@@ -47,14 +47,14 @@ class Tensor(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name by now: what an operator makes may be named later."""
+        """The current name: an operator's output may be named after it was created."""
         return self.graph.renamed.get(self.given_name, self.given_name)
 
     def __repr__(self) -> str:
         return f'tensor "{self.name}"'
 
     def Assign(self, source: Tensor) -> None:
-        """Give what an operator makes this name; in a result, also forward a tensor under it."""
+        """Give an operator's output this name; in a result, also forward a tensor under it."""
         self.graph.bind(self.name, source)
 
     def __getattr__(self, name: str) -> Field:
@@ -70,7 +70,7 @@ Operand: TypeAlias = "Tensor | NoneTensor | Const | Any"
 
 @dataclass(eq=False)
 class Application:
-    """An operator with what it reads and makes; an input that is neither tensor, constant nor
+    """An operator with its inputs and outputs; an input that is neither tensor, constant nor
     None is a literal.
     """
 
@@ -99,14 +99,14 @@ class Application:
 
     @cached_property
     def operands(self) -> list[tuple[Operand, str | None]]:
-        """What it reads, with the name of what is a tensor; asked for once the rule is whole,
+        """The inputs, each with its name if it is a tensor; only read once the rule is complete
         and no name changes any more.
         """
         return [(given, given.name if isinstance(given, Tensor) else None) for given in self.inputs]
 
     @property
     def constants(self) -> list[Const]:
-        """What it reads and is computed from the match."""
+        """The inputs that are computed from the match."""
         return [given for given in self.inputs if isinstance(given, Const)]
 
     @cached_property
@@ -163,7 +163,7 @@ class ConstantSource(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """What must hold of a match: an expression, or a function of it (a native call)."""
+    """A condition on a match: an expression, or a function of it (a native call)."""
 
     test: Expression | NativeCall
     origin: es.Origin
@@ -297,7 +297,7 @@ class PatternGraph:
             )
 
     def in_order(self) -> list[Application]:
-        """The operators, each after those that make what it reads; otherwise as they were written.
+        """The operators in topological order; otherwise in the order of their definition.
 
         Raises:
             PatternError: they read each other in a circle.
@@ -309,7 +309,7 @@ class PatternGraph:
             ready = next((each for each in waiting if unmade.isdisjoint(each.reads)), None)
             if ready is None:
                 raise PatternError(
-                    f"{waiting[0].ops[0]} reads what is made from its own result",
+                    f"{waiting[0].ops[0]} reads a tensor that depends on its own result",
                     where=waiting[0].origin,
                 )
             ordered.append(ready)

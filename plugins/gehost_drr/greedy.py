@@ -91,7 +91,7 @@ class FrozenRewritePatternSet:
         self._passes: tuple[DrrPass, ...] = ()
 
     def passes(self, context: CustomPassContext, *, bottom_up: bool) -> tuple[DrrPass, ...]:
-        """The rules as passes of one compile, which keep what was found out about its opset."""
+        """The rules as passes of one compile, which keep the checks against its opset."""
         if self._made_for != (context, bottom_up):
             self._made_for = context, bottom_up
             self._passes = tuple(DrrPass(rule, bottom_up=bottom_up) for rule in self.rules)
@@ -121,7 +121,7 @@ class GreedyRewriteConfig:
 
 
 class GreedyResult(NamedTuple):
-    """What the driver did: whether nothing was left to do, and the number of rewrites."""
+    """Outcome of the driver: whether it reached a fixed point, and the number of rewrites."""
 
     converged: bool
     count: int  # pyright: ignore[reportIncompatibleMethodOverride] - the published name hides tuple.count
@@ -129,7 +129,7 @@ class GreedyResult(NamedTuple):
 
 @dataclass
 class Driven:
-    """What drivers did in one pass."""
+    """Results of the drivers in one pass."""
 
     context: CustomPassContext
     rewrites: Counter[str] = field(default_factory=Counter[str])
@@ -157,7 +157,7 @@ def ApplyPatternsGreedily(
     patterns: FrozenRewritePatternSet | RewritePatternSet,
     config: GreedyRewriteConfig | None = None,
 ) -> GreedyResult:
-    """Apply rules to a graph until none applies, or as often as the configuration says; call it
+    """Apply rules to a graph until none applies, or as often as the configuration allows; call it
     from a pass's ``Run``.
 
     Raises:
@@ -194,8 +194,8 @@ def ApplyPatternsGreedily(
 
 
 def _run(pass_: DrrPass, graph: Graph, context: CustomPassContext) -> str:
-    """Run one rule, whose own place is told where it fails; returns why the opset cannot express
-    it, else "".
+    """Run one rule; an error names the rule's own line. Return why the opset cannot express it,
+    else "".
     """
     record = context.record
     status, message, origin = record.status, record.message, record.origin

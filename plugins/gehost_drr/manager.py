@@ -34,7 +34,7 @@ _RULE = f"===-{'-' * 73}-==="
 
 @dataclass(frozen=True)
 class PassResult:
-    """What one pass did."""
+    """Result of one pass."""
 
     name: str
     status: str
@@ -50,15 +50,15 @@ class PassResult:
 
 @dataclass(frozen=True)
 class ManagerResult:
-    """A model after all passes, and what they did, in order."""
+    """A model after all passes, with the result of each pass, in order."""
 
     model: onnx.ModelProto
     passes: tuple[PassResult, ...]
     report: Report
 
     def Statistics(self) -> str:
-        """What each pass did, one a line."""
-        return "\n".join(map(_told, self.passes))
+        """The result of each pass, one a line."""
+        return "\n".join(map(_line, self.passes))
 
     def Timing(self) -> str:
         """Seconds and share of the whole, the longest first."""
@@ -73,7 +73,7 @@ class ManagerResult:
         )
 
 
-def _told(each: PassResult) -> str:
+def _line(each: PassResult) -> str:
     rules = ", ".join(f"{name} {count}" for name, count in each.rewrites.items() if count)
     count = f"{each.count} {'rewrite' if each.count == 1 else 'rewrites'}"
     how = (
@@ -86,7 +86,7 @@ def _told(each: PassResult) -> str:
 
 
 class PassManager:
-    """Runs passes in the order in which they were added, whatever stage they have in a vendor file.
+    """Runs passes in the order in which they were added, regardless of their stages in vendor files.
 
     Args:
         context: published code passes its context, which is not needed; a number is ``opt_level``.

@@ -1,4 +1,4 @@
-"""What the functions of a rule see of a match."""
+"""The view of a match that the functions of a rule get."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MatchedTensor(Struct, frozen=True):
         return self.value.array
 
     def OpType(self) -> str:
-        """The operator that makes it, "" for what no node makes."""
+        """The operator that computes it; "" for a model input or initializer."""
         return "" if self.value.producer is None else self.value.producer.op
 
 

@@ -1,4 +1,4 @@
-"""Passes of the pass manager, and what registers them from a vendor file."""
+"""Passes of the pass manager, and their registration from a vendor file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Registration(NamedTuple):
 class Pass:
     """A pass over a graph and, one by one, the bodies nested in it. Override ``Run``.
 
-    Name and level are said by the class, or to the constructor:
+    Name and level are class attributes, or arguments of the constructor:
     ``super().__init__("fused_linear_pass", 2)``.
     """
 
@@ -145,7 +145,7 @@ class PatternRewritePass(Pass):
         """
         patterns = self.InitializePatterns(context)
         if not patterns.rules:
-            raise PassError("it has no rules: say them as patterns, or override InitializePatterns")
+            raise PassError("it has no rules: define patterns, or override InitializePatterns")
         self._frozen = FrozenRewritePatternSet(patterns)
 
     def Run(self, op: GraphOperation) -> Status | bool | None:
@@ -164,7 +164,7 @@ class RunningPass:
     """A ``Pass`` as the host runs it: for each graph of a model in turn."""
 
     def __init__(self, pass_: Pass, driven: dict[str, Driven] | None = None) -> None:
-        """``driven``: where to note what drivers did, by pass."""
+        """``driven``: receives the results of drivers, by pass."""
         self.subject = pass_
         self._noted = {} if driven is None else driven
         self._driven: Driven | None = None
@@ -222,7 +222,7 @@ def REG_IR_PASS(
     Args:
         name: the class's name unless given.
         default: False for a pass that runs only where ``--enable`` or a switch file names it.
-        options: what ``--set NAME.option=value`` may set; ``self.context.options`` has the values.
+        options: the options of ``--set NAME.option=value``; ``self.context.options`` has the values.
 
     Raises:
         VendorError: the class is none, or does not define ``Run``.

@@ -1,7 +1,7 @@
-"""What the author of a rule meets: the two patterns, their operators, and attribute variables.
+"""The author's interface to a rule: the two patterns, their operators, and attribute variables.
 
 ``Op``, ``Tensor`` and ``Attr`` are the published spelling. ``pat.Relu(pat.x)`` is short for them: a
-capital begins an operator, a small letter a tensor, and ``pat.y = …`` names what an operator makes.
+capital begins an operator, a small letter a tensor, and ``pat.y = …`` names an operator's output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gehost_drr.graph import (
 
 
 class Op(Struct, frozen=True):
-    """An operator, to be applied: ``op(x, y)``, or ``op([x, y], [z])`` to name what it makes."""
+    """An operator, to be applied: ``op(x, y)``, or ``op([x, y], [z])`` to name its outputs."""
 
     graph: PatternGraph
     ops: tuple[str, ...]
@@ -39,8 +39,8 @@ class Op(Struct, frozen=True):
         """Returns the first tensor that it makes.
 
         Raises:
-            PatternError: what is no operand; an operand of another pattern; a name that another
-                operator makes already.
+            PatternError: an argument cannot be an operand, or belongs to another pattern; an
+                output's name is taken by another operator.
         """
         outputs: Sequence[Tensor | NoneTensor] = ()
         inputs: Sequence[Operand] = arguments
@@ -52,7 +52,7 @@ class Op(Struct, frozen=True):
             return self.graph.add_constant(self.ops[0], self.attributes, outputs, self.origin)
         for position, given in enumerate(inputs):
             if not _is_operand(given, in_result=self.graph.is_result):
-                told = (
+                message = (
                     f"input {position} of {self.ops[0]}: wanted a tensor, a number or a list "
                     f"of numbers, got {given!r}"
                 )
@@ -61,7 +61,7 @@ class Op(Struct, frozen=True):
                     if isinstance(given, list | tuple)
                     else ""
                 )
-                raise PatternError(f"{told}{hint}", where=self.origin)
+                raise PatternError(f"{message}{hint}", where=self.origin)
         return self.graph.apply(self.ops, self.attributes, inputs, outputs, self.origin)
 
     def __repr__(self) -> str:
@@ -106,8 +106,8 @@ class _Capital:
 
 
 def _attribute(value: Any, name: str, op: str, origin: es.Origin) -> Any:
-    """What an attribute may be: plain, an expression, or computed; texts as they are written, as
-    bytes too.
+    """Check the value of an attribute: plain, an expression, or computed; texts may be written as
+    bytes, too.
     """
     if isinstance(value, bytes):
         return value.decode()
@@ -143,7 +143,7 @@ def _function(given: Any, what: str, instead: str) -> Any:
 
 
 class DrrPattern:
-    """What source and result patterns have in common."""
+    """The part that source and result patterns have in common."""
 
     __slots__ = ("_graph",)
     _graph: PatternGraph
@@ -155,7 +155,7 @@ class DrrPattern:
         """An operator, or several of which a source pattern takes any; ``domain::Type`` outside ONNX's own domain.
 
         Raises:
-            PatternError: no name of an operator, or what can be no attribute.
+            PatternError: the operator's name or an attribute is invalid.
         """
         origin = es.author_origin(HERE)
         ops = (op,) if isinstance(op, str) else tuple(op) if isinstance(op, list | tuple) else ()
@@ -231,17 +231,17 @@ class SourcePattern(DrrPattern):
         """
         _function(test, "RequireNativeCall", "an expression is asked by where")
         origin = es.author_origin(HERE)
-        told = _reason(reason) or f"native call: the one at {origin} returned False"
-        self._graph.conditions.append(Condition(test, origin, told))
+        message = _reason(reason) or f"native call: the one at {origin} returned False"
+        self._graph.conditions.append(Condition(test, origin, message))
 
     def where(self, test: Expression, reason: str = "") -> None:
-        """Ask what an expression says, which must be known to be true.
+        """Require an expression; it must be known to be true.
 
         Args:
             test: over tensors and attribute variables of this pattern: ``pat.x.dtype ==
                 pat.y.dtype``.
-            reason: ``key: text`` for the report, where it is not; the expression itself unless
-                said.
+            reason: ``key: text`` for the report, where it is not; default: the expression
+                itself.
 
         Raises:
             PatternError: it is no expression, or one that is neither true nor false.
@@ -271,13 +271,13 @@ class SourcePattern(DrrPattern):
         return made
 
     def ResultPattern(self) -> ResultPattern:
-        """What shall stand there instead."""
+        """The result pattern, which replaces a match."""
         return self._result
 
 
 class ResultPattern(DrrPattern):
-    """What stands in place of a match. Tensors that it does not make are those at the inputs of
-    the source pattern.
+    """The replacement of a match. Tensors that it does not define are those at the inputs of the
+    source pattern.
     """
 
     __slots__ = ()
@@ -301,8 +301,8 @@ class ResultPattern(DrrPattern):
 
 
 class DrrPatternContext:
-    """Given to a rule, to get the source pattern from; what the rule then says stands in
-    ``source`` and ``result``.
+    """The argument of a rule: creates the source pattern. The patterns are then in ``source`` and
+    ``result``.
     """
 
     def __init__(self) -> None:

@@ -33,8 +33,8 @@ _INDENT = "    "
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph with its bodies: first what it is given, then its operations, then what it
-    gives.
+    """Print the graph with its bodies: first its inputs, then its operations, then its
+    outputs.
     """
     return "\n".join(["{", *_lines(graph, _Numbers(), _INDENT), "}"])
 

@@ -35,7 +35,7 @@ from gehost_drr.patterns import DrrPatternContext
 
 @dataclass(frozen=True, eq=False)
 class DrrRule:
-    """A rule as its author defined it, and what it was made into."""
+    """A rule as its author defined it, with the pattern and replacement built from it."""
 
     name: str
     origin: es.Origin
@@ -61,8 +61,8 @@ class DrrRule:
 
     @cached_property
     def computed(self) -> tuple[Expression, ...]:
-        """What attributes of the result are computed from and has to be known; a variable's
-        value may be absent.
+        """Values that attributes of the result are computed from and that must be known; a
+        variable's value may be absent.
         """
         values = (value for each in self.result.applications for value in each.attributes.values())
         return tuple(
@@ -87,7 +87,7 @@ class DrrRule:
 
     @cached_property
     def _values(self) -> Sequence[Callable[[MatchContext], Any]]:
-        """What a replacement takes from a match, in the order in which ``_apply`` asks for it."""
+        """The values that a replacement reads from a match, in the order in which ``_apply`` does."""
         given = [
             value
             for each in self._in_order
@@ -97,9 +97,7 @@ class DrrRule:
 
     @cached_property
     def _has_lists(self) -> bool:
-        """Whether the result reads a list or array, which its author may fill anew at each
-        match.
-        """
+        """Whether the result reads a list or array, which its author may fill for each match."""
         return any(
             isinstance(given, list | np.ndarray) for each in self._in_order for given in each.inputs
         )
@@ -138,10 +136,10 @@ class DrrRule:
 
     def __str__(self) -> str:
         """The rule as one may read it: source, conditions, result."""
-        told = [f"benefit {self.benefit}", *sorted(self.labels)]
+        parts = [f"benefit {self.benefit}", *sorted(self.labels)]
         if self.min_opset is not None or self.max_opset is not None:
-            told.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
-        lines = [f"{self.name} ({', '.join(told)}) at {self.origin}"]
+            parts.append(f"opsets {self.min_opset or 'any'} to {self.max_opset or 'any'}")
+        lines = [f"{self.name} ({', '.join(parts)}) at {self.origin}"]
         lines += [f"  match    {each}" for each in self.source.applications]
         lines += [f"  where    {each}" for each in self.source.conditions]
         lines += [f"  replace  {each}" for each in self.result.applications]
@@ -218,7 +216,7 @@ class DrrRule:
         return None
 
     def replacement(self, matched: MatchContext) -> EsGraph:
-        """What stands in place of a match."""
+        """Build the replacement of a match."""
         values = [compute(matched) for compute in self._values]
         return self._build(values) if self._has_lists else self._recipe.graph(values)
 
@@ -250,7 +248,7 @@ class DrrPass(PatternFusionPass):
         self.shape_proven = rule.shape_proven  # pyright: ignore[reportAttributeAccessIssue] - each rule says for itself
         self.bottom_up = bottom_up  # pyright: ignore[reportAttributeAccessIssue] - and whoever runs it, this
         self._asked: tuple[MatchResult, MatchContext] | None = None
-        """The match that was asked about last, which is mostly the one to be replaced."""
+        """The match of the last query, which is mostly the one to be replaced."""
 
     def Patterns(self) -> Sequence[Pattern]:
         return [self.rule.pattern]
@@ -283,12 +281,12 @@ def note_class(cls: type) -> None:
 
 
 class DrrPatternBase:
-    """A rule as a class: override ``__call__``, which says the patterns to ``ctx``. Collected
+    """A rule as a class: override ``__call__``, which defines the patterns on ``ctx``. Collected
     from vendor files.
     """
 
     name: ClassVar[str] = ""
-    """The class's name unless said."""
+    """Default: the class's name."""
     benefit: ClassVar[int] = 1
     labels: ClassVar[Iterable[str]] = ()
     stage: ClassVar[CustomPassStage] = CustomPassStage.kAfterInferShape
@@ -340,7 +338,7 @@ class DrrPatternBase:
         )
 
 
-# -- from what was written to what gehost builds
+# -- from the author's patterns to gehost's
 # --------------------------------------------------------------------------------------------------
 
 
@@ -380,7 +378,7 @@ def _apply(
     params: Mapping[str, Any],
     constant: Callable[[Const], Any],
 ) -> Sequence[EsTensor]:
-    """Build one operator; what it makes is added to ``made`` under its names."""
+    """Build one operator; add its outputs to ``made`` under their names."""
     with es.written_at(application.origin):
         operands: list[Any] = []
         for given, name in application.operands:
@@ -409,7 +407,7 @@ def _dry_run(name: str, result: PatternGraph, inputs: Sequence[str]) -> None:
     for application in result.in_order():
         if len(application.ops) > 1:
             raise PatternError(
-                "a result must say which operator it wants",
+                "a result must name one operator",
                 where=application.origin,
                 subject="|".join(application.ops),
             )
@@ -421,8 +419,8 @@ def _equal(found: Any, wanted: Any) -> bool:
 
 
 def _computation(given: Any) -> Callable[[MatchContext], Any] | None:
-    """What computes an attribute or input of the result from a match; None for what the rule
-    gives as it is.
+    """Return the function that computes an attribute or input of the result from a match; None
+    for a plain value.
     """
     if isinstance(given, Native | Const):
         return given.compute

@@ -64,9 +64,9 @@ class UntranslatableError(ModelError):
         by_reason: dict[str, list[str]] = {}
         for computation, instruction, reason in self.problems:
             by_reason.setdefault(reason, []).append(f"{instruction} of {computation}")
-        told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+        listed = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(
             f"{f'{path}: ' if path else ''}{count} instruction{'s have' if count > 1 else ' has'} "
-            f"no translation to ONNX: {told}"
+            f"no translation to ONNX: {listed}"
         )

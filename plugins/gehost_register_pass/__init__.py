@@ -1,7 +1,7 @@
 """RegisterPass: a rewrite as a pair of Python functions, which are traced.
 
 A function under ``@RegisterPass`` returns a pattern function and a replace function. Both are
-called once with tensors that stand for those of a match; what they do is written down as a rule.
+called once with tensors that stand for those of a match; their calls are recorded as a rule.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _HOMES = {
 @hookimpl
 def gehost_collect_passes(module: ModuleType, registry: PassRegistry) -> None:
     """Register the functions that this module, or a module of this package, marked; imported
-    ones are somebody else's.
+    ones belong to other vendors.
     """
-    if "gehost_register_pass.register" not in sys.modules:  # nobody can have marked anything
+    if "gehost_register_pass.register" not in sys.modules:  # no module can have marked a function
         return
     from .register import REGISTERED, RegisteredPass
 

@@ -1,4 +1,4 @@
-"""What authors describe a pattern and a replacement with, in the published spelling."""
+"""Operators, tensors and attributes of patterns and replacements, in the published spelling."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _sizes(shape: Any) -> tuple[int | None, ...]:
 
 
 class ParamAttr:
-    """Says that an argument of a pattern is a weight: a constant that no caller of the model can
+    """Mark an argument of a pattern as a weight: a constant that no caller of the model can
     override.
     """
 
@@ -60,7 +60,7 @@ class Traced(Untold):
     """
 
     _advice = (
-        "a tensor has no value while it is traced; ask for what is known of it: x.shape, "
+        "a tensor has no value while it is traced; use its known properties: x.shape, "
         "x.dtype, add.Attr(…)"
     )
 
@@ -85,7 +85,7 @@ class Tensor(Traced):
     __repr__ = __str__
 
     def Attr(self, name: str) -> Symbol:
-        """What a match knows of the tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a
+        """A property of the matched tensor: ``"shape"`` (a list), ``"dtype"``, or ``"value"`` (a
         flat list) of a constant.
         """
         if name not in TENSOR_ATTRIBUTES:
@@ -95,10 +95,10 @@ class Tensor(Traced):
             )
         if self.scope.role == "replace" and self.ref.op is not None:
             raise mistake(
-                "what the replacement makes is not there when it is built; ask the arguments"
+                "tensors of the replacement have no Attr yet when it is built; use the arguments"
             )
         if self.scope.matched is not current("Attr").matched:
-            raise mistake("what another pattern matches is not known here")
+            raise mistake("a match of another pattern is not known here")
         return Symbol(ex.TensorAttr(self.ref, name))
 
     @property
@@ -295,7 +295,7 @@ class OpDesc(Traced):
             which = names.index(which)
         if type(which) is not int or which < 0:
             raise mistake(
-                f"an output of {self.type} is told by its position from 0 or its name, got "
+                f"an output of {self.type} is given by its position from 0 or its name, got "
                 f"{which!r}"
             )
         return Tensor(Ref(number, which), self.scope)
@@ -354,7 +354,7 @@ def MappedPattern(
     *,
     var: str = "",
 ) -> Symbol:
-    """In a replacement: an attribute of what one operator, or one argument, of the pattern matched.
+    """In a replacement: an attribute of the match of one operator or argument of the pattern.
 
     Args:
         op: the operator's type.
@@ -425,7 +425,7 @@ op: Final = PassDesc.OP
 
 
 def input_of(name: str, spec: InputSpec | ParamAttr | None) -> Input:
-    """What an argument and its specification ask."""
+    """The requirements on an argument, from its specification."""
     if isinstance(spec, InputSpec):
         return Input(name, shape=spec.shape, dtype=spec.dtype)
     return Input(name, constant=isinstance(spec, ParamAttr))

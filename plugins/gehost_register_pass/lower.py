@@ -68,7 +68,7 @@ class TracedPass(PatternFusionPass):
 
 
 class LoweredPair:
-    """One pair: its pattern, and what is asked and made at a match of it."""
+    """One pair: its pattern, its conditions, and its replacement."""
 
     def __init__(self, name: str, pair: Pair) -> None:
         self._name = name
@@ -150,9 +150,7 @@ class LoweredPair:
         return ""
 
     def replacement(self, match: MatchResult) -> EsGraph:
-        """The graph of the replace function, with what it takes from a match of which
-        ``problem`` found none.
-        """
+        """Build the graph of the replace function for a match that ``problem`` accepted."""
         assert self._settled is not None
         settled, recipe = self._settled
         assert settled.match is match
@@ -188,8 +186,8 @@ class _Matched:
         self._pair = pair
 
     def value(self, expression: ex.Expression) -> Any:
-        """What a replacement takes from the match, computed once; raises ``Unknown`` where it is
-        not known.
+        """Return a value that the replacement reads from the match, computed once; raises
+        ``Unknown`` where it is not known.
         """
         if id(expression) not in self._values:
             self._values[id(expression)] = ex.plain(ex.known(expression.at(self)))
@@ -222,8 +220,8 @@ def _orders(pair: Pair) -> list[Sequence[int]]:
     """Which placeholder each argument may be: its own, or the other operand's of an operator that
     commutes.
 
-    The matcher tells operands apart by what makes and reads them. Two arguments that only this
-    operator reads match in either order; the conditions tell which is meant.
+    The matcher tells operands apart by their producers and readers. Two arguments that only this
+    operator reads match in either order; the conditions decide between them.
     """
     reads = Counter(
         operand for op in pair.pattern.ops for operand in op.operands if isinstance(operand, Ref)
@@ -319,7 +317,7 @@ def _tensor(ref: Ref, inputs: Sequence[EsTensor], made: Sequence[tuple[EsTensor,
 
 
 def _stand_in(expression: ex.Expression) -> Any:
-    """A constant's value, and None for what only a match can compute."""
+    """A constant's value, and None for values that only a match can compute."""
     return ex.plain(expression.value) if isinstance(expression, ex.Constant) else None
 
 

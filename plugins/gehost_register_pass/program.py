@@ -1,4 +1,4 @@
-"""A traced rule as data: what the readable print, the JSON form and the lowering read."""
+"""A traced rule as data, for the readable print, the JSON form and the lowering."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Operand: TypeAlias = Ref | ex.Expression | None
 
 
 class Input(Struct, frozen=True):
-    """An argument of the pattern function, and what is asked of the tensor there; a None in
+    """An argument of the pattern function, and its requirements on the tensor; a None in
     ``shape`` is any size.
     """
 
@@ -40,7 +40,7 @@ class Input(Struct, frozen=True):
 class Op(Struct, frozen=True):
     """One operator: inputs by position, inputs by name, attributes.
 
-    Attributes that a pattern gives are asked of the graph; what it leaves out is not.
+    Attributes that a pattern gives are required of the node; all others may have any value.
     """
 
     type: str
@@ -92,7 +92,7 @@ def count_outputs(type_: str, given: int | None) -> int:
 
 
 class Program(Struct, frozen=True):
-    """What a function traced: its operators in the order of their calls, and the tensors that it
+    """The trace of a function: its operators in the order of their calls, and the tensors that it
     returned.
     """
 
@@ -148,7 +148,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def expressions(self) -> Iterator[ex.Expression]:
-        """Whatever is computed from a match, with all of which that consists."""
+        """All expressions that are computed from a match, and their parts."""
         for condition in self.conditions:
             yield from ex.parts_of(condition.left)
             yield from ex.parts_of(condition.right)

@@ -17,7 +17,7 @@ _INDENT: Final = "    "
 
 
 class Names:
-    """What the tensors and operators of a pair are called in print: ``x``, ``add_0``, and in the
+    """The names of the tensors and operators of a pair in print: ``x``, ``add_0``, and in the
     replacement ``sum_r0``.
     """
 

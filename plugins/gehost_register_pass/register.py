@@ -70,8 +70,8 @@ class RegisteredPass:
         """The rule as data.
 
         Raises:
-            PatternError: a function's signature or what it returns is wrong, or a pattern is
-                not well-formed.
+            PatternError: a function's signature or return value is wrong, or a pattern is not
+                well-formed.
         """
         rule = self._trace()
         TracedPass(rule)
@@ -127,25 +127,25 @@ def RegisterPass(
     default: bool = True,
     instances: Callable[[], Iterable[onnx.ModelProto]] | None = None,
 ) -> Any:
-    """Register what a function without parameters returns: a pattern and a replace function, or an
+    """Register a function without parameters that returns a pattern and a replace function, or an
     iterable of such pairs.
 
     Args:
         function: the function, when it is given by decoration.
-        input_specs: what arguments of the patterns ask of their tensors, by name.
+        input_specs: the requirements of the patterns' arguments on their tensors, by name.
         stage: when the pass runs.
-        name: the function's name unless said otherwise.
+        name: default: the function's name.
         min_opset: below it the pass does not apply.
         max_opset: above it the pass does not apply.
-        shape_proven: the construction, or what the pattern asks, proves output sizes that the
+        shape_proven: the construction, or the pattern's conditions, prove output sizes that the
             host cannot compare.
         default: False for a pass that runs only where ``--enable`` or a switch file names it.
         instances: gives models that the rule rewrites, for ``check-pass`` to check besides those
             that it draws.
 
     Raises:
-        PatternError: it is no function, or takes parameters; or what is said of it is of the
-            wrong kind.
+        PatternError: it is no function, or takes parameters; or an argument of the decorator is
+            of the wrong type.
     """
     where, module = origin(), calling_module()
     for what, given, kinds in (

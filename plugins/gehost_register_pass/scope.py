@@ -1,4 +1,4 @@
-"""The function that is being traced: what its calls add to."""
+"""The scope of the function that is being traced, which collects its calls."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def calling_module() -> str:
 
 
 def mistake(problem: str, where: es.Origin | None = None) -> PatternError:
-    """The error for what an author wrote at a place, else by the call at hand."""
+    """Build the error for an author's mistake at a place, by default at the current call."""
     return PatternError(problem, where=where or origin())
 
 
 @contextmanager
 def author_code(where: es.Origin) -> Generator[None]:
-    """Turn whatever an author's function raises into a ``PatternError`` with the deepest line of
+    """Turn any exception of an author's function into a ``PatternError`` with the deepest line of
     its file.
     """
     try:
@@ -58,9 +58,9 @@ def author_code(where: es.Origin) -> Generator[None]:
             if frame.filename == where.path
         ]
         at = es.Origin(where.path, lines[-1] or where.line) if lines else where
-        told = " ".join(str(error).split())
+        text = " ".join(str(error).split())
         raise mistake(
-            f"{type(error).__name__}: {told}" if told else type(error).__name__, at
+            f"{type(error).__name__}: {text}" if text else type(error).__name__, at
         ) from error
 
 
@@ -72,7 +72,7 @@ class Scope:
         role: which of them it is.
         names: the arguments of the pattern function.
         ops: its operators in the order of their calls.
-        conditions: what it states.
+        conditions: the conditions that it states.
         pattern: the scope of the pattern function, for a replace function.
     """
 
@@ -84,7 +84,7 @@ class Scope:
 
     @property
     def matched(self) -> Scope:
-        """The pattern function's: what is computed from a match is so in its numbers."""
+        """The pattern function's scope, whose numbers identify the values of a match."""
         return self.pattern or self
 
 

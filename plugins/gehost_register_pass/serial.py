@@ -41,7 +41,7 @@ _KINDS: Final = {
         *(Input, Op, Pair, Program, Rule),
     )
 }
-"""What may stand in a file, by the name under which it is written."""
+"""The types that a file may contain, by their names there."""
 _TYPES: Final[dict[tuple[type, str], Any]] = {
     (ex.TensorAttr, "tensor"): Ref,
     (ex.OpAttr, "op"): int,
@@ -51,7 +51,7 @@ _TYPES: Final[dict[tuple[type, str], Any]] = {
 
 
 def to_json(registered: RegisteredPass) -> str:
-    """A registered rule as JSON; ``"native"`` says whether it names Python functions.
+    """Return a registered rule as JSON; ``"native"`` is true if it names Python functions.
 
     Raises:
         PatternError: it calls a function that has no import path: a lambda, or one inside
@@ -80,7 +80,7 @@ def from_json(text: str, *, allow_native: bool = False, source: str = "JSON") ->
         text: JSON.
         allow_native: whether modules may be imported for the functions that the rule names,
             which runs their code.
-        source: what errors call it.
+        source: its name in errors.
 
     Raises:
         PatternError: it is no rule, or a native one that is not allowed or cannot be imported.
@@ -168,7 +168,7 @@ class _Decoder:
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    """Whether a value is what a field of the data says; ``Any`` stands for a number, a text, or
+    """Whether a value has the type of a field of the data; ``Any`` stands for a number, a text, or
     tuples of them.
     """
     kind, parts = get_origin(wanted), get_args(wanted)

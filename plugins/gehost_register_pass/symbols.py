@@ -1,4 +1,4 @@
-"""What authors compute and compare with: symbols, whose operators build expressions and whose
+"""Symbols that authors compute and compare with: their operators build expressions, and their
 comparisons state conditions.
 """
 
@@ -21,7 +21,7 @@ Comparable: TypeAlias = "Symbol | int | float | str | DataType | list[Any] | tup
 
 
 class Untold:
-    """What only a match will tell: it has no truth value while a function is traced."""
+    """A value that only a match has: it has no truth value while a function is traced."""
 
     __array_ufunc__: ClassVar[None] = None
     """NumPy's numbers and arrays leave operators to it."""
@@ -44,7 +44,7 @@ class Stated(Untold):
 
 
 class Symbol(Untold):
-    """A value that only a match will have: ``x.Attr("shape")[0]``, and what is computed from it.
+    """A value that only a match will have: ``x.Attr("shape")[0]``, or an expression of such values.
 
     A comparison, as ``a.EQ(b)`` or as ``a == b``, is a condition of the pattern: write it as a
     statement of its own.
@@ -52,7 +52,7 @@ class Symbol(Untold):
 
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride] - equality is no question here
     __iter__: ClassVar[None] = None
-    """Nobody knows how many elements there will be; ``Size`` tells a match."""
+    """The number of elements is unknown; ``Size`` gives it for a match."""
     __contains__: ClassVar[None] = None
 
     def __init__(self, expression: ex.Expression) -> None:
@@ -63,7 +63,7 @@ class Symbol(Untold):
     def expression(self) -> ex.Expression:
         """Raises ``PatternError`` in a pair of functions other than the one that it was made in."""
         if current("a symbol").matched is not self._matched:
-            raise mistake("what another pattern matches is not known here")
+            raise mistake("a match of another pattern is not known here")
         return self._expression
 
     def __getitem__(self, index: int) -> Symbol:
@@ -177,7 +177,7 @@ def dtype_name(given: Any) -> str:
 
 
 def expression_of(value: Any) -> ex.Expression:
-    """What an author gave, as an expression; arrays and lists become tuples.
+    """Convert an author's value to an expression; arrays and lists become tuples.
 
     Raises:
         PatternError: it is no symbol, number, text or list of these.
@@ -206,8 +206,8 @@ def _tuples(value: Any) -> Any:
 
 
 def native(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a Python function be called with what a match will have; on symbols it gives a symbol,
-    else it is as before.
+    """Let a Python function be called with symbols; it then gives a symbol, else it is as
+    before.
 
     Where it returns None, the match is refused. A rule that calls one is native: its JSON form
     holds the import path alone.

@@ -34,7 +34,7 @@ def origin_of(function: Callable[..., Any], default: es.Origin) -> es.Origin:
 
 
 def trace_pairs(returned: Any, specs: Specs, where: es.Origin) -> tuple[Pair, ...]:
-    """The pairs of what a registered function returned: one pair, or an iterable of pairs.
+    """Trace the return value of a registered function: one pair, or an iterable of pairs.
 
     Raises:
         PatternError: it returned something else, or a specification is for no argument.
@@ -104,9 +104,7 @@ def _pair(
     conditions: tuple[ex.Condition, ...],
     target: Program,
 ) -> Pair:
-    """What a pattern computes for an attribute, instead of naming it, is a condition on the
-    attribute.
-    """
+    """Turn attributes that a pattern computes, instead of naming them, into conditions."""
     ops: list[Op] = []
     computed: list[ex.Condition] = []
     for number, op in enumerate(source.ops):
@@ -194,7 +192,7 @@ def _operand(given: Any, scope: Scope, where: es.Origin) -> Operand:
     if scope.role == "pattern" and not isinstance(operand, ex.Constant):
         raise mistake(
             (
-                "an operand of a pattern is a tensor or a number; compare what is computed "
+                "an operand of a pattern is a tensor or a number; compare a computed value "
                 "with its Attr"
             ),
             where,

@@ -223,7 +223,7 @@ def test_a_history_that_gehost_did_not_write_is_as_none(
     [
         ("produkt", 'there is no node "produkt"; did you mean product'),
         ("x", '"x" is an input of graph "g"; no node makes it'),
-        ("k", '"k" is a constant; constants do not carry where they come from'),
+        ("k", '"k" is a constant; the origin of constants is not recorded'),
         ("inside", '"inside" is in the body of function acme::Twice; ask for a node that calls it'),
     ],
 )

@@ -176,9 +176,7 @@ def test_the_readme_tells_of_a_hook_that_ends_the_replay(
         "ccme/c.py", "@hookimpl\ndef gehost_register_ops(registry):\n    raise ValueError('no')\n"
     )
     compiled(capsys, "--keep-going", "--reproducer", "again")
-    told = (
-        "This failed too, and ends the replay before the pass; take it out first: `plugin ccme/c ("
-    )
+    told = "This failed too, and ends the replay before the pass; remove it first: `plugin ccme/c ("
     assert told in Path("again/README.md").read_text()
 
 
@@ -189,7 +187,10 @@ def test_the_readme_says_that_files_elsewhere_are_not_copied(
     vendors.write_raw("bcme/table.txt", "")
     compiled(capsys, "--reproducer", "again")
     assert not Path("again/vendors/bcme/table.txt").exists()
-    assert "Files that a pass reads elsewhere are not copied" in Path("again/README.md").read_text()
+    assert (
+        "Files that a pass reads from other places are not copied"
+        in Path("again/README.md").read_text()
+    )
 
 
 def test_the_replay_does_no_clean_up_where_the_compile_did_none(

@@ -83,7 +83,7 @@ LOCATIONS = {
     "the parent of a directory": ("sub/../../outside.bin", "leaves the model's directory"),
     "back where it was": ("sub/../weights.bin", "leaves the model's directory"),
     "absolute": ("/etc/passwd", "is an absolute path"),
-    "a drive": ("C:\\weights.bin", "holds a backslash"),
+    "a drive": ("C:\\weights.bin", "has a backslash"),
     "a symbolic link": ("link.bin", "is a symbolic link"),
     "a symbolic link out": ("stolen.bin", "is a symbolic link"),
     "a dangling link": ("dangling.bin", "is a symbolic link"),
@@ -96,7 +96,7 @@ LOCATIONS = {
     "below a file": ("weights.bin/x", "Not a directory"),
     "empty": ("", "is empty"),
     "missing": (None, "is empty"),
-    "a nul": ("weights.bin\0.png", "holds a NUL character"),
+    "a nul": ("weights.bin\0.png", "has a NUL character"),
     "a newline": ("weights\n.bin", "No such file"),
     "very long": ("x" * 100_000, "File name too long"),
 }

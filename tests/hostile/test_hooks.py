@@ -242,7 +242,7 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
             "iter(lambda pattern=Pattern(built('Relu')): pattern, None)",
             "Patterns: it returned more than 10000 patterns",
         ),
-        ("[Pattern(3)]", "Pattern wants what BuildAndReset returns, got int"),
+        ("[Pattern(3)]", "Pattern needs the result of BuildAndReset, got int"),
         ("[Pattern(built())]", "pattern 'built' has no operator"),
         ("[Pattern(built('Relu', inputs=2))]", "no operator of pattern 'built' reads input"),
         ("[Pattern(built('Relu', outputs=2))]", "output 1 of pattern 'built' is given twice"),
@@ -250,7 +250,7 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
             "[Pattern(built('NoSuchOperator'))]",
             "neither ONNX nor a vendor file has an operator NoSuchOperator",
         ),
-        ("[Pattern(built('If'))]", "If holds nested graphs and cannot stand in a pattern"),
+        ("[Pattern(built('If'))]", "If has nested graphs and is not allowed in a pattern"),
         (
             "[Pattern(built('Relu')).CaptureTensor(built('Relu').outputs[0])]",
             "the captured tensor is not one of pattern",
@@ -266,7 +266,7 @@ def test_messages_are_one_line_whatever_they_are(contained: Any, message: str, t
         ("[Pattern(self.twisted(lambda graph: graph.nodes.append(3)))]", "Error: "),
         (
             "[Pattern(self.twisted(lambda graph: graph.nodes[0].inputs.__setitem__(0, graph.outputs[0])))]",
-            "Relu of pattern 'built' reads what is made after it",
+            "Relu of pattern 'built' reads the output of a later operator",
         ),
     ],
 )
@@ -288,14 +288,14 @@ def test_answers_of_meet_requirements_that_are_none(contained: Any, answer: str)
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        ("None", "it must return what BuildAndReset gives, or tensors of one builder; got None"),
-        ("3", "it must return what BuildAndReset gives"),
-        ("[]", "it must return what BuildAndReset gives"),
-        ("match", "it must return what BuildAndReset gives"),
-        ("match.outputs[0]", "it must return what BuildAndReset gives"),
+        ("None", "it must return the result of BuildAndReset, or tensors of one builder; got None"),
+        ("3", "it must return the result of BuildAndReset"),
+        ("[]", "it must return the result of BuildAndReset"),
+        ("match", "it must return the result of BuildAndReset"),
+        ("match.outputs[0]", "it must return the result of BuildAndReset"),
         (
             "[built('Abs').outputs[0], built('Abs').outputs[0]]",
-            "it must return what BuildAndReset gives, or tensors of one builder",
+            "it must return the result of BuildAndReset, or tensors of one builder",
         ),
         ("built('Abs', outputs=2)", "the replacement has 2 outputs, the pattern 1"),
         ("built('Abs', inputs=2)", "the replacement has 2 inputs, the pattern 1"),
@@ -379,7 +379,7 @@ def test_a_pattern_that_is_too_deep_is_contained(contained: Any) -> None:
 def test_a_pattern_that_somebody_bent_into_a_cycle_is_contained(contained: Any) -> None:
     cycle = "def Patterns(self):\n    x, y = (builder := EsGraphBuilder('c')).CreateInputs(2)\n    a = es.Add(x, x)\n    b = es.Add(a, y)\n"
     cycle += "    a.producer.inputs[1] = b\n    return [Pattern(builder.BuildAndReset([b]))]"
-    contained(bad(cycle), "Add of pattern 'c' reads what is made after it")
+    contained(bad(cycle), "Add of pattern 'c' reads the output of a later operator")
 
 
 # -- rewrites without end -------------------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ INVALID = {
     ),
     "a name that is taken": (
         "graph.add_node('Abs', [graph.inputs[0]], ['b'])",
-        'knows a tensor "b" already',
+        'has a tensor "b" already',
     ),
     "a tensor of a body, read outside": (
         "graph.set_input(nodes[-1], 0, nodes[2].bodies[0].values['e'])",

@@ -66,7 +66,7 @@ def test_a_path_that_is_no_file(refused, tmp_path):
     (tmp_path / "directory").mkdir()
     assert "No such file or directory" in refused(3, tmp_path / "nowhere.onnx")
     assert "Is a directory" in refused(3, tmp_path / "directory")
-    with pytest.raises(ModelError, match="its name holds a NUL character"):
+    with pytest.raises(ModelError, match="its name has a NUL character"):
         Model.load("a\0b.onnx")  # no command line can hold one
 
 

@@ -123,7 +123,7 @@ def test_a_rule_may_not_edit_the_graph_while_it_is_asked(
         ),
         (
             "self.kept.append(match); return self.kept[0].GetMatchedNodes()[0]",
-            "it must return what BuildAndReset gives",
+            "it must return the result of BuildAndReset",
         ),
     ],
 )

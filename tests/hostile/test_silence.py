@@ -377,7 +377,7 @@ def test_right_attributes_are_taken(vendors: Any, notes: Any) -> None:
 
 
 def test_a_default_that_onnx_has_no_kind_for_is_refused_at_load(line: Any) -> None:
-    assert 'attribute "by": a object is of no kind that ONNX has' in line(
+    assert 'attribute "by": ONNX has no type for values of object' in line(
         4, "@ops.register('acme::F')\ndef f(x, *, by=object()): return x\n"
     )
 

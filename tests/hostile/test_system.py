@@ -91,7 +91,7 @@ def test_a_disk_that_fails(
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert err.startswith("gehost: cannot write '")
-    assert f"': {os.strerror(number)}; what was there is unchanged" in err
+    assert f"': {os.strerror(number)}; an existing file is unchanged" in err
     assert not [name for name in listed() if name.startswith(".")]
     if "--report" not in options:
         assert Path("out.onnx").read_bytes() == old
@@ -111,7 +111,7 @@ def test_a_file_that_may_not_grow(old: bytes) -> None:
     assert (code, out, err) == (
         2,
         "",
-        "gehost: cannot write 'out.onnx': File too large; what was there is unchanged\n",
+        "gehost: cannot write 'out.onnx': File too large; an existing file is unchanged\n",
     )
     assert (listed(), Path("out.onnx").read_bytes()) == (["m.onnx", "out.onnx"], old)
 

@@ -348,11 +348,11 @@ def test_what_cannot_be_edited_is_refused_and_leaves_nothing(describe):
     graph, before, mark = model.graph, describe(model), model.mark()
     with pytest.raises(GehostError, match='tensor "a" is still read'):
         graph.remove_node(node(model, "first"))
-    with pytest.raises(GehostError, match='knows a tensor "b" already'):
+    with pytest.raises(GehostError, match='has a tensor "b" already'):
         graph.add_node("Split", [value(model, "a")], ["new", "b"])
-    with pytest.raises(GehostError, match='knows a tensor "a" already'):
+    with pytest.raises(GehostError, match='has a tensor "a" already'):
         graph.subgraphs()[1].new_value("a")
-    with pytest.raises(TypeError, match="no kind that ONNX has"):
+    with pytest.raises(TypeError, match="ONNX has no type for values of object"):
         graph.add_node("Relu", [value(model, "a")], ["new"], {"what": object()})
     with pytest.raises(GehostError, match="nested graph"):
         graph.set_attribute(node(model, "branch"), "then_branch", None)

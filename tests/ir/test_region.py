@@ -159,14 +159,14 @@ def test_what_stands_behind_a_constant_is_inside_too():
 
 def test_an_inner_tensor_that_is_read_outside_must_be_an_output():
     graph = load("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Neg(a) z = Exp(a) }")
-    with pytest.raises(PassError, match='inner tensor "a" is also read outside'):
+    with pytest.raises(PassError, match='inner tensor "a" is also used outside'):
         boundary(graph, [[("a", 0)]], ["y"]).region()
     assert boundary(graph, [[("a", 0)]], ["y", "a"]).region().nodes == [
         node(graph, "a"),
         node(graph, "y"),
     ]
     graph = load("g (float[2] x) => (float[2] y, float[2] a) { a = Relu(x) y = Neg(a) }")
-    with pytest.raises(PassError, match='inner tensor "a" is also read outside'):
+    with pytest.raises(PassError, match='inner tensor "a" is also used outside'):
         boundary(graph, [[("a", 0)]], ["y"]).region()
 
 
@@ -325,7 +325,7 @@ def test_what_bodies_capture_counts_as_read() -> None:
         (
             "g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(a) y = Abs(x) }",
             ["a", "b"],
-            "dead: nothing outside reads what the nodes make",
+            "dead: no result of the nodes is used outside",
         ),
     ],
 )
@@ -354,9 +354,9 @@ def test_a_region_knows_that_it_is_out_of_date() -> None:
     assert found.stale() == ""
     mark = graph.model.mark()
     graph.set_input(node(graph, "b"), 1, graph.values["v"])
-    assert found.stale() == 'Add "b" reads "v", which is no input of the region'
+    assert found.stale() == 'Add "b" reads "v", which is not an input of the region'
     graph.model.undo(mark)
     graph.add_node("Abs", [graph.values["x"]], [graph.values["b"]])
-    assert found.stale() == 'no node of the region makes "b" any more'
+    assert found.stale() == 'no node of the region produces "b" any more'
     graph.model.undo(mark)
     assert found.stale() == ""

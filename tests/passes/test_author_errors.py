@@ -117,7 +117,7 @@ def test_a_replacement_that_is_none() -> None:
             return None
 
     assert (
-        'Replacement at node "the_node" (Relu): it must return what BuildAndReset gives, or tensors'
+        'Replacement at node "the_node" (Relu): it must return the result of BuildAndReset, or tensors'
         in told(Odd)
     )
 
@@ -155,7 +155,7 @@ def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str) -> None:
 
     pass_ = type("Editor", (Relus,), {hook: edit})
     assert (
-        f"{hook}{AT_NODE}: it edited the graph; only what Replacement returns may change it"
+        f"{hook}{AT_NODE}: it edited the graph; only the graph returned by Replacement may change it"
         in told(pass_)
     )
 

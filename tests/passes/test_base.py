@@ -62,7 +62,7 @@ def test_what_is_no_configuration_is_refused_where_it_is_given(config: Any) -> N
         def __init__(self) -> None:
             super().__init__(config)
 
-    message = r"__init__: wanted what PatternMatcherConfigBuilder\(\)\.Build\(\) returns, got "
+    message = r"__init__: wanted the result of PatternMatcherConfigBuilder\(\)\.Build\(\), got "
     with pytest.raises(PassError, match=rf"test_base\.py:\d+\): {message}{type(config).__name__}"):
         run_pass(CHAIN, Configured)
 

@@ -416,7 +416,7 @@ def test_as_graph_takes_the_outputs_in_order_and_nothing_else() -> None:
     built = unary("Relu")
     assert as_graph(built) is built
     for nonsense in (None, [], (), "ab", 3, [a, None], [a, other.CreateInput(0)], {"a": 1}):
-        with pytest.raises(PatternError, match="it must return what BuildAndReset gives"):
+        with pytest.raises(PatternError, match="it must return the result of BuildAndReset"):
             as_graph(nonsense)
 
 

@@ -115,7 +115,7 @@ def test_what_a_match_shows_of_its_variant(find):
     for index in (2, 5):
         with pytest.raises(
             IndexError,
-            match=f"captured tensor {index}: it stands in an alternative that did not match",
+            match=f"captured tensor {index}: it is in an alternative that did not match",
         ):
             first.GetCapturedTensor(index)
     assert (
@@ -123,7 +123,7 @@ def test_what_a_match_shows_of_its_variant(find):
         second.GetMatchedNode(neg).op,
         second.GetMatchedNode(exp).op,
     ) == ("Relu", "Neg", "Exp")
-    with pytest.raises(PatternError, match="stands in an alternative that did not match"):
+    with pytest.raises(PatternError, match="is in an alternative that did not match"):
         first.GetMatchedNode(neg)
 
 
@@ -147,7 +147,7 @@ def test_matches_come_in_order_whatever_the_variant(find):
     [
         (
             lambda x, z: [x + z, es.Alternatives(-x, z)],
-            "output 1 of one variant of pattern 'pattern' is not made by an operator",
+            "output 1 of one variant of pattern 'pattern' has no operator",
         ),
         (
             lambda x, z: (lambda s: [s, es.Alternatives(s, -s)])(x + z),

@@ -82,14 +82,14 @@ def twice(a, b):
         (loose, "Neg of pattern 'pattern' reaches no output"),
         (
             lambda a, b: [es.Add(a, b), a],
-            "output 1 of pattern 'pattern' is not made by an operator",
+            "output 1 of pattern 'pattern' has no operator",
         ),
         (twice, "output 1 of pattern 'pattern' is given twice"),
         (
             lambda a, b: es.If(a + b, num_outputs=1),
-            "If holds nested graphs and cannot stand in a pattern",
+            "If has nested graphs and is not allowed in a pattern",
         ),
-        (lambda a, b: es.AnyOf("Sum", "Loop")(a, b, a), "Loop holds nested graphs"),
+        (lambda a, b: es.AnyOf("Sum", "Loop")(a, b, a), "Loop has nested graphs"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_its_line(make, message):

@@ -73,7 +73,7 @@ def test_what_a_match_shows(find):
     for foreign in (linear.a, Linear().total, linear.a.producer):
         with pytest.raises(
             PatternError,
-            match=r"test_match.py:\d+: GetMatchedNode wants an operator of the pattern",
+            match=r"test_match.py:\d+: GetMatchedNode needs an operator of the pattern",
         ):
             match.GetMatchedNode(foreign)
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_captured():
         (NodeIo(relu.GetProducer(), 1), "Relu has no output 1"),
         (
             NodeIo(None, 0),
-            r"CaptureTensor wants an EsTensor or NodeIo\(tensor.GetProducer\(\), index\)",
+            r"CaptureTensor needs an EsTensor or NodeIo\(tensor.GetProducer\(\), index\)",
         ),
     ]:
         with pytest.raises(PatternError, match=message) as caught:
@@ -141,7 +141,7 @@ def test_what_cannot_be_captured():
 
 def test_a_pattern_is_what_a_builder_built():
     with pytest.raises(
-        PatternError, match="Pattern wants what BuildAndReset returns, got EsTensor"
+        PatternError, match="Pattern needs the result of BuildAndReset, got EsTensor"
     ):
         Pattern(EsGraphBuilder("x").CreateInput(0))
     builder = EsGraphBuilder("bare")

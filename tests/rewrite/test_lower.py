@@ -229,7 +229,7 @@ def test_the_axis_of_a_softmax_that_flattens_may_be_any_number(axis):
             lambda x: es.ReduceMean(x, axes=[-1]),
             10,
             None,
-            "axes: ReduceMean of opset 10 takes no negative axes, and the rank is unknown",
+            "axes: ReduceMean of opset 10 accepts no negative axes, and the rank is unknown",
         ),
         (
             lambda x: x + 1.0,
@@ -265,7 +265,7 @@ def test_what_the_opset_cannot_say_is_refused(make, opset, kind, reason):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (es.AnyOf("Relu", "Neg"), r"Relu\|Neg: only a pattern can leave open which operator it is"),
+        (es.AnyOf("Relu", "Neg"), r"Relu\|Neg: only a pattern can accept several operators"),
         (es.Relux, "neither ONNX nor a vendor file has an operator Relux"),
         (lambda x: es.Cast(x), "Cast of opset 17 needs to"),
         (lambda x: es.Unsqueeze(x), "Unsqueeze of opset 17 needs axes"),

@@ -45,7 +45,7 @@ def test_forwarding_to_a_graph_output_leaves_an_identity(rewriting, outputs, mor
     if outputs != "float[2] b, float[2] b":
         work.assert_equal()
     again = work.replace(es.Identity, lambda x: x, name="Q")
-    assert again.refused == ["no change: the replacement equals what it replaces"]
+    assert again.refused == ["no change: the replacement equals the match"]
 
 
 def test_forwarding_to_the_output_of_a_body(rewriting):

@@ -202,7 +202,7 @@ def test_feeds_from_a_file(tmp_path: Path) -> None:
             match=rf"{name} is not an \.npz file with one array of numbers or text for each input$",
         ):
             load_feeds(tmp_path / name)
-    with pytest.raises(UsageError, match=r"none\.npz: there is no file of this name$"):
+    with pytest.raises(UsageError, match=r"none\.npz: there is no such file$"):
         load_feeds(tmp_path / "none.npz")
     with pytest.raises(UsageError, match=r" cannot be read: Is a directory$"):
         load_feeds(tmp_path)

@@ -1,1 +1,1 @@
-"""The first rewrite of a compile that changes the numbers, and that match as files."""
+"""Find the first rewrite of a compile that changes the numbers; write that match as files."""

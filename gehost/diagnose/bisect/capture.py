@@ -1,6 +1,4 @@
-"""One rewrite of a compile, kept as two small models, before and after, with the values at the
-inputs of the match.
-"""
+"""Capture one rewrite as two small models, before and after, with the values at its inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ _PROBED = " (probed)"
 
 @dataclass(frozen=True)
 class Captured:
-    """A rewrite, with the matched nodes and those that came for them as ``(label, operator)``."""
+    """A rewrite; its matched nodes and their replacements are pairs ``(label, operator)``."""
 
     number: int
     pass_name: str
@@ -43,22 +41,22 @@ class Captured:
     before: onnx.ModelProto
     after: onnx.ModelProto
     probe: onnx.ModelProto | None
-    """Gives the values at the inputs of both; None where the match is in a body, which may run
-    any number of times.
+    """Computes the values at the inputs of both models; None if the match is in a body, which may
+    run any number of times.
     """
     base_dir: str | None
-    """Where external data of the models is."""
+    """Directory of the models' external data."""
     libraries: tuple[str, ...] = ()
-    """Of custom operators that ONNX Runtime needs to run the models."""
+    """Shared libraries of custom operators that ONNX Runtime needs for the models."""
     feeds: Feeds = field(default_factory=dict[str, Any])
     made_up: str = ""
-    """Why the feeds are not those of the failing run; "" where they are."""
+    """Why the feeds are not those of the failing run; "" if they are."""
     alone: Verification | str = ""
-    """The numbers of the match alone, or why they are not known."""
+    """The comparison of the match alone, or why it could not be compared."""
 
     @property
     def probes(self) -> int:
-        """Model runs that the values took."""
+        """Number of model runs that the values took."""
         return int(self.probe is not None and bool(self.probe.graph.output))
 
     @property
@@ -73,8 +71,9 @@ class Captured:
             return replace(self, alone=str(error))
 
     def with_values(self, feeds: Feeds) -> Captured:
-        """The same with the values at the inputs of the match that ``feeds`` of the whole model
-        give; else with made-up ones.
+        """Return a copy with the values at the match's inputs for ``feeds`` of the whole model.
+
+        If they cannot be computed, generated values take their place.
         """
         values = (
             "the match is in the body of a node"
@@ -92,7 +91,7 @@ class Captured:
         return replace(self, before=before, after=after, feeds=given, made_up=made_up)
 
     def compare(self, rtol: float | None = None, atol: float | None = None) -> Verification:
-        """The numbers of the match alone, before and after.
+        """Compare the numbers of the match alone, before and after.
 
         Raises:
             ModelError: the match alone does not run.
@@ -105,7 +104,7 @@ class Captured:
         return Runner(model, base_dir=self.base_dir, libraries=self.libraries)
 
     def _probed(self, probe: onnx.ModelProto, feeds: Feeds) -> Feeds | str:
-        """The values that ``probe`` gives, or why it gives none."""
+        """Return the values that ``probe`` computes, or why it computes none."""
         try:
             needed = {entry.name for entry in probe.graph.input}
             given = {name: array for name, array in feeds.items() if name in needed}
@@ -131,11 +130,11 @@ class Capture:
         """Return the captured rewrite.
 
         Raises:
-            GehostError: the compile did not do so many rewrites.
+            GehostError: the compile did fewer rewrites.
         """
         if self._captured is None:
             raise GehostError(
-                f"this compile did not come to rewrite {self._number}; two compiles of one "
+                f"this compile did not reach rewrite {self._number}; two compiles of one "
                 "model differ"
             )
         return self._captured
@@ -151,7 +150,7 @@ class Capture:
             if value is not None and not value.is_constant and not isinstance(value.type, OtherType)
         ]
         self._readers = [_a_reader(region, value) for value in region.outputs]
-        self._nodes = _told(region.nodes)
+        self._nodes = _labels(region.nodes)
         outputs = [(value.name, value) for value in region.outputs]
         self._before = submodel(region.graph.model, outputs, self._inputs, name="before")
 
@@ -178,7 +177,7 @@ class Capture:
             origin=record.origin,
             inside="" if owner is None else owner.label,
             nodes=self._nodes,
-            made=_told(rewrite.made),
+            made=_labels(rewrite.made),
             before=before,
             after=after,
             probe=submodel(model, probed, name="probe") if owner is None else None,
@@ -190,17 +189,18 @@ class Capture:
 def _made_up(model: onnx.ModelProto) -> Feeds:
     try:
         return make_feeds(model)
-    except UsageError:  # of unknown rank; the files then have none
+    except UsageError:  # an input of unknown rank; then there are no feeds
         return {}
 
 
-def _told(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
+def _labels(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
     return tuple((node.label, node.op) for node in nodes)
 
 
 def _a_reader(region: Region, value: Value) -> tuple[Node, int] | None:
-    """A place outside the match that reads ``value``, to see what it reads then; None for a
-    graph output, which stays.
+    """Return an outside user of ``value``, to find the value that replaces it.
+
+    None for a graph output, which keeps its name.
     """
     if value.is_graph_output:
         return None
@@ -217,9 +217,7 @@ def _read(node: Node, slot: int) -> Value:
 
 
 def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
-    """Give two models the same inputs, so that they run on the same feeds; one need not read
-    them all.
-    """
+    """Give two models the same inputs, so that they run on the same feeds."""
     constants = {tensor.name for proto in (a, b) for tensor in proto.graph.initializer}
     entries = {
         entry.name: entry
@@ -233,7 +231,7 @@ def _share_inputs(a: onnx.ModelProto, b: onnx.ModelProto) -> None:
 
 
 def _declare_inputs(proto: onnx.ModelProto, feeds: Feeds) -> None:
-    """Declare the inputs as the feeds are."""
+    """Declare the inputs with the types and shapes of the feeds."""
     for entry in proto.graph.input:
         if entry.name in feeds:
             array = feeds[entry.name]
@@ -248,9 +246,7 @@ def _declare_outputs(
     feeds: Feeds,
     runner: Callable[[onnx.ModelProto], Runner],
 ) -> None:
-    """Declare element type and rank alone of the outputs, as the rewrite may have changed their
-    sizes.
-    """
+    """Declare the outputs with element type and rank only, as a rewrite may change sizes."""
     types = {entry.name: entry.type for entry in before.graph.output}
     for name, known in types.items():
         if known.WhichOneof("value") not in (None, "tensor_type"):

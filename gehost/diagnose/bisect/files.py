@@ -1,6 +1,4 @@
-"""A wrong rewrite as files that run alone: ``before.onnx``, ``after.onnx``, ``feeds.npz`` and
-how to compare them.
-"""
+"""Write a wrong rewrite as files: ``before.onnx``, ``after.onnx``, ``feeds.npz`` and a README."""
 
 from __future__ import annotations
 
@@ -23,14 +21,13 @@ Tolerance = tuple[float | None, float | None]
 
 
 def write_match(captured: Captured, directory: str, answer: str, tolerance: Tolerance) -> None:
-    """Write the match before and after its rewrite, the values at its inputs, and a README with the
-    command line.
+    """Write the match before and after its rewrite, the values at its inputs, and a README.
 
-    The weights that the match reads go with it, also those that are external data.
+    Weights of the match are written too, also those that are external data.
 
     Raises:
         UsageError: the directory is not empty.
-        OutputError: it cannot be written.
+        OutputError: the directory cannot be written.
     """
     with fresh_directory(directory) as home:
         save_model(captured.before, home / "before.onnx", captured.base_dir)
@@ -45,11 +42,11 @@ def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[s
     yield "# A rewrite after which the numbers are wrong\n"
     yield f"    {one_line(answer)}\n"
     yield (
-        "`before.onnx` holds the matched nodes with their constants, `after.onnx` those that replaced "
-        "them. `feeds.npz` holds"
+        "`before.onnx` holds the matched nodes with their constants, `after.onnx` those that "
+        "replaced them. `feeds.npz` holds"
     )
     yield (
-        f"made-up inputs, as those of the run are not at hand ({one_line(captured.made_up)})."
+        f"generated inputs, as those of the run are not known ({one_line(captured.made_up)})."
         if captured.made_up
         else (
             "the values that their inputs had in the run that differed, or in the first where "
@@ -61,7 +58,7 @@ def _readme(captured: Captured, answer: str, tolerance: Tolerance) -> Iterator[s
 
 
 def compare_command(directory: str, tolerance: Tolerance, libraries: Sequence[str] = ()) -> str:
-    """The command line that compares the two parts."""
+    """Return the command line that compares the two models."""
     at = f"{directory.rstrip('/')}/" if directory else ""
     words = ["gehost", "verify", f"{at}before.onnx", f"{at}after.onnx", "--feeds", f"{at}feeds.npz"]
     for option, value in zip(("--rtol", "--atol"), tolerance, strict=True):
@@ -107,7 +104,7 @@ def answer(bisection: Bisection, model: str) -> str:
             else ""
         )
         return f"{model}: rewrite {captured.number} of {count} changes the numbers: {rewrite}{also}"
-    alone = "alone, on made-up inputs," if captured.made_up else "alone"
+    alone = "alone, on generated inputs," if captured.made_up else "alone"
     right = f"{alone} the rewrite is right within the tolerance"
     if bisection.uncleaned is not None and bisection.uncleaned.found.equal:
         why = f"{right}, and so are the numbers without the clean-up"
@@ -124,7 +121,7 @@ def answer(bisection: Bisection, model: str) -> str:
 
 
 def account(bisection: Bisection, directory: str, tolerance: Tolerance) -> Iterator[str]:
-    """The runs of a search, and where the reproducer is, line by line."""
+    """Yield the runs of a search, and the place of the reproducer, line by line."""
     for trial in bisection.trials:
         yield _trial_line(trial)
     yield (
@@ -143,7 +140,7 @@ def _trial_line(trial: Trial) -> str:
 
 @contextmanager
 def shown_on_terminals() -> Generator[Callable[[Trial], None]]:
-    """While the block runs, show each trial passed to the function on a terminal."""
+    """Yield a function that shows a trial on a terminal while the block runs."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield lambda _: None

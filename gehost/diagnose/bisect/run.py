@@ -1,9 +1,9 @@
-"""``gehost bisect``: after which single rewrite of a compile the numbers leave the tolerance.
+"""``gehost bisect``: find the single rewrite after which the numbers leave the tolerance.
 
-A compile that stops after k rewrites does the same first k rewrites on every run, so the limit is
-the unknown of the search. Both ends of what is left are always known by a run: the lower one is right,
-the upper one is wrong. So the answer k is one such that the model with k - 1 rewrites is right and
-that with k is wrong, also where several errors overlap or cancel.
+A compile that stops after k rewrites does the same first k rewrites on every run, so the search is
+over the limit. Both ends of the remaining range are always known from a run: the lower one is
+right, the upper one is wrong. So for the answer k, the model with k - 1 rewrites is right and the
+model with k is wrong, even if several errors overlap or cancel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Trial:
     """One compiled model, run on all inputs and compared with the original."""
 
     limit: int | None
-    """Of rewrites; None for the whole compile."""
+    """The limit of rewrites; None for the whole compile."""
     found: Verification
     cleanup: bool = True
     hooks: tuple[str, ...] = ()
@@ -43,27 +43,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bisection:
-    """Result of a search; ``wrong`` is None where the numbers of the whole compile are right."""
+    """Result of a search; ``wrong`` is None if the numbers of the whole compile are right."""
 
     rewrites: int
-    """That the whole compile does."""
+    """Number of rewrites of the whole compile."""
     trials: tuple[Trial, ...]
     wrong: Trial | None = None
     captured: Captured | None = None
-    """The rewrite that ``wrong`` has and the last right model has not."""
+    """The rewrite that ``wrong`` has and the last right model does not have."""
     uncleaned: Trial | None = None
-    """``wrong`` without the clean-up, where the rewrite alone is right and one more run was to
-    be had.
+    """``wrong`` without the clean-up, if the rewrite alone is right and the budget of runs allowed
+    one more.
     """
     by_hand: tuple[str, ...] = ()
-    """Passes that in this step, too, changed the graph without ``Replace``."""
+    """Passes that also edited the graph in this step, without ``Replace``."""
     before_rewrites: str = ""
-    """The cause, where the numbers differ without any rewrite."""
+    """The cause, if the numbers differ without any rewrite."""
     probes: int = 0
-    """Runs that gave the values at the inputs of the match."""
+    """Number of runs for the values at the inputs of the match."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The search as JSON: each run, and the rewrite that changes the numbers."""
+        """Return the search as JSON data: each run, and the rewrite that changes the numbers."""
         at = self.captured
         return {
             "rewrites": self.rewrites,
@@ -94,7 +94,7 @@ class Bisection:
 
     @property
     def model_runs(self) -> int:
-        """How often a compiled model, or the part of it before the match, was run on the inputs."""
+        """Number of runs of compiled models, and of the part of a model before the match."""
         return len(self.trials) + self.probes
 
     @property
@@ -108,11 +108,7 @@ class Bisection:
         return (
             *hand,
             *hooks,
-            *(
-                ["the clean-up, which no run was left to settle: try --no-cleanup"]
-                if unsettled
-                else []
-            ),
+            *(["the clean-up, for which no run was left: try --no-cleanup"] if unsettled else []),
         )
 
     @property
@@ -125,11 +121,11 @@ class Bisection:
 
 @dataclass
 class _Watch:
-    """Counts rewrites; notes passes that edit in other ways, and stage hooks that edit."""
+    """Counts rewrites; records passes and stage hooks that edit the graph in other ways."""
 
     done: int = 0
     by_hand: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
-    """Name and place of each such pass; rewrites done before it and after it."""
+    """Name and source line of each such pass; number of rewrites before it and after it."""
     hooks: tuple[str, ...] = ()
     """Stage hooks that changed the graph, with their plugins."""
     _before: tuple[int, int] = (0, 0)
@@ -162,7 +158,7 @@ class _Watch:
         )
 
     def step(self, number: int) -> tuple[str, ...]:
-        """The passes that may have edited directly between rewrite ``number`` - 1 and ``number``."""
+        """Return the passes that may have edited between rewrites ``number`` - 1 and ``number``."""
         return tuple(
             name
             for name, before, after in self.by_hand
@@ -171,14 +167,15 @@ class _Watch:
 
 
 class _Compiles:
-    """Compiles one model with various limits, each time by a host of its own, so that no state
-    of a vendor is carried over.
+    """Compiles one model with various limits, each time with a new host.
+
+    So no state of a vendor is carried over.
     """
 
-    def __init__(self, model: str, options: HostOptions, tell: Callable[[Trial], None]) -> None:
+    def __init__(self, model: str, options: HostOptions, on_trial: Callable[[Trial], None]) -> None:
         self._model = model
         self._options = options.rewrites_only()
-        self._tell = tell
+        self._on_trial = on_trial
         self.trials: list[Trial] = []
 
     def baseline(self, libraries: Sequence[str], **given: Any) -> Baseline:
@@ -210,7 +207,7 @@ class _Compiles:
             found = baseline.against(model.flush(), base_dir=model.base_dir)
         trial = Trial(limit, found, self._options.cleanup and cleanup, watch.hooks)
         self.trials.append(trial)
-        self._tell(trial)
+        self._on_trial(trial)
         return trial
 
 
@@ -224,31 +221,31 @@ def bisect(
     seed: int = 0,
     special_values: bool = False,
     libraries: Sequence[str] = (),
-    tell: Callable[[Trial], None] = lambda _: None,
+    on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Bisection:
     """Find the rewrite after which the numbers of a compile differ.
 
     Args:
         model: the file.
-        options: of the compile; its limit of rewrites and its dumps do not count.
-        feeds: inputs by name, any number of times; made from the signature unless given.
-        rtol: instead of the default of each dtype.
-        atol: instead of the default of each dtype.
-        seed: of the inputs that are made.
-        special_values: compare on inputs with NaN, infinities, denormals and the like, too.
+        options: of the compile; its limit of rewrites and its dumps are ignored.
+        feeds: inputs by name, any number of times; default: generated from the signature.
+        rtol: replaces the default of each dtype.
+        atol: replaces the default of each dtype.
+        seed: of the generated inputs.
+        special_values: also compare on inputs with NaN, infinities, denormals and others.
         libraries: of custom operators that ONNX Runtime needs.
-        tell: called with each model that was run.
+        on_trial: called with each model that was run.
 
     Raises:
-        UsageError: the options keep going, or the feeds do not fit.
+        UsageError: ``keep_going`` is on, or the feeds do not fit.
         GehostError: the compile or the original model fails.
     """
     if options.keep_going:
         raise UsageError(
             "a bisection needs the same rewrites on every run, which keep_going does not "
-            "give; leave it out"
+            "guarantee; leave it out"
         )
-    compiles = _Compiles(model, options, tell)
+    compiles = _Compiles(model, options, on_trial)
     baseline = compiles.baseline(
         libraries, feeds=feeds, rtol=rtol, atol=atol, seed=seed, special_values=special_values
     )
@@ -256,8 +253,8 @@ def bisect(
     whole = compiles.trial(baseline, None, watch)
     if whole.found.equal:
         return Bisection(watch.done, tuple(compiles.trials))
-    # A pass that edits directly behind the last rewrite is one more step: only the whole compile has
-    # it.
+    # A pass that edits directly after the last rewrite is one more step, which only the whole
+    # compile contains.
     last = watch.done + bool(watch.step(watch.done + 1))
     right, wrong, limit = -1, whole, last
     while limit - right > 1:
@@ -295,15 +292,16 @@ def bisect(
 
 
 def _without_rewrites(compiles: _Compiles, baseline: Baseline, wrong: Trial) -> str:
-    """Find the cause where no rewrite is one."""
+    """Return the cause if no rewrite is the cause."""
     if wrong.cleanup and compiles.trial(baseline, 0, cleanup=False).found.equal:
         return "the built-in clean-up"
     return ", or ".join([*wrong.hooks, "the load itself"])
 
 
 def _worst_feed(found: Verification) -> int:
-    """The feed on which the model failed, else that of the worst output; the first where it did
-    not load.
+    """Return the feed on which the model failed, or that of the worst output.
+
+    0 if the model did not load.
     """
     if found.error is not None:
         return found.failed_feed or 0

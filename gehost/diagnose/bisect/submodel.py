@@ -1,6 +1,4 @@
-"""A part of a live graph as a model of its own: what given tensors are computed by, from given
-others on.
-"""
+"""Extract part of a live graph as a model: the nodes that compute outputs from inputs."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ def submodel(
     *,
     name: str = "part",
 ) -> onnx.ModelProto:
-    """The nodes that compute ``outputs``, with their constants and the functions that they call.
+    """Return the nodes that compute ``outputs``, with their constants and the functions they call.
 
-    The graph stays as it is; nodes that are not written to its protobuf yet are in
-    the part all the same. External data stays external: it is found where that of ``model`` is.
+    The graph stays as it is; nodes that are not yet written to its protobuf are included. External
+    data stays external, in the directory of that of ``model``.
 
     Args:
-        model: where the tensors are.
-        outputs: names of the part's outputs and the tensors that they give; an ``Identity``
-            gives those of another name.
-        inputs: tensors at which the walk back ends; they become the part's inputs, those that
-            are read in the order given. So does every input of the graph, or of an enclosing body,
-            that is met on the way.
+        model: the model of the tensors.
+        outputs: names of the part's outputs and their tensors; another name is given with an
+            ``Identity``.
+        inputs: tensors at which the backward walk ends; those that are read become the part's
+            inputs, in the order given. So does every input of the graph, or of an enclosing body,
+            that the walk meets.
         name: of the part's graph.
     """
     part = _Part(inputs)
@@ -41,7 +39,7 @@ def submodel(
     graph.name = name
     for value in part.inputs():
         graph.input.append(_declared(value.name, value))
-    if model.ir_version < 4:  # where initializers are inputs too
+    if model.ir_version < 4:  # initializers must be inputs, too
         graph.input.extend(_declared(value.name, value) for value in part.constants)
     _add_constants(graph, part.constants)
     for node in part.nodes():
@@ -85,9 +83,7 @@ class _Part:
         ]
 
     def nodes(self) -> list[Node]:
-        """In an order in which they can run: no node of an enclosing graph reads what an inner
-        one makes.
-        """
+        """Return the nodes in a runnable order: outer graphs first, as they read nothing inside."""
         return sorted(self._nodes, key=lambda node: (node.graph.depth, node.order))
 
 
@@ -101,7 +97,7 @@ def _read_by(node: Node) -> list[Value]:
 
 
 def node_proto(node: Node) -> onnx.NodeProto:
-    """A copy of a node as it is now, bodies included."""
+    """Return a copy of a node in its current state, bodies included."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node.proto)
     bodies = [
@@ -116,7 +112,7 @@ def node_proto(node: Node) -> onnx.NodeProto:
 
 
 def _write_body(body: Graph, written: onnx.GraphProto) -> None:
-    """Bring the copy of a body in line with its index."""
+    """Update the copy of a body from its index."""
     del (
         written.node[:],
         written.initializer[:],
@@ -144,7 +140,7 @@ def _declared(name: str, value: Value) -> onnx.ValueInfoProto:
 
 
 def _add_functions(model: Model, proto: onnx.ModelProto) -> None:
-    """Add the bodies of the operators that are called, and import the domains that are needed."""
+    """Add the bodies of called operators, and import the domains they need."""
     found: dict[str, onnx.FunctionProto] = {}
     domains: set[str] = set()
     pending: list[onnx.NodeProto] = list(proto.graph.node)

@@ -1,1 +1,1 @@
-"""A pass checked on random instances of its own pattern, and on changed ones."""
+"""Check a pass on random instances of its own pattern, and on mutations of them."""

@@ -1,4 +1,4 @@
-"""A model of lowered operators: names, initializers, imports and the functions that are called."""
+"""Build a model of lowered operators: names, initializers, imports and called functions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from gehost.rewrite.lower import LoweredNode, Operand
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An operator as the model has it, under the name of its body (``op``), and the tensors that
-    it makes.
-    """
+    """A lowered operator, the name of its body in the model (``op``), and its output tensors."""
 
     lowered: LoweredNode
     op: str
@@ -35,12 +33,12 @@ def assemble(
     applications: Sequence[Application],
     outputs: Sequence[tuple[EsTensor, TensorType]],
 ) -> onnx.ModelProto:
-    """Write operators into a model that is empty, except for the functions that it was offered.
+    """Write operators into an otherwise empty model, which may already hold functions.
 
     Args:
         model: its protobuf is returned.
-        operands: what the operators read and do not make: inputs with their types, constants
-            with their numbers.
+        operands: tensors that no operator produces: inputs with their types, constants with
+            their numbers.
         applications: in topological order.
         outputs: of the graph, with their types.
     """
@@ -76,7 +74,7 @@ def assemble(
 def node_proto(
     lowered: LoweredNode, op: str, inputs: Sequence[str], outputs: Sequence[str]
 ) -> onnx.NodeProto:
-    """A node that applies an operator, or the body that stands for it, to named tensors."""
+    """Return a node that applies an operator, or its body, to named tensors."""
     spelling = spelled(op)
     node = onnx.NodeProto(
         op_type=spelling.op_type, domain=spelling.domain, input=inputs, output=outputs
@@ -90,7 +88,7 @@ def node_proto(
 
 
 def array_of(operand: Operand) -> np.ndarray[Any, Any] | None:
-    """The numbers of an operand that is a constant."""
+    """Return the numbers of a constant operand; None for another one."""
     if isinstance(operand, np.ndarray):
         return operand
     return (
@@ -105,7 +103,7 @@ def _key(tensor: EsTensor) -> tuple[int, int]:
 
 
 def _name(operand: Operand, names: dict[tuple[int, int], str], graph: onnx.GraphProto) -> str:
-    """The name of an operand; a constant becomes an initializer."""
+    """Return the name of an operand; a constant becomes an initializer."""
     if operand is None:
         return ""
     key = (id(operand), -1) if isinstance(operand, np.ndarray) else _key(operand)
@@ -118,10 +116,10 @@ def _name(operand: Operand, names: dict[tuple[int, int], str], graph: onnx.Graph
 
 
 def _add_functions(proto: onnx.ModelProto, model: Model) -> None:
-    """The bodies that nodes call, and those that these call; and no import that nobody needs."""
+    """Add the bodies that nodes call, directly or not; drop unused imports."""
     waiting = list(proto.graph.node)
     domains, called = {""}, dict[str, onnx.FunctionProto]()
-    for node in waiting:  # grows while it is walked
+    for node in waiting:  # grows during the loop
         name = op_name(node.domain, node.op_type, node.overload)
         body = model.function(name)
         domains.add(split_op(name)[0])

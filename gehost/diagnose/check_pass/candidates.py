@@ -1,5 +1,6 @@
-"""What a search may try: shapes beside known ones, element types, numbers and attribute values;
-a seeded generator chooses.
+"""Candidates of a search: shapes beside known ones, element types, numbers, attribute values.
+
+A seeded generator chooses among them.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ DTYPES: dict[DataType, int] = {
     DataType.UINT8: 1,
     DataType.BOOL: 1,
 }
-"""Element types with how often each is tried; those in which an engine computes everywhere."""
+"""Weights of the element types that are tried; all engines compute in these."""
 SIZES: tuple[tuple[Dim, ...], ...] = ((3, 4, 5, 2), ("N", 3, 4, 2), (3,), (4, 2, 6), (2,), (3,))
-"""Sets of sizes, one of which an instance draws from. Where all are equal, no shape tells one
-axis from another.
+"""Sets of sizes; an instance draws from one of them. If all sizes are equal, no shape distinguishes
+the axes.
 """
 RANKS: dict[int, int] = {0: 1, 1: 2, 2: 5, 3: 6, 4: 5, 5: 1}
 _FLAGS = frozenset(
@@ -46,8 +47,8 @@ _FLAGS = frozenset(
     ]
 ).union(["allowzero", "count_include_pad", "select_last_index", "is_causal"])
 _NOT_VARIED = frozenset({"num_outputs", "round_mode", "saturate"})
-"""Attributes on which engines rely: where they do not fit the node, ONNX's inference aborts, or
-the kernel computes by chance.
+"""Attributes that engines trust: if they do not fit the node, ONNX's inference aborts, or the
+kernel's result is undefined.
 """
 _TEXTS: dict[str, tuple[str, ...]] = {
     "approximate": ("none", "tanh"),
@@ -64,14 +65,14 @@ _FLOATS_OF = {
     "low": (0.0, -1.0),
     "high": (1.0, 2.0),
 }
-"""What keeps a root from being of a negative number; and of operators that draw random numbers: ONNX Runtime ends the process where scale is 0 or
-less, or low above high.
+"""Values that keep roots away from negative numbers, and ONNX Runtime from ending the process:
+random operators need a scale above 0, and low below high.
 """
 _MOST_PERMUTATIONS = 24
 
 
 def pick(rng: np.random.Generator, weighted: dict[_T, int]) -> _T:
-    """One of the keys, as often as its weight says."""
+    """Return one of the keys, with a probability proportional to its weight."""
     weights = np.array(list(weighted.values()), dtype=np.float64)
     return list(weighted)[rng.choice(len(weights), p=weights / weights.sum())]
 
@@ -83,7 +84,7 @@ def one_of(rng: np.random.Generator, choices: Sequence[_T]) -> _T:
 def fresh_shape(
     rng: np.random.Generator, sizes: Sequence[Dim], rank: int | None = None
 ) -> tuple[Dim, ...]:
-    """Any shape of these sizes; a symbol stands only at the first axis."""
+    """Return a shape of these sizes; only the first axis may be a symbol."""
     wanted = pick(rng, RANKS) if rank is None else rank
     numbers = [size for size in sizes if isinstance(size, int)]
     return tuple(one_of(rng, sizes if axis == 0 else numbers) for axis in range(wanted))
@@ -92,11 +93,11 @@ def fresh_shape(
 def shape_beside(
     rng: np.random.Generator, known: Sequence[tuple[Dim, ...]], sizes: Sequence[Dim]
 ) -> tuple[Dim, ...]:
-    """A shape that an operator may take beside operands of ``known`` shapes.
+    """Return a shape that an operator may accept beside operands of ``known`` shapes.
 
-    Such operands are of the same shape, broadcast, are multiplied (the last axis of one is the last
-    but one of the other), are the weights of a convolution (the second axes agree), or hold one
-    number for each index of an axis.
+    Operands of one operator often have the same shape, broadcast, are multiplied (the last axis of
+    one is the last but one of the other), are the weights of a convolution (the second axes agree),
+    or hold one number for each index of an axis.
     """
     shape = one_of(rng, known) if known else ()
     if not shape or rng.random() < 0.1:
@@ -128,7 +129,7 @@ def shape_beside(
 
 
 def _part(rng: np.random.Generator, size: Dim) -> Dim:
-    """A size, or what one of several groups of it is."""
+    """Return a size, or its part in one of several equal groups."""
     return (
         one_of(rng, [size, *(size // groups for groups in (2, 3, 4) if not size % groups)])
         if isinstance(size, int)
@@ -139,7 +140,7 @@ def _part(rng: np.random.Generator, size: Dim) -> Dim:
 def numbers(
     rng: np.random.Generator, dtype: DataType, shape: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """Distinct numbers that a weight may have; small ones where the dtype is an integer."""
+    """Return distinct numbers for a weight; small ones if the dtype is an integer."""
     if dtype is DataType.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_float:
@@ -150,9 +151,7 @@ def numbers(
 def numbers_like(
     rng: np.random.Generator, array: np.ndarray[tuple[int, ...], Any]
 ) -> list[np.ndarray[Any, Any]]:
-    """Other constants that may mean the same elsewhere: a factor for a divisor, another sign,
-    anything of that shape.
-    """
+    """Return other constants for the same place: inverse, negated, scaled, random."""
     if array.dtype.kind not in "fiu":
         return [array]
     wide: np.ndarray[Any, Any] = array.astype(np.float64)
@@ -179,14 +178,14 @@ def attribute_values(
     rank: int | None,
     given: Any = None,
 ) -> list[Any]:
-    """Values that an attribute of an operator may have whose first input is of a known ``rank``.
+    """Return values for an attribute of an operator whose first input has ``rank`` dimensions.
 
     Args:
-        rng: chooses where there are too many.
-        name: of the attribute, which says what it counts.
-        kind: its type; kinds that are no numbers, lists of them or texts have no values.
-        default: of the schema, None where it has none.
-        given: what it is now; a list is varied in the same length.
+        rng: chooses if there are too many.
+        name: of the attribute, which implies its meaning.
+        kind: its type; only numbers, lists of numbers and texts have values.
+        default: of the schema; None if there is none.
+        given: its current value; a list is varied with the same length.
     """
     dims = rank or 0
     if name in _NOT_VARIED:

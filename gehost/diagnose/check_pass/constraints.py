@@ -1,7 +1,8 @@
-"""Shapes, lists and attributes that operators want of each other, which inference does not all check.
+"""Constraints between shapes, lists and attributes of an operator's inputs.
 
-Source: the operators' descriptions in ONNX. An instance mostly keeps to them, as a draw of
-independent shapes hardly ever meets them; the rest of the draws show what they leave out.
+Inference does not check them all. Source: the operators' descriptions in ONNX. Most instances
+satisfy them, as a draw of independent shapes hardly ever does; the other draws show cases that the
+descriptions leave out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RANKS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
         "SpaceToDepth": (4,),
     }
 )
-"""Ranks of the first input, those of which there are more models more often."""
+"""Ranks of the first input; repeated ones are more frequent in models."""
 
 
 def _channels(_rng: np.random.Generator, shape: _Shape) -> _Shape:
@@ -43,7 +44,7 @@ def _channels(_rng: np.random.Generator, shape: _Shape) -> _Shape:
 
 
 def _kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
-    """Weights of a Conv: [M, C / group, …]."""
+    """Return the shape of a Conv's weights: [M, C / group, …]."""
     channels = shape[1]
     parts: list[Dim] = [channels, channels, channels]
     if isinstance(channels, int):
@@ -54,7 +55,7 @@ def _kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
 
 
 def _transposed_kernel(rng: np.random.Generator, shape: _Shape) -> _Shape:
-    """Weights of a ConvTranspose: [C, M / group, …]."""
+    """Return the shape of a ConvTranspose's weights: [C, M / group, …]."""
     return (shape[1], int(rng.integers(1, 5)), *_spatial(rng, shape))
 
 
@@ -78,13 +79,13 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
         ("ConvTranspose", 1): _transposed_kernel,
     }
 )
-"""The shape of an input, from that of the first."""
+"""(operator, slot) → rule for an input's shape, from that of the first input."""
 
 
 def wanted_shape(
     rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
 ) -> _Shape | None:
-    """A shape that ``op`` takes at ``slot`` beside inputs of known shapes; None: it has no wish."""
+    """Return a shape for input ``slot`` of ``op`` beside known ones; None if there is no rule."""
     first = shapes[0] if shapes else None
     if op == "Conv" and slot == 2 and len(shapes) > 1 and shapes[1]:
         return shapes[1][:1]
@@ -97,8 +98,9 @@ def wanted_shape(
 def wanted_list(
     rng: np.random.Generator, op: str, slot: int, shapes: Sequence[_Shape | None]
 ) -> tuple[int, ...] | None:
-    """The numbers of a list that ``op`` takes at ``slot`` beside its first input: a target shape, axes
-    or repeats; None: the input is no such list, or the first shape is not known.
+    """Return the elements of a list that ``op`` takes at ``slot``: target shape, axes or repeats.
+
+    None if the input is not such a list, or the first shape is not known.
     """
     first = shapes[0] if shapes else None
     if first is None or slot != 1:
@@ -123,7 +125,7 @@ def wanted_list(
 
 
 def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
-    """A shape for as many elements as ``shape`` has; -1 stands for a size that is not known."""
+    """Return a target shape with as many elements as ``shape``; -1 replaces an unknown size."""
     sizes = [size if isinstance(size, int) else -1 for size in shape]
     if sizes.count(-1) > 1 or 0 in sizes:
         return None
@@ -146,16 +148,16 @@ def _target(rng: np.random.Generator, shape: _Shape) -> tuple[int, ...] | None:
 def settle(
     op: str, params: dict[str, Any], fixed: frozenset[str], shapes: Sequence[_Shape | None]
 ) -> None:
-    """Make parameters that were drawn one by one agree with the shapes, and with each other.
+    """Make parameters that were drawn one by one consistent with the shapes and each other.
 
     Args:
         op: the operator.
         params: changed in place.
-        fixed: those that the pattern asks for, which stay.
+        fixed: those that the pattern constrains, which stay.
         shapes: of the inputs.
     """
     if op in ("BatchNormalization", "Dropout"):
-        # another operator: it computes the statistics, or draws numbers, and has more outputs
+        # with these it is another operator: computes statistics or draws numbers, has more outputs
         _drop(params, fixed, "training_mode", "spatial", "is_test")
     if "auto_pad" in params and "pads" in params and params["auto_pad"] != "NOTSET":
         _drop(params, fixed, "pads" if "pads" not in fixed else "auto_pad")
@@ -179,5 +181,5 @@ def _drop(params: dict[str, Any], fixed: frozenset[str], *names: str) -> None:
 
 
 def is_positive(op: str, slot: int) -> bool:
-    """Whether an input holds what is never negative: a variance."""
+    """Whether an input must not be negative: a variance."""
     return (op, slot) == ("BatchNormalization", 4)

@@ -1,9 +1,8 @@
-"""Random instances of a pattern: small models whose nodes are the pattern's own, drawn operator by
-operator.
+"""Random instances of a pattern: small models of the pattern's nodes, drawn operator by operator.
 
-A placeholder gets its type when the first operator that reads it is built, in view of the operands
-that are known by then; an operator that inference refuses is drawn again, and after too many tries
-the instance is given up. Whether the pass takes an instance is for the host to say.
+A placeholder gets its type when the first operator that reads it is built, given the operands known
+by then. An operator that inference refuses is drawn again; after too many tries the instance is
+dropped. The host decides whether the pass accepts an instance.
 """
 
 from __future__ import annotations
@@ -51,33 +50,33 @@ from gehost.rewrite.lower import Operand as LoweredOperand
 from gehost.rewrite.lower import Refused, lower_node
 
 _TRIES = 24
-"""How often one operator is drawn before the instance is given up."""
+"""Number of draws of one operator before the instance is dropped."""
 _MOST_ELEMENTS = 20_000
 _CONSTANT = (0.3, 0.3, 0.6, 1.0)
-"""Shares of placeholders that are constants, one for each instance; the last is that of a pass which
-computes new weights, and leaves out the first placeholder.
+"""Possible shares of constants among placeholders; an instance has one. 1.0 is for passes that
+compute new weights: all but the first placeholder are constants.
 """
 _OTHER_DTYPE = 0.15
-"""How often an operand that may have another dtype than the first one has it."""
+"""Probability of an operand's own dtype, where it may differ from the first one's."""
 _FITTING = 0.9
-"""How often an operand has a shape that the operator wants beside the others."""
+"""Probability that an operand has the shape that the operator needs beside the others."""
 _ONES = 0.5
-"""How often what is expanded is one number."""
+"""Probability that the operand of an Expand is a single number."""
 _VARIED = 0.3
-"""How often a constant that may be any is another than the author's."""
+"""Probability that a constant differs from the author's, where any constant matches."""
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What stands at a placeholder: a tensor that the model is given, or a constant."""
+    """The value of a placeholder: an input of the model, or a constant."""
 
     type: TensorType
     constant: bool
     positive: bool = False
     """The numbers are above zero."""
     values: tuple[int, ...] | None = None
-    """The numbers of a list that an operator wants (a target shape, axes); None for any."""
+    """The elements of a list that an operator needs (target shape, axes); None for any."""
 
     def __str__(self) -> str:
         listed = "" if self.values is None else f" {list(self.values)}"
@@ -86,13 +85,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What was chosen for an instance, to be used again.
+    """The choices of an instance, for reuse.
 
     Attributes:
-        operands: what stands at each placeholder; None for what is to be chosen anew.
-        parameters: those of which the pattern says nothing, by number of the operator and name;
-            None where all are open.
-        ops: the pattern's operators; the parameters mean nothing to another one.
+        operands: the value of each placeholder; None: to be drawn.
+        parameters: those that the pattern does not constrain, by number of the operator and name;
+            None: all to be drawn.
+        ops: the pattern's operators; the parameters are only valid for these.
     """
 
     operands: tuple[Operand | None, ...] = ()
@@ -101,7 +100,7 @@ class Draw:
 
     @property
     def ranks(self) -> tuple[int | None, ...]:
-        """Of the operands."""
+        """The ranks of the operands."""
         return tuple([None if operand is None else operand.type.rank for operand in self.operands])
 
 
@@ -113,14 +112,14 @@ class Instance:
         model: the pattern's nodes; its placeholders are inputs and initializers, its outputs
             the outputs.
         opset: of ONNX's own domain.
-        drawn: what was chosen for it.
+        drawn: the choices it was built from.
     """
 
     model: onnx.ModelProto
     opset: int
     drawn: Draw
     name: str = ""
-    """Of one that the pass offers."""
+    """The name of an instance that the pass offers; "" for others."""
 
     def __str__(self) -> str:
         if self.name:
@@ -130,7 +129,7 @@ class Instance:
 
 
 def empty_model(opset: int) -> Model:
-    """A model of an opset without nodes, at which patterns are built."""
+    """Return a model of an opset without nodes, for building patterns."""
     imports = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("ai.onnx.ml", 2)]
     graph = onnx.helper.make_graph([], "instance", [], [])
     newest = onnx.helper.find_min_ir_version_for([imports[0]], ignore_unknown=True)
@@ -151,10 +150,10 @@ def draw(
         opset: of the instance.
         registry: the custom operators.
         rng: chooses types, constants and attributes.
-        like: what was chosen for another instance, to be used again where the pattern takes it.
+        like: choices of another instance, reused where the pattern accepts them.
 
     Raises:
-        NoInstance: an operator took none of the operands that were tried.
+        NoInstance: an operator accepted none of the operands tried.
     """
     return _Drawing(source, opset, registry, rng, like or Draw()).instance()
 
@@ -186,10 +185,10 @@ class _Drawing:
         self._dtype = _dtype_for(source, rng) if first is None else first.type.dtype
         self._operands: dict[int, Operand] = {}
         self._tensors: dict[int, EsTensor] = {}
-        """What stands for each tensor of the pattern."""
+        """The tensor of the instance for each tensor of the pattern."""
         self._types: dict[tuple[int, int], ValueType | None] = {}
         self._arrays: dict[int, np.ndarray[Any, Any]] = {}
-        """The lists at placeholders, by their producers; inference reads them."""
+        """The lists at placeholders, by their producers, for inference."""
         self._written: list[Application] = []
 
     def instance(self) -> Instance:
@@ -200,11 +199,10 @@ class _Drawing:
             self._proto(), self._opset, Draw(operands, self._parameters.chosen, self._ops)
         )
 
-    # -- one operator
-    # -----------------------------------------------------------------------------------------------
+    # one operator
 
     def _build(self, op: OpPattern, node: EsNode) -> None:
-        """Draw an operator, its new operands and its attributes until inference takes it."""
+        """Draw an operator, its new operands and its attributes until inference accepts it."""
         refusal: Exception | None = None
         for _ in range(_TRIES):
             before = (
@@ -219,7 +217,7 @@ class _Drawing:
             except (Refused, InferenceFailed, NoInstance, VendorError) as error:
                 refusal = error
                 self._operands, self._tensors, self._types, self._arrays, self._parameters = before
-                if self._rng.random() < 0.5:  # they do not fit this pattern
+                if self._rng.random() < 0.5:  # the reused choices may not fit this pattern
                     self._like = {}
                     self._parameters.like = None
             else:
@@ -238,14 +236,14 @@ class _Drawing:
             self._tensors.get(wanted.index) if wanted is not None and tensor is not None else None
             for wanted, tensor in zip(slots, node.inputs, strict=True)
         ]
-        for pick_constants in (False, True):  # constants take the dtype of what is beside them
+        for pick_constants in (False, True):  # constants take the dtype of the other inputs
             for slot, (wanted, tensor) in enumerate(zip(slots, node.inputs, strict=True)):
                 if tensor is None or wanted is None or inputs[slot] is not None:
                     continue
-                if wanted is ANY:  # a number that this opset has in an attribute
+                if wanted is ANY:  # a number that is an attribute at this opset
                     inputs[slot] = EsTensor(_constant_of(tensor, self._draft))
                 elif (wanted.constant is not None) is pick_constants:
-                    if wanted.index not in self._tensors:  # it may stand at two inputs
+                    if wanted.index not in self._tensors:  # it may be at two inputs
                         self._tensors[wanted.index] = self._operand(
                             wanted, tensor, slot, signature, inputs
                         )
@@ -312,8 +310,7 @@ class _Drawing:
             return array_type(tensor.producer.array)
         return self._types.get((id(tensor.producer), tensor.index))
 
-    # -- operands
-    # ---------------------------------------------------------------------------------------------------
+    # operands
 
     def _operand(
         self,
@@ -323,9 +320,7 @@ class _Drawing:
         signature: schemas.Signature | None,
         inputs: Sequence[EsTensor | None],
     ) -> EsTensor:
-        """What stands for a placeholder or a constant at input ``slot``, in view of the inputs
-        that are known.
-        """
+        """Return a tensor for the placeholder or constant at input ``slot``, given known inputs."""
         beside = self._dtype_beside(slot, signature, inputs)
         if wanted.constant is not None:
             return EsTensor(self._constant(wanted, _constant_of(tensor, self._draft), beside))
@@ -345,16 +340,14 @@ class _Drawing:
         return EsTensor(producer)
 
     def _array_of(self, operand: LoweredOperand) -> np.ndarray[Any, Any] | None:
-        """The numbers of an operand, where they are decided."""
+        """Return the numbers of an operand if they are decided; None otherwise."""
         listed = self._arrays.get(id(operand.producer)) if isinstance(operand, EsTensor) else None
         return array_of(operand) if listed is None else listed
 
     def _dtype_beside(
         self, slot: int, signature: schemas.Signature | None, inputs: Sequence[EsTensor | None]
     ) -> DataType | None:
-        """The dtype of another input that must have the same as input ``slot``; None where none
-        is known.
-        """
+        """Return the dtype of an input that must have the same dtype as ``slot``, if known."""
         own = None if signature is None else signature.parameter_at(slot)
         for position, tensor in enumerate(inputs):
             known = None if tensor is None else self._type_of(tensor)
@@ -366,7 +359,7 @@ class _Drawing:
         return None
 
     def _dtype_of_first(self, inputs: Sequence[EsTensor | None]) -> DataType | None:
-        """Mostly the dtype of the first input, which few operators may have another than."""
+        """Return the dtype of the first input, which others mostly share; sometimes None."""
         known = self._type_of(inputs[0]) if inputs and inputs[0] is not None else None
         if not isinstance(known, TensorType) or self._rng.random() < _OTHER_DTYPE:
             return None
@@ -382,7 +375,7 @@ class _Drawing:
         cast = array if beside is None else in_dtype(array, beside.numpy)
         if cast is None:
             raise NoInstance(
-                f"the constant {given.array.tolist()} is no "
+                f"the constant {given.array.tolist()} is not a value of "
                 f"{(beside or DataType.UNDEFINED).name.lower()}"
             )
         return EsConst(self._draft, cast, given.origin)
@@ -402,7 +395,7 @@ class _Drawing:
         if dtype not in allowed:
             common = [known for known in DTYPES if known in allowed]
             if not common:
-                raise NoInstance(f"input {slot} takes none of the element types that are tried")
+                raise NoInstance(f"input {slot} accepts none of the element types that are tried")
             dtype = one_of(rng, common)
         known = [
             shape
@@ -449,8 +442,7 @@ class _Drawing:
         known = self._type_of(tensor)
         return known.shape if isinstance(known, TensorType) else None
 
-    # -- the model
-    # --------------------------------------------------------------------------------------------------
+    # the model
 
     def _proto(self) -> onnx.ModelProto:
         operands = [
@@ -466,7 +458,7 @@ class _Drawing:
         return assemble(self._model, operands, self._written, outputs)
 
     def _given(self, operand: Operand) -> TensorType | np.ndarray[Any, Any]:
-        """The type of an input, or the numbers of a constant."""
+        """Return the type of an input, or the numbers of a constant."""
         if not operand.constant or operand.type.shape is None:
             return operand.type
         if operand.values is not None:
@@ -477,9 +469,7 @@ class _Drawing:
 
 
 def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
-    """The dtype of most operands: one that the pattern names; a float where its constants are no
-    whole numbers.
-    """
+    """Return a dtype for most operands: one that the pattern names, or a float for fractions."""
     named = [tensor.dtype for tensor in source.tensors if tensor.dtype is not None]
     exact = [
         tensor.constant.array
@@ -499,7 +489,7 @@ def _dtype_for(source: SourcePattern, rng: np.random.Generator) -> DataType:
 
 
 def _constant_of(tensor: EsTensor, draft: Draft) -> EsConst:
-    """The author's constant, also behind alternatives."""
+    """Return the author's constant, also inside alternatives."""
     producer: Any = tensor.producer
     while isinstance(producer, EsChoice):
         producer = next(

@@ -1,6 +1,4 @@
-"""Small changes to a model that make another one: what a pass took before it must now refuse, or
-still do right.
-"""
+"""Small changes of a model: a pass must refuse the changed model or rewrite it correctly."""
 
 from __future__ import annotations
 
@@ -20,18 +18,17 @@ from gehost.ir.attributes import attribute_value, encode_attribute
 from gehost.ir.types import DataType, Dim, TensorType, decode_type, dtype_from_number, encode_type
 
 _VALUES_TRIED = 3
-"""Other values of one attribute, at most."""
+"""Largest number of other values tried for one attribute."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change.
+    """One change of a model.
 
     Attributes:
-        kind: what sort of change it is.
-        what: what is changed, and how.
-        apply: does it; works on any model with the nodes and tensors of the one for which it
-            was made.
+        kind: its category.
+        what: a description of the change.
+        apply: changes a model in place; any model with the nodes and tensors of the original.
     """
 
     kind: str
@@ -40,10 +37,10 @@ class Mutation:
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
-    """Every single change of a model that is tried, those of all kinds by turns.
+    """Return all single changes of a model that are tried, alternating between kinds.
 
-    Attributes, of which a pattern asks nothing by default, have another turn in a model whose sizes
-    are all equal: no shape tells there that something is wrong.
+    Attributes, which patterns do not constrain by default, are changed a second time in a model
+    whose sizes are all equal: wrong shapes do not reveal errors there.
     """
     kinds = (_attributes, _constants, _readers, _shapes, _dtypes, _operands, _places)
     found = [_shuffled(list(kind(model, rng)), rng) for kind in kinds]
@@ -59,7 +56,7 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
 
 
 def both(first: Mutation, second: Mutation) -> Mutation:
-    """One change after the other; its kind is that of the second one."""
+    """Return the two changes in sequence, with the kind of the second one."""
 
     def apply(model: onnx.ModelProto) -> None:
         first.apply(model)
@@ -69,9 +66,7 @@ def both(first: Mutation, second: Mutation) -> Mutation:
 
 
 def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | None:
-    """A changed copy of a model with its types inferred; None where it is no valid model any
-    more.
-    """
+    """Return a changed copy of a model with inferred types; None if it is not valid any more."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     try:
@@ -81,14 +76,12 @@ def mutated(model: onnx.ModelProto, mutation: Mutation) -> onnx.ModelProto | Non
         KeyError,
         ValueError,
         IndexError,
-    ):  # the first of two changes took away what the second one wants
+    ):  # the first of two changes removed a part that the second one changes
         return None
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model with the types of its outputs inferred anew; None where inference or the checker
-    refuses it.
-    """
+    """Return the model with new inferred types; None if inference or the checker refuses it."""
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.ClearField("type")
@@ -106,12 +99,11 @@ def _shuffled(listed: list[Mutation], rng: np.random.Generator) -> list[Mutation
     return [listed[position] for position in rng.permutation(len(listed))]
 
 
-# -- attributes and constants
-# ---------------------------------------------------------------------------------------
+# attributes and constants
 
 
 def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Each attribute set to other values, and left out."""
+    """Yield each attribute set to other values, and left out."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     types = _types(model)
     for number, node in enumerate(model.graph.node):
@@ -136,7 +128,7 @@ def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
         node = model.graph.node[number]
         gone = {name}
         if name in ("auto_pad", "pads") and value is not None:
-            gone |= {"auto_pad", "pads"}  # a node has one of them
+            gone |= {"auto_pad", "pads"}  # a node has only one of them
         kept = [entry for entry in node.attribute if entry.name not in gone]
         del node.attribute[:]
         node.attribute.extend(kept if value is None else [*kept, encode_attribute(name, value)])
@@ -147,9 +139,7 @@ def _with_attribute(number: int, op: str, name: str, value: Any) -> Mutation:
 
 
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Each constant with other numbers, in another shape, and as an input that a caller sets, or
-    may set.
-    """
+    """Yield each constant with other numbers or shape, as an input, and as an overridable one."""
     for tensor in model.graph.initializer:
         array = tensors.to_numpy(tensor, None)
         for what, other in _other_numbers(array, rng):
@@ -193,7 +183,7 @@ def _set_initializer(model: onnx.ModelProto, name: str, array: np.ndarray[Any, A
 
 
 def _initializer(model: onnx.ModelProto, name: str) -> onnx.TensorProto:
-    """Raises ``KeyError`` when there is none of that name."""
+    """Return an initializer; raises ``KeyError`` if there is none of that name."""
     found = next((tensor for tensor in model.graph.initializer if tensor.name == name), None)
     if found is None:
         raise KeyError(name)
@@ -207,16 +197,15 @@ def _as_input(name: str, kind: TensorType, *, overridable: bool) -> Mutation:
         if not overridable:
             model.graph.initializer.remove(tensor)
 
-    told = "that a caller may override" if overridable else "as an input"
-    return Mutation("constant as input", f'constant "{name}" {told}', apply)
+    role = "that a caller may override" if overridable else "as an input"
+    return Mutation("constant as input", f'constant "{name}" {role}', apply)
 
 
-# -- readers and places
-# ---------------------------------------------------------------------------------------------
+# users and places
 
 
 def _readers(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Each inner tensor read by one more node, and as an output of the graph."""
+    """Yield each inner tensor with one more user, and as an output of the graph."""
     del rng
     outputs = {output.name for output in model.graph.output}
     for node in model.graph.node:
@@ -234,15 +223,13 @@ def _read(name: str, *, by_output: bool) -> Mutation:
 
     return Mutation(
         "reader",
-        f'inner tensor "{name}" {"is an output" if by_output else "has one more reader"}',
+        f'inner tensor "{name}" {"is an output" if by_output else "has one more user"}',
         apply,
     )
 
 
 def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """The pattern between other nodes, in place of between inputs and outputs; and twice, one
-    after the other.
-    """
+    """Yield the model with other nodes before its inputs, and after its outputs."""
     del rng
     given = [value.name for value in model.graph.input]
     made = [value.name for value in model.graph.output]
@@ -262,7 +249,7 @@ def _places(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
 
 
 def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> None:
-    """Let nodes read, or read and make, ``other`` in place of ``name``."""
+    """Replace ``name`` by ``other`` in the inputs of nodes; without ``read`` also in outputs."""
     for node in model.graph.node:
         for names in (node.input,) if read else (node.input, node.output):
             for slot, found in enumerate(names):
@@ -270,12 +257,11 @@ def _rename(model: onnx.ModelProto, name: str, other: str, *, read: bool) -> Non
                     names[slot] = other
 
 
-# -- types of what the pattern reads
-# --------------------------------------------------------------------------------
+# types of operands
 
 
 def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
-    """What is known of each tensor of a model."""
+    """Return the known type of each tensor of a model."""
     found: dict[str, TensorType] = {}
     inferred = onnx.shape_inference.infer_shapes(model)
     for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
@@ -288,7 +274,7 @@ def _types(model: onnx.ModelProto) -> dict[str, TensorType]:
 
 
 def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
-    """The inputs and the initializers, which nodes read and do not make."""
+    """Return the types of inputs and initializers."""
     names = {value.name for value in model.graph.input} | {
         tensor.name for tensor in model.graph.initializer
     }
@@ -300,22 +286,22 @@ def _operand_types(model: onnx.ModelProto) -> dict[str, TensorType]:
 
 
 def _shapes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Other ranks and sizes of each operand, and of all at once."""
+    """Yield other ranks and sizes for each operand, and for all at once."""
     operands = _operand_types(model)
     for name, known in operands.items():
         assert known.shape is not None
         for shape in _other_shapes(known.shape, rng):
             yield Mutation(
-                "shape", f'"{name}" {known} of shape {_told(shape)}', _reshaping({name: shape})
+                "shape", f'"{name}" {known} of shape {_listed(shape)}', _reshaping({name: shape})
             )
     whole = {name: known.shape for name, known in operands.items() if known.shape}
     given = {value.name for value in model.graph.input}
-    for told, change in _WHOLE.items():
+    for change_name, change in _WHOLE.items():
         shapes = {name: change(shape) for name, shape in whole.items()}
-        yield Mutation("shape", told, _reshaping(shapes))
+        yield Mutation("shape", change_name, _reshaping(shapes))
         yield Mutation(
             "shape",
-            f"{told}, constants as they are",
+            f"{change_name}, constants as they are",
             _reshaping({n: s for n, s in shapes.items() if n in given}),
         )
 
@@ -346,14 +332,12 @@ def _other_shapes(shape: tuple[Dim, ...], rng: np.random.Generator) -> Iterator[
                 yield (*shape[:axis], other, *shape[axis + 1 :])
 
 
-def _told(shape: Sequence[Dim]) -> str:
+def _listed(shape: Sequence[Dim]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
 def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto], None]:
-    """What gives operands other shapes; a constant's numbers are repeated, and it has no
-    symbols.
-    """
+    """Return a change of operands' shapes; a constant's numbers are repeated to fit."""
 
     def apply(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:
@@ -370,7 +354,7 @@ def _reshaping(shapes: dict[str, tuple[Dim, ...]]) -> Callable[[onnx.ModelProto]
 
 
 def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Every operand of one dtype in another one."""
+    """Yield all operands of one dtype in another one."""
     del rng
     for dtype in dict.fromkeys(known.dtype for known in _operand_types(model).values()):
         for other in DTYPES:
@@ -383,7 +367,7 @@ def _dtypes(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutati
 
 
 def in_single_precision() -> Mutation:
-    """Every operand of another floating point type in float32."""
+    """Return a change of all other floating-point operands to float32."""
 
     def apply(model: onnx.ModelProto) -> None:
         for dtype in DTYPES:
@@ -407,12 +391,11 @@ def _casting(dtype: DataType, other: DataType) -> Callable[[onnx.ModelProto], No
     return apply
 
 
-# -- which tensor is read where
-# -------------------------------------------------------------------------------------
+# wiring
 
 
 def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
-    """Operands swapped, and one tensor in the place of another."""
+    """Yield swapped operands, and one tensor in the place of another."""
     for number, node in enumerate(model.graph.node):
         for first, second in itertools.combinations(range(len(node.input)), 2):
             if node.input[first] and node.input[second] and node.input[first] != node.input[second]:
@@ -420,8 +403,8 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
                 yield _rewired(
                     number, f"{node.op_type}: inputs {first} and {second} swapped", swapped
                 )
-                told = f'{node.op_type}: input {second} is "{node.input[first]}" too'
-                yield _rewired(number, told, {second: node.input[first]})
+                change = f'{node.op_type}: input {second} is "{node.input[first]}" too'
+                yield _rewired(number, change, {second: node.input[first]})
     names = list(_operand_types(model))
     for first, second in itertools.permutations(names, 2):
         yield Mutation("operands", f'"{first}" in place of "{second}"', _merging(first, second))

@@ -1,6 +1,4 @@
-"""The parameters of an operator of an instance: the author's, those that the pattern asks for,
-and some that it leaves open.
-"""
+"""Choose the parameters of an instance's operators: the author's, constrained ones, open ones."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ from gehost.ir.types import DataType
 from gehost.pattern.source import Constraint, Kind, OpPattern
 
 _OPTIONAL = 0.4
-"""How often an attribute that may be absent is there."""
+"""Probability that an optional attribute is present."""
 _REMEMBERED = 0.8
-"""How often a parameter is as it was in an instance that is used again."""
+"""Probability that a parameter of a reused instance stays the same."""
 _INDEX_TYPES = frozenset({DataType.INT64, DataType.INT32})
 _KINDS = {
     (True, True): onnx.AttributeProto.INTS,
@@ -31,20 +29,19 @@ _KINDS = {
     (False, True): onnx.AttributeProto.FLOATS,
     (False, False): onnx.AttributeProto.FLOAT,
 }
-"""The kind of a parameter that is an input, by whether it holds whole numbers and is a vector."""
+"""The kind of a parameter that is an input: (integers, vector) → kind."""
 
 
 class NoInstance(Exception):  # noqa: N818 - an outcome of a search, which counts them
-    """No instance came of a draw; says which operator could not be built, and why."""
+    """A draw gave no instance; the text has the operator that could not be built, and why."""
 
 
 class Parameters:
     """Chooses the parameters of the operators of one instance.
 
     Attributes:
-        like: what was chosen for another instance, by number of the operator and name; None for
-            none.
-        chosen: the same for this one.
+        like: choices of another instance, by number of the operator and name; or None.
+        chosen: the choices of this one.
         bound: values of attribute variables.
     """
 
@@ -57,27 +54,27 @@ class Parameters:
         self.bound: dict[str, Any] = {}
 
     def copy(self) -> Parameters:
-        """The state so far, to go back to; the generator goes on."""
+        """Return the state so far, for backtracking; the generator is shared."""
         other = copy.copy(self)
         other.chosen, other.bound = dict(self.chosen), dict(self.bound)
         return other
 
     def agree(self, index: int, params: Mapping[str, Any], asked: AbstractSet[str]) -> None:
-        """Note what became of the parameters of operator ``index``, but for those ``asked`` for."""
+        """Record the final parameters of operator ``index``, except those in ``asked``."""
         self.chosen = {key: value for key, value in self.chosen.items() if key[0] != index}
         self.chosen |= {(index, name): value for name, value in params.items() if name not in asked}
 
     def of(self, pattern: OpPattern, node: EsNode, op: str, rank: int | None) -> dict[str, Any]:
-        """The parameters of one operator under the author's names.
+        """Return the parameters of one operator under the author's names.
 
         Args:
-            pattern: what is asked of it.
-            node: what the author wrote.
-            op: which of the operators of ``pattern`` it is.
+            pattern: the operator's pattern.
+            node: the author's operator.
+            op: the chosen one of the operators of ``pattern``.
             rank: of its first input.
 
         Raises:
-            NoInstance: nothing that is tried satisfies the pattern.
+            NoInstance: none of the tried values satisfies the pattern.
         """
         signature = pattern.ops[op]
         params = {key: value for key, value in node.params.items() if value is not None}
@@ -132,7 +129,7 @@ class Parameters:
     def _values_to_choose(
         self, index: int, name: str, op: str, signature: Signature, rank: int | None
     ) -> list[Any]:
-        """Values for a parameter of which the pattern says nothing; none where it is left out."""
+        """Return values for an unconstrained parameter; none if it is left out."""
         if self.like is not None and self._rng.random() < _REMEMBERED:
             return [self.like[index, name]] if (index, name) in self.like else []
         wanted = name in _needed(signature) or self._rng.random() < _OPTIONAL
@@ -141,7 +138,7 @@ class Parameters:
     def _values(
         self, name: str, op: str, signature: Signature | None, rank: int | None
     ) -> list[Any]:
-        """Candidates for a parameter under the author's name."""
+        """Return candidates for a parameter under the author's name."""
         if signature is None:
             return []
         attribute = signature.attribute_of(name)
@@ -159,7 +156,7 @@ class Parameters:
 
 
 def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
-    """What an operator may carry besides its first ``given`` inputs, under the author's names."""
+    """Yield the optional parameters after the first ``given`` inputs, under the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
     yield from (new_names.get(name, name) for name in signature.attributes)
     yield from (
@@ -168,7 +165,7 @@ def _open_parameters(signature: Signature, given: int) -> Iterator[str]:
 
 
 def _needed(signature: Signature) -> set[str]:
-    """The parameters that a node must have, under the author's names."""
+    """Return the required parameters of a node, under the author's names."""
     new_names = {old: new for new, old in signature.old_names.items()}
     inputs = {
         name for name in signature.migrating if signature.parameters[name].slot < signature.required

@@ -1,4 +1,4 @@
-"""The passes of a vendor file or a directory of such files, each alone in a host that loads it as a compile would."""
+"""Find the passes of a vendor file or directory; give each a host that runs it alone."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def trials_of(
     name: str | None = None,
     settings: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[Trial]:
-    """Each pass that a vendor file registers, or the files below a directory.
+    """Yield a trial for each pass that a vendor file, or the files below a directory, register.
 
     Args:
         file: ``<vendors>/<vendor>/custom_fusion_passes/<file>.py``, a package there, that
             directory, that of the vendor, or a directory of vendors.
-        vendors: directories of vendors to load; the one that ``file`` is in unless given.
-        name: of the only pass that is wanted.
+        vendors: directories of vendors to load; default: the one that ``file`` is in.
+        name: only this pass.
         settings: options of the passes, by ``PASS.option``.
 
     Raises:
-        UsageError: there is no such file or pass, or the host does not load the file.
+        UsageError: the file or pass does not exist, or the host does not load the file.
         VendorError: a vendor file cannot be loaded.
     """
     path = Path(os.path.abspath(file))
@@ -45,11 +45,10 @@ def trials_of(
     host = Host(options)
     found = [spec for spec in host.passes if _is_in(spec, path)]
     if not found:
-        skipped = next((told for told in host.skipped if told.startswith(f"{path}: ")), None)
-        told = skipped or f"{file}: {REGISTERS_NOTHING}"
-        raise UsageError(
-            f"{told}{f'; it is to lie below {os.fspath(vendors[0])}' if vendors and not skipped else ''}"
-        )
+        skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
+        message = skipped or f"{file}: {REGISTERS_NOTHING}"
+        where = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
+        raise UsageError(f"{message}{where}")
     names = [spec.name for spec in found]
     if name is not None and name not in names:
         listed = f"; it has {', '.join(names)}"
@@ -73,8 +72,9 @@ def _directory_of_vendors(path: Path) -> Path:
 
 
 def _is_in(spec: PassSpec, path: Path) -> bool:
-    """Whether a pass is registered in a file or below a directory; that of a package stands for
-    all of it.
+    """Whether a pass is registered in a file or below a directory.
+
+    The ``__init__.py`` of a package stands for the whole package.
     """
     origin = os.path.realpath(SourceLocation.parse(spec.origin).path)
     wanted = os.path.realpath(path.parent if path.name == "__init__.py" else path)

@@ -1,9 +1,9 @@
-"""``gehost check-pass``: a pass alone on instances of its own pattern, and on changed ones.
+"""``gehost check-pass``: run a pass alone on instances of its own pattern, and on mutated ones.
 
-The host itself is the judge. An instance is good when it is a valid model that runs, and the pass
-fires on it. Then the result has to give the same numbers, a second run has to change nothing, and
-each change of the instance has to be refused or to give the same numbers too. A pattern without an
-instance that runs, or whose numbers are random, is told as not checked.
+The host itself judges. An instance is good if it is a valid model that runs and the pass fires on
+it. Then the result must give the same numbers, a second run must change nothing, and each mutation
+of the instance must be refused or give the same numbers, too. A pattern without a running instance,
+or with random numbers, is reported as not checked.
 """
 
 from __future__ import annotations
@@ -34,25 +34,23 @@ from gehost.pattern.explain.reference_matcher import MatchFailure, why_not
 from gehost.pattern.source import SourcePattern
 
 OPSETS = (17, 13, 21, 11, 18, 23, 9, 15, 24, 7, 20, 12)
-"""Those at which instances are built, where the pass is for them; at least the first for each
-pattern.
-"""
+"""Opsets of instances, if the pass supports them; each pattern is tried at least at the first."""
 _FALLBACK_OPSETS = tuple(range(7, 27))
 _DRAWS = 400
-"""Instances that are drawn for one pattern without a good one among them before it is given up."""
+"""Number of draws for one pattern without a good instance before it is given up."""
 _DRAWS_BESIDE = 8
-"""The same for a pattern of which the pass offers an instance itself."""
+"""The same for a pattern that has an instance offered by the pass."""
 _MOST_FINDINGS = 12
 _PATIENCE = 12
-"""Draws without a good one after which the search starts from what it has seen, and failures
-after which it ends.
+"""Number of draws without a good instance after which the search varies earlier ones, and number of
+failures after which it ends.
 """
 _NOVELTY = 16
-"""Draws since the last good one within which another one with operands of the same ranks is
-passed over.
+"""For this many draws after a good instance, further ones with operands of the same ranks are
+skipped.
 """
 _PAIRS = 0.15
-"""How many of the changes are two at once."""
+"""Share of double mutations."""
 _SHOWN_REASONS = 6
 
 
@@ -68,13 +66,13 @@ def check_pass(
 
     Args:
         trial: the pass, alone in a host.
-        seed: of everything that is drawn.
-        instances: how many good ones are wanted; at least one for each pattern.
-        mutations: of each instance, at most; fewer where there are more patterns than instances.
-        progress: is given a line now and then, with the number of instances so far and wanted.
+        seed: of all random choices.
+        instances: number of good instances; at least one for each pattern.
+        mutations: largest number for each instance; less if there are more patterns than instances.
+        progress: called now and then with a line: the number of instances so far, and wanted.
 
     Raises:
-        VendorError: an operator of the vendor's is wrong.
+        VendorError: a vendor's operator is wrong.
     """
     return _Check(trial, seed, instances, mutations, progress).run()
 
@@ -97,9 +95,9 @@ class _Check:
         self._rng = np.random.default_rng([seed, zlib.crc32(self._spec.name.encode())])
         self._result = PassCheck(self._spec.name, self._spec.origin)
         self._good: list[Draw] = []
-        """What the pass took, of any of its patterns."""
+        """Choices of good instances of all patterns."""
         self._offered: set[int] = set()
-        """Patterns of which the pass offers an instance itself."""
+        """Patterns that have an instance offered by the pass."""
         self._sources: dict[int, list[list[SourcePattern]]] = {}
 
     def run(self) -> PassCheck:
@@ -125,7 +123,7 @@ class _Check:
             if offered:
                 return result
             result.notes.append(
-                "it has no pattern (a Run of its own): instances cannot be built, check it "
+                "it has no pattern (it defines Run): instances cannot be built, check it "
                 "with models"
             )
             return result
@@ -133,7 +131,7 @@ class _Check:
         return result
 
     def _check_offered(self) -> bool:
-        """Check the instances that the pass offers itself; whether it offers any."""
+        """Check the instances that the pass offers; return whether it offers any."""
         offered = instances_of(self._spec, self._trial.host)
         for number, model in enumerate(offered):
             name = f"instance {number} of Instances()"
@@ -144,8 +142,8 @@ class _Check:
                 self._find(Finding(Wrong.FAILS, name, "", str(error), model))
                 continue
             if not outcome.replaced:
-                told = "; ".join(outcome.refusals) or outcome.message or "it does not match"
-                self._find(Finding(Wrong.NEVER_FIRES, name, "", told, model))
+                reason = "; ".join(outcome.refusals) or outcome.message or "it does not match"
+                self._find(Finding(Wrong.NEVER_FIRES, name, "", reason, model))
                 continue
             opset = next(e.version for e in model.opset_import if e.domain in ("", "ai.onnx"))
             if has_sources(self._spec, self._trial.host):
@@ -176,29 +174,26 @@ class _Check:
         fired = [search for search in searches if search.good or search.number in self._offered]
         result.patterns = (len(fired), count)
         for search in searches:
-            if search not in fired and not search.failures:  # how it fails is found already
-                self._tell_unchecked(search, f"pattern {search.number} of {count}")
+            if search not in fired and not search.failures:  # failures have a finding already
+                self._note_unchecked(search, f"pattern {search.number} of {count}")
 
-    def _tell_unchecked(self, search: _Search, place: str) -> None:
+    def _note_unchecked(self, search: _Search, place: str) -> None:
         """Note why a pattern without a good instance was not checked."""
         refused = self._takes_none_that_runs(search)
         if search.unsteady:
-            told = "numbers cannot be compared"
+            problem = "numbers cannot be compared"
         elif refused:
-            told = (
+            problem = (
                 "no instance that it accepts runs"
                 if search.fired
                 else "could not build an instance that it accepts"
             )
         else:
-            told = "no runnable instance was found"
-        told = f"{told}: {search.reasons_told()}"
-        self._result.notes.append(f"{place}: {told}")
+            problem = "no runnable instance was found"
+        self._result.notes.append(f"{place}: {problem}: {search.reasons_text()}")
 
     def _takes_none_that_runs(self, search: _Search) -> bool:
-        """Whether there are instances that run on which the pass did not fire; why others do not
-        run is kept.
-        """
+        """Whether some instance runs that the pass refused; notes why others do not run."""
         for model in search.left:
             try:
                 Reference(model, self._seed)
@@ -215,11 +210,10 @@ class _Check:
             self._sources[opset] = sources_at(self._spec, self._trial.host, opset)
         return self._sources[opset]
 
-    # -- finding instances
-    # ------------------------------------------------------------------------------------------
+    # finding instances
 
     def _search(self, search: _Search, opsets: Sequence[int], wanted: int) -> None:
-        """Look for instances of one pattern, and check each that is good."""
+        """Search instances of one pattern, and check each good one."""
         usable = [opset for opset in opsets if self._sources_at(opset)[search.number]]
         if not usable:
             search.reasons["no opset has its operators"] += 1
@@ -285,10 +279,10 @@ class _Check:
             self._check_instance(instance, outcome, reference)
 
     def _like(self, search: _Search) -> Draw:
-        """What to start from: nothing, as long as that leads to good ones.
+        """Return choices to start from: none, as long as that leads to good instances.
 
-        Else what was good, or was refused for the rarest reason; one operand of it may be drawn
-        anew.
+        After that the choices of a good instance, or of one refused for the rarest reason; one
+        operand may be drawn again.
         """
         if search.tries <= _PATIENCE and (not search.good or self._rng.random() < 0.7):
             return Draw()
@@ -312,8 +306,7 @@ class _Check:
             parameters=like.parameters if self._rng.random() < 0.7 else None,
         )
 
-    # -- checking them
-    # ----------------------------------------------------------------------------------------------
+    # checking instances
 
     def _show(self, step: str) -> None:
         done = min(self._result.instances, self._wanted)
@@ -324,7 +317,7 @@ class _Check:
         result.instances += 1
         result.opsets.add(instance.opset)
         if not self._compare(str(instance), "", instance.model, outcome, reference):
-            return  # so would be most changed ones
+            return  # most mutations would fail likewise
         self._show(f"{result.instances} instances, {result.tried} mutations")
         listed = mutations(instance.model, self._rng)
         start = result.tried
@@ -337,7 +330,7 @@ class _Check:
 
     def _check_mutation(self, instance: Instance, mutation: Mutation) -> None:
         result = self._result
-        told = f"{instance}; {mutation.what}"
+        described = f"{instance}; {mutation.what}"
         changed = mutated(instance.model, mutation)
         if changed is None:
             result.invalid += 1
@@ -350,7 +343,7 @@ class _Check:
         except GehostError as error:
             if self._runs(changed):
                 result.wrong += 1
-                self._find(Finding(Wrong.FAILS, told, mutation.kind, str(error), changed))
+                self._find(Finding(Wrong.FAILS, described, mutation.kind, str(error), changed))
             else:
                 result.invalid += 1
             return
@@ -362,7 +355,7 @@ class _Check:
         except ModelError:
             result.invalid += 1
             return
-        same = self._compare(told, mutation.kind, changed, outcome, reference)
+        same = self._compare(described, mutation.kind, changed, outcome, reference)
         if same is None:
             result.invalid += 1
         elif same:
@@ -371,12 +364,12 @@ class _Check:
             result.wrong += 1
 
     def _compare(
-        self, told: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
+        self, name: str, kind: str, model: onnx.ModelProto, outcome: Outcome, reference: Reference
     ) -> bool | None:
-        """Whether the numbers stay and a second run changes nothing; what does not is found.
+        """Whether the numbers stay and a second run changes nothing; records findings.
 
-        None where two engines ran the models, and the second one refuses, or where the reference
-        alone sees a difference.
+        None if the models ran in two engines and the second one refuses, or if only the reference
+        evaluator sees a difference.
         """
         try:
             numbers: Numbers = reference.compare(outcome.model)
@@ -388,7 +381,7 @@ class _Check:
             self._find(
                 Finding(
                     Wrong.DIFFERS,
-                    told,
+                    name,
                     kind,
                     numbers.difference,
                     model,
@@ -401,14 +394,14 @@ class _Check:
             again = self._trial.run(outcome.model)
         except GehostError as error:
             self._find(
-                Finding(Wrong.FAILS, f"{told}; a second run", kind, str(error), outcome.model)
+                Finding(Wrong.FAILS, f"{name}; a second run", kind, str(error), outcome.model)
             )
             return False
         if again.replaced:
             self._find(
                 Finding(
                     Wrong.FIRES_AGAIN,
-                    told,
+                    name,
                     kind,
                     f"{again.replaced} more rewrites",
                     outcome.model,
@@ -418,11 +411,11 @@ class _Check:
         return not again.replaced
 
     def _differs_in_runtime(self, model: onnx.ModelProto) -> bool:
-        """Whether ONNX Runtime sees other numbers too, with the model's floats as float32; True
-        where it cannot run that or the pass leaves it alone.
+        """Whether ONNX Runtime sees different numbers, too, with the model's floats as float32.
 
-        It has no kernels for some element types. There the reference is the only witness, and may
-        itself be wrong.
+        It lacks kernels for some element types; then only the reference evaluator runs the model,
+        which may itself be wrong. True if ONNX Runtime cannot run the float32 model, or the pass
+        leaves it alone.
         """
         single = mutated(model, in_single_precision())
         if single is None:
@@ -437,9 +430,7 @@ class _Check:
             return True
 
     def _runs(self, model: onnx.ModelProto) -> bool:
-        """Whether a model is one that a pass must not fail on: inference lets some through that
-        no engine takes.
-        """
+        """Whether a pass must not fail on a model: inference accepts some that no engine runs."""
         try:
             Reference(model, self._seed)
         except UnsteadyError:
@@ -449,7 +440,7 @@ class _Check:
         return True
 
     def _find(self, finding: Finding) -> None:
-        """Keep a finding unless one like it is known."""
+        """Record a finding unless a similar one is known."""
         if all(
             (known.wrong, known.kind) != (finding.wrong, finding.kind)
             for known in self._result.findings
@@ -458,42 +449,42 @@ class _Check:
 
 
 class _Search:
-    """The search for instances of one pattern so far."""
+    """The state of the search for instances of one pattern."""
 
     def __init__(self, number: int, most: int) -> None:
         self.number = number
         self.most = most
-        """Draws without a good one after which it is given up."""
+        """Draws without a good instance after which the search is given up."""
         self.good: list[Draw] = []
         self.ranks: set[tuple[int | None, ...]] = set()
-        """Of the operands of good ones."""
+        """Ranks of the operands of good instances."""
         self.tries = 0
-        """Draws since the last good one."""
+        """Draws since the last good instance."""
         self.reasons: Counter[str] = Counter()
-        """Why instances were not good."""
+        """Reasons why instances were not good, with counts."""
         self.keys: Counter[str] = Counter()
         self.left: list[onnx.ModelProto] = []
         """Instances on which the pass did not fire."""
         self.fired = self.unsteady = False
-        """Whether it fired on one that does not run, or whose numbers cannot be compared;
-        whether there was one of the latter.
+        """Whether the pass fired on an instance that does not run or has random numbers; whether
+        one had random numbers.
         """
         self.failures = 0
-        """How often it failed on one that runs."""
+        """Number of instances that run and on which the pass failed."""
         self.expressible = True
-        """Whether an opset has its operators."""
+        """Whether some opset has the pattern's operators."""
         self.refused: dict[str, Draw] = {}
-        """What was chosen last for one that was not good, by the key of the reason."""
+        """The last choices for each kind of reason why an instance was not good."""
 
     def note(self, reason: str, instance: Instance) -> None:
-        """Keep why an instance was not good, and what was chosen for it."""
+        """Record why an instance was not good, and its choices."""
         self.reasons[reason] += 1
         key = _key(reason)
         self.keys[key] += 1
         self.refused[key] = instance.drawn
 
-    def reasons_told(self) -> str:
-        """The reasons, those of one key together, the most frequent first, each with an example."""
+    def reasons_text(self) -> str:
+        """Return the kinds of reasons, the most frequent first, each with an example."""
         groups: dict[str, tuple[int, str]] = {}
         for reason, count in self.reasons.items():
             known, example = groups.get(_key(reason), (0, reason))
@@ -510,19 +501,20 @@ class _Search:
 
 
 def _key(reason: str) -> str:
-    """What reasons have in common that differ in names and numbers: the text before the second
-    colon.
+    """Return the part shared by reasons that differ in names and numbers.
+
+    It is the text before the second colon.
     """
     return ":".join(reason.split(":")[:2])
 
 
 def _matches(proto: onnx.ModelProto, sources: Sequence[SourcePattern]) -> bool:
-    """Whether one of the variants of a pattern matches somewhere in a model."""
+    """Whether one of the variants of a pattern matches anywhere in a model."""
     return any(failure is None for source in sources for failure in _failures(proto, source))
 
 
 def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailure | None]:
-    """Why a pattern does not match at each node that it could; None where it does."""
+    """Return why a pattern does not match, for each candidate; None where it does."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
@@ -533,7 +525,7 @@ def _failures(proto: onnx.ModelProto, source: SourcePattern) -> list[MatchFailur
 
 
 def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
-    """Why a pattern does not match its own instance."""
+    """Return why a pattern does not match its own instance."""
     failures = _failures(proto, source)
     deepest = max(
         (failure for failure in failures if failure is not None),
@@ -544,9 +536,7 @@ def _nearest_miss(proto: onnx.ModelProto, source: SourcePattern) -> str:
 
 
 def _identity(opset: int) -> onnx.ModelProto:
-    """A model in which there is nothing to be found: what the pass does wrong at once shows on
-    it.
-    """
+    """Return a model that no pass should change; errors in constructors and ``Patterns`` show."""
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Identity", ["x"], ["y"])],

@@ -1,5 +1,6 @@
-"""What a pass looks for, at one opset: its own patterns, or a pattern of one operator for each
-form of it that ONNX allows.
+"""The patterns of a pass at one opset.
+
+A decompose pass gets a pattern for each form of its operators that ONNX allows.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from gehost.pattern.pattern import Pattern, PatternMatcherConfig
 from gehost.pattern.source import SourcePattern
 
 _MOST_VARIANTS = 64
-"""Variants of a pattern of which instances are drawn."""
+"""Largest number of variants of a pattern from which instances are drawn."""
 _MOST_OPERANDS = 3
-"""Inputs of a variadic operator."""
+"""Largest number of inputs of a variadic operator."""
 
 
 def has_sources(spec: PassSpec, host: Host) -> bool:
-    """Whether a pass says what it looks for; one that walks the graph itself does not."""
+    """Whether a pass has patterns; one that walks the graph itself has none."""
     with host.vendor_code():
         return isinstance(spec.factory(), PatternFusionPass | DecomposePass)
 
 
 def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
-    """The models that a pass or rule offers by its method ``Instances``; none where it has none.
+    """Return the models that a pass or rule offers with its method ``Instances``, or none.
 
     Raises:
-        PassError: they are no models.
+        PassError: they are not models.
     """
     with host.vendor_code():
         offer: Any = getattr(spec.factory(), "Instances", None)
@@ -60,10 +61,9 @@ def instances_of(spec: PassSpec, host: Host) -> list[onnx.ModelProto]:
 
 
 def sources_at(spec: PassSpec, host: Host, opset: int) -> list[list[SourcePattern]]:
-    """For each pattern its variants at an opset; none where the opset cannot express it.
+    """Return the variants of each pattern at an opset; none if the opset cannot express it.
 
-    The pass has been run by the host at this opset before, so that what its author did wrong is
-    known by now.
+    The host has already run the pass at this opset, so errors of its author are known.
     """
     with host.vendor_code():
         owner: Any = spec.factory()
@@ -93,15 +93,15 @@ def _variants(
 
 
 def _single_operators(ops: Sequence[str], registry: OpRegistry) -> Iterator[Pattern]:
-    """Each operator with each number of inputs that it may have; what some opset has in an
-    attribute is no input here.
+    """Yield each operator with each possible number of inputs.
+
+    Inputs that are attributes in some opset are left out.
     """
     for name in ops:
         op = resolve_op(name, registry, "")
         known = schemas.operator(*split_op(op))
         if known is not None:
-            # Of those that moved from an attribute, and those behind them, the parameters that are
-            # drawn take care.
+            # inputs that were attributes once, and those after them, are drawn as parameters
             names = [
                 *known.inputs,
                 *known.inputs[-1:]

@@ -1,4 +1,4 @@
-"""One pass alone on one model: what the host makes of it, and whether the numbers stay."""
+"""Run one pass alone on one model, and compare the numbers before and after."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from gehost.verify.sizes import tie_plans
 
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 _MOST_TIES = 40
-"""Equalities between sizes that are tried until a model runs."""
+"""Largest number of equalities between sizes that are tried until a model runs."""
 _SMALL = 1e-3
-"""A factor for inputs beside which what is added for safety (an epsilon) matters."""
+"""A factor for inputs that makes an epsilon added to them matter."""
 
 
 class Refusals:
-    """A plugin that keeps why matches are refused."""
+    """A plugin that collects the reasons of refused matches."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -47,12 +47,12 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the pass did to one model.
+    """The result of the pass on one model.
 
     Attributes:
         model: the result.
-        replaced: how many rewrites were done.
-        refusals: why matches were refused.
+        replaced: number of rewrites.
+        refusals: reasons of refused matches.
         message: why the pass did not run.
     """
 
@@ -63,10 +63,10 @@ class Outcome:
 
 
 class Trial:
-    """One pass of a host that runs no other."""
+    """One pass, in a host that runs no other pass."""
 
     def __init__(self, host: Host, spec: PassSpec, refusals: Refusals) -> None:
-        """Takes a host with ``refusals`` as a plugin; of its passes it keeps ``spec`` alone."""
+        """Take a host with ``refusals`` as a plugin; remove all its passes but ``spec``."""
         self.host = host
         self.spec = replace(spec, factory=_builds_patterns_once(spec.factory))
         host.passes.keep_only(self.spec)
@@ -74,7 +74,7 @@ class Trial:
 
     @classmethod
     def of(cls, name: str, options: HostOptions) -> Trial:
-        """A host for the pass ``name`` of those that ``options`` load."""
+        """Return a trial of the pass ``name``, loaded with ``options``."""
         refusals = Refusals()
         alone = replace(options, cleanup=False, enable=[name], disable=[])
         host = Host(alone, plugins=[("check-pass", refusals)])
@@ -88,10 +88,10 @@ class Trial:
 
         Raises:
             ModelError: the model is not valid.
-            GehostError: the pass failed, or an operator of the vendor's.
+            GehostError: the pass or a vendor's operator failed.
         """
         self._refusals.reasons.clear()
-        # what an author's arithmetic makes of odd numbers is for the comparison to find
+        # numpy's warnings are silenced: wrong results are found by the comparison
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result, report = self.host.run(model)
@@ -100,66 +100,64 @@ class Trial:
 
 
 _OF_THE_HOST = frozenset({"Patterns", "_config", "_rules", "options"})
-"""Attributes that the host gives to an instance of a pass."""
+"""Attributes that the host sets on an instance of a pass."""
 
 
 def _builds_patterns_once(factory: Callable[[], RunnablePass]) -> Callable[[], RunnablePass]:
-    """A factory whose passes share their patterns, as they are compiled many hundred times.
+    """Return a factory of passes that share patterns, which a check compiles hundreds of times.
 
-    A pass that keeps anything of its own builds them each time, as they may be part of it.
+    Passes with attributes of their own build them each time, as patterns may depend on these.
     """
-    kept: list[list[Pattern]] = []
+    built: list[list[Pattern]] = []
 
-    def made() -> RunnablePass:
+    def create() -> RunnablePass:
         instance = factory()
         if isinstance(instance, PatternFusionPass):
             build = instance.Patterns
 
             def patterns() -> Sequence[Pattern]:
-                if kept:
-                    return kept[0]
+                if built:
+                    return built[0]
                 found = build()
                 if isinstance(found, list) and vars(instance).keys() <= _OF_THE_HOST:
-                    kept.append(found)
+                    built.append(found)
                 return found
 
             vars(instance)["Patterns"] = patterns
         return instance
 
-    return made
+    return create
 
 
-# -- numbers
-# --------------------------------------------------------------------------------------------------------
+# numbers
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """How the numbers of two models compare: the worst difference and the inputs that show it;
-    "" where they agree.
-    """
+    """The worst difference between the numbers of two models ("": equal), and its inputs."""
 
     difference: str = ""
     feeds: Feeds | None = None
 
 
 class UnsteadyError(ModelError):
-    """The model runs, and its numbers cannot be compared: they are random."""
+    """The model runs, but its numbers are random and cannot be compared."""
 
 
 class Reference:
-    """A model before a rewrite, with inputs on which it runs and what it gives."""
+    """A model before a rewrite, with inputs on which it runs and their outputs."""
 
     def __init__(self, model: onnx.ModelProto, seed: int) -> None:
-        """Raises ``ModelError`` when it runs on no input that was made for it, ``UnsteadyError``
-        when its numbers are random.
+        """Run the model; raises ``ModelError`` if it runs on no generated input.
+
+        Raises ``UnsteadyError`` if its numbers are random.
         """
         runner = Runner(model)
         self.engine = runner.engine
         self._rtol, self._atol = _coarsest(model)
         self._runs = list(_first_runs(runner, seed))
         random = _random_operators(model)
-        # also with a seed: the second run of a session goes on where the first one ended
+        # a seed does not help: the second run of a session continues the sequence of the first
         if random:
             raise UnsteadyError(
                 f"it draws random numbers ({', '.join(random)}), and another graph may draw others"
@@ -167,13 +165,13 @@ class Reference:
         feeds, outputs = self._runs[0]
         if not all(found.equal for found in compare_outputs(outputs, runner.run(feeds))):
             raise UnsteadyError("it gives other numbers each time")
-        # a hundred times slower; what it runs for is an element type that has no kernel
+        # the reference is a hundred times slower; it only runs models without a kernel
         if runner.engine == "reference":
             return
         for feeds in _special(self._runs[-1][0], np.random.default_rng(seed)):
             try:
                 outputs = runner.run(feeds)
-            except ModelError:  # a value that it refuses
+            except ModelError:  # the model refuses a value
                 continue
             if all(
                 array.dtype.kind == "O" or np.all(np.isfinite(array.astype(np.complex128)))
@@ -185,8 +183,8 @@ class Reference:
         """Compare the model after the rewrite.
 
         Raises:
-            UnsteadyError: it fails in an engine that did not run the one before; the other engine
-                lets some through that no model may have.
+            UnsteadyError: it fails in another engine than the model before; that engine accepts
+                some invalid models.
         """
         try:
             runner = Runner(other)
@@ -209,29 +207,30 @@ class Reference:
                     worst is None or found.max_abs > worst[0].max_abs
                 ):
                     worst = found, feeds
-        return Numbers() if worst is None else Numbers(_told(worst[0]), worst[1])
+        return Numbers() if worst is None else Numbers(_shown(worst[0]), worst[1])
 
 
 def _random_operators(proto: onnx.ModelProto) -> list[str]:
-    """The operators that draw random numbers, in their bodies too; numbers may be equal by
-    chance.
+    """Return the operators that draw random numbers, also those in bodies.
+
+    Comparing two runs is not enough: random numbers may be equal by chance.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     model = Model(copy)
-    purity = Purity(model, OpRegistry())  # without an author's word, what counts is the body
+    purity = Purity(model, OpRegistry())  # without declared traits, the bodies decide
     return sorted({node.op for node in model.graph.nodes if purity.of(node) is Trust.RANDOM})
 
 
 def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
-    """Inputs of three small sizes, as far as the model takes them, with its outputs; at least one.
+    """Yield inputs of three small sizes, if the model accepts them, with its outputs.
 
     Raises:
-        ModelError: it runs on none.
+        ModelError: it runs on none of them.
     """
     try:
         maker = FeedMaker(runner.proto())
-    except UsageError as error:  # an input for which none can be made
+    except UsageError as error:  # an input that cannot be generated
         raise ModelError(str(error)) from error
     refusal: ModelError | None = None
     for ties in islice(tie_plans(maker.shapes, changes=1), _MOST_TIES):
@@ -245,9 +244,7 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
             try:
                 feeds = maker.make(seed, variant, ties)
                 yield feeds, runner.run(feeds)
-            except (
-                ModelError
-            ):  # too small, or a value that the model refuses: the others have to do
+            except ModelError:  # too small, or a value that the model refuses: use the others
                 continue
         return
     assert refusal is not None
@@ -255,10 +252,10 @@ def _first_runs(runner: Runner, seed: int) -> Iterator[tuple[Feeds, Feeds]]:
 
 
 def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]) -> bool:
-    """Whether outputs are equal as far as rounding goes.
+    """Whether outputs are equal up to rounding.
 
-    Also where an element is off by no more than its dtype's relative tolerance of the largest one
-    beside it: what is added up rounds by the size of its terms, not of their sum.
+    An element may also be off by its dtype's relative tolerance of the largest element: the
+    rounding error of a sum depends on the size of its terms, not of the result.
     """
     if found.equal or found.reason:
         return found.equal
@@ -270,9 +267,7 @@ def agrees(found: OutputDifference, expected: Mapping[str, np.ndarray[Any, Any]]
 
 
 def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
-    """The tolerances of the least precise floating point in which a model computes; None where
-    there is none.
-    """
+    """Return the tolerances of the least precise floating-point type of a model, if it has one."""
     inferred = onnx.shape_inference.infer_shapes(model)
     values = (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
     types = {value.type.tensor_type.elem_type for value in values}.union(
@@ -283,16 +278,14 @@ def _coarsest(model: onnx.ModelProto) -> tuple[float | None, float | None]:
     return max(known, default=(None, None))
 
 
-def _told(found: OutputDifference) -> str:
+def _shown(found: OutputDifference) -> str:
     if found.reason:
         return f"{found.output}: {found.reason}"
     return f"{found.place} is {found.b!s:.12}, was {found.a!s:.12} (|a-b| {found.max_abs:.2g})"
 
 
 def _special(feeds: Feeds, rng: np.random.Generator) -> Iterator[Feeds]:
-    """Zeros, whole numbers of both signs, small and larger numbers; inputs that are no floats
-    stay as they are.
-    """
+    """Yield zeros, small and larger numbers, integers of both signs for all float inputs."""
     for factor in (0.0, _SMALL, 8.0):
         yield {
             name: (array * factor).astype(array.dtype) if _is_float(array) else array

@@ -1,6 +1,4 @@
-"""What is wrong with a pass, and what was tried to find it; as lines, and as models that show
-it.
-"""
+"""The result of checking a pass, as lines and as models that show the errors."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from gehost.spelling import counted
 
 
 class Wrong(Enum):
-    """What can be wrong with a pass."""
+    """The kinds of errors of a pass."""
 
     DIFFERS = "numbers differ"
     FAILS = "the pass fails"
@@ -33,46 +31,46 @@ class Wrong(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with a pass.
+    """An error of a pass.
 
     Attributes:
-        wrong: what.
-        instance: on which instance, and what was done to it.
-        kind: of the change; "" where nothing was changed.
-        told: the worst difference, or what was said.
+        wrong: its kind.
+        instance: the instance and its mutation.
+        kind: of the mutation; "" if there was none.
+        message: the worst difference, or the error's message.
         before: the model that shows it.
-        after: what the pass made of it.
+        after: the result of the pass.
         feeds: inputs on which the two differ.
     """
 
     wrong: Wrong
     instance: str
     kind: str
-    told: str
+    message: str
     before: onnx.ModelProto | None = None
     after: onnx.ModelProto | None = None
     feeds: Feeds | None = None
 
     def __str__(self) -> str:
-        return f"{self.wrong.value}{f': {self.instance}' if self.instance else ''}: {self.told}"
+        return f"{self.wrong.value}{f': {self.instance}' if self.instance else ''}: {self.message}"
 
 
 @dataclass
 class PassCheck:
-    """What was tried with one pass, and what came of it.
+    """The tests of one pass, and their results.
 
     Attributes:
         name: of the pass.
         origin: ``file:line`` of its registration.
-        instances: good ones, each compared and run a second time.
-        patterns: how many of the pass's patterns an instance was found for, and how many it has.
+        instances: number of good instances, each compared and run a second time.
+        patterns: number of patterns with a good instance, and number of all patterns.
         opsets: of the instances.
-        refused: changed instances on which the pass did not fire.
-        equal: those on which it did, and the numbers stayed.
-        wrong: those on which they did not, or the pass failed.
-        invalid: those that are no model, or do not run.
+        refused: number of mutations on which the pass did not fire.
+        equal: number of mutations that it rewrote with equal numbers.
+        wrong: number of mutations with different numbers, or on which it failed.
+        invalid: number of mutations that are not valid models, or do not run.
         findings: the first of each kind.
-        notes: what could not be checked, which is neither right nor wrong.
+        notes: parts that could not be checked, which are neither right nor wrong.
     """
 
     name: str
@@ -93,11 +91,11 @@ class PassCheck:
 
     @property
     def tried(self) -> int:
-        """Changed instances that the pass was given."""
+        """Number of valid mutations that the pass was run on."""
         return self.refused + self.equal + self.wrong
 
     def summary(self) -> str:
-        """What was tried, in one line."""
+        """Return the tests in one line."""
         if not self.instances:
             return "; ".join(self.notes) if self.ok else "nothing was checked"
         opsets = (
@@ -108,14 +106,15 @@ class PassCheck:
         patterns = (
             f"{self.patterns[0]} of {self.patterns[1]} patterns, " if self.patterns[1] else ""
         )
+        mutations = counted(self.tried, "mutation")
         return (
-            f"{counted(self.instances, 'instance')} ({patterns}{opsets}), {counted(self.tried, 'mutation')}: "
+            f"{counted(self.instances, 'instance')} ({patterns}{opsets}), {mutations}: "
             f"{self.refused} not rewritten, {self.equal} rewritten and "
             f"equal{f', {self.wrong} wrong' if self.wrong else ''}"
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The check as JSON, without the models of its findings."""
+        """Return the check as JSON data, without the models of its findings."""
         return {
             "name": self.name,
             "origin": self.origin,
@@ -134,7 +133,7 @@ class PassCheck:
                     "wrong": found.wrong.value,
                     "instance": found.instance,
                     "change": found.kind,
-                    "message": found.told,
+                    "message": found.message,
                 }
                 for found in self.findings
             ],
@@ -147,7 +146,7 @@ class PassCheck:
         return "wrong" if not self.ok else "ok" if self.instances else "not checked"
 
     def lines(self) -> list[str]:
-        """All of it: what was tried, then a line for each finding and note."""
+        """Return the summary, then a line for each finding and note."""
         head = f"{self.name} ({self.origin})"
         findings = [f"{head}: {finding}" for finding in self.findings]
         notes = (
@@ -159,14 +158,13 @@ class PassCheck:
 
 
 def save_findings(result: PassCheck, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write ``before.onnx``, ``after.onnx`` and ``feeds.npz`` of each finding, as far as there are
-    any; returns the directories.
+    """Write the models and inputs of each finding; return the directories.
 
-    They are called ``finding-<n>``, n the first that is free: names of passes are their authors' to
-    choose.
+    Each gets ``before.onnx`` and, if there are any, ``after.onnx`` and ``feeds.npz``, in
+    ``finding-<n>`` with the first free n: names of passes need not be valid names of files.
 
     Raises:
-        OutputError: they cannot be written.
+        OutputError: a file cannot be written.
     """
     written: list[Path] = []
     for finding in result.findings:

@@ -1,1 +1,1 @@
-"""Why a pass did not match: a compile up to that pass, with the nearest miss of each candidate."""
+"""Explain why a pass did not match, with the nearest miss of each candidate."""

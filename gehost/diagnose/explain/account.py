@@ -1,4 +1,4 @@
-"""Records one pass while it runs: matches and misses at each node, and the outcome."""
+"""Record one pass while it runs: matches and misses at each node, and the outcome."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from gehost.pattern.explain.reference_matcher import Look, MatchFailure, Referen
 from gehost.pattern.source import SourcePattern
 
 _MISSED = Outcome.MISSED
-"""Looked up once: there are many, and a member of an enumeration costs as much as a call."""
+"""A local name, as the lookup of an enum member costs as much as a call, and there are many."""
 
 
 class _Pattern:
-    """A pattern of the pass: its place among them, its tracer, and whether a candidate for it
-    was seen anywhere.
-    """
+    """A pattern of the pass: its position, its matcher, and whether any candidate was seen."""
 
     def __init__(self, place: int, source: SourcePattern) -> None:
         self.place = place
@@ -40,64 +38,63 @@ class _Pattern:
 class Account:
     """The outcome of each candidate of a pass.
 
-    A rule is followed from ``look``, before it runs on a graph, to ``settle``, after it; in between
-    ``rewritten`` and ``refused`` are called.
+    For each rule: ``start`` before it runs on a graph, ``rewritten`` and ``refused`` while it runs,
+    ``settle`` after it.
 
     Args:
-        origin: of the pass.
+        origin: source location of the pass.
     """
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._patterns: dict[SourcePattern, _Pattern] = {}
         self._at: _Pattern | None = None
-        self._looks: list[Look] = []
+        self._outcomes: list[Look] = []
         self._rewritten: dict[Node, str] = {}
         self._refused: dict[Node, list[tuple[str, tuple[str, ...]]]] = {}
         self._made: dict[Node, None] = {}
         self._taken: dict[Node, Node] = {}
-        """Nodes that went into a match, and the one that made its output 0; also of rules that
-        ran before.
-        """
+        """Nodes of a replaced match → the producer of its output 0; includes earlier rules."""
         self._findings: list[tuple[Node, Finding]] = []
 
     @property
     def saw_rules(self) -> bool:
         return bool(self._patterns)
 
-    def look(self, source: SourcePattern, graph: Graph, targets: Sequence[Node] | None) -> None:
-        """Look at the candidates of a rule that is about to run.
+    def start(self, source: SourcePattern, graph: Graph, targets: Sequence[Node] | None) -> None:
+        """Match the candidates of a rule that is about to run.
 
         Args:
             source: its pattern.
-            graph: where it will run.
-            targets: look at these nodes of the graph, in any place of the pattern; None
-                for all that may make output 0.
+            graph: the graph it will run on.
+            targets: nodes of the graph to explain, in any place of the pattern; None for all
+                candidates for the producer of output 0.
         """
         at = self._at = self._patterns.get(source) or _Pattern(len(self._patterns), source)
         self._patterns[source] = at
         if targets is not None:
             at.seen = True
             here = [node for node in targets if node.graph is graph and node.in_graph]
-            self._looks = [(node, at.tracer.around(node) or at.tracer.at(node)) for node in here]
+            self._outcomes = [(node, at.tracer.around(node) or at.tracer.at(node)) for node in here]
             return
         anchors = graph.nodes_of(*at.anchor_ops)
         at.seen = at.seen or bool(anchors)
-        self._looks = at.tracer.at_each(anchors) or self._look_inside(graph, at)
+        self._outcomes = at.tracer.at_each(anchors) or self._match_inner(graph, at)
 
-    def _look_inside(self, graph: Graph, at: _Pattern) -> list[Look]:
-        """Where nothing can make output 0: how far the pattern comes from the operator nearest
-        to it.
+    def _match_inner(self, graph: Graph, at: _Pattern) -> list[Look]:
+        """Match around inner operators of a pattern that has no candidate for output 0.
+
+        Starts with the operator nearest to output 0 that the graph has.
         """
         nearest = at.source if not at.source.has_choices else next(at.source.variants())
         for op, _ in nearest.order({}):
             by_op = [at.tracer.around_each(graph.nodes_of(name)) for name in op.ops]
             if any(by_op):
-                return sorted(chain(*by_op), key=lambda look: look[0].order)
+                return sorted(chain(*by_op), key=lambda each: each[0].order)
         return []
 
     def rewritten(self, anchor: Node, rewrite: Rewrite) -> None:
-        """A match was replaced; ``anchor`` made its output 0."""
+        """Record a replaced match; ``anchor`` produced its output 0."""
         self._rewritten[anchor] = replacement(rewrite)
         self._taken.update((node, anchor) for node in rewrite.region.nodes if not node.in_graph)
         self._made.update(dict.fromkeys(rewrite.made))
@@ -107,22 +104,22 @@ class Account:
         self._refused.setdefault(node, []).append((reason, advice))
 
     def settle(self, targets: Sequence[Node] | None) -> None:
-        """Record the outcome of each candidate, now that the rule has run."""
-        told = {node for node, _ in self._looks}
-        for node, found in self._looks:
+        """Record the outcome of each candidate after the rule has run."""
+        settled = {node for node, _ in self._outcomes}
+        for node, found in self._outcomes:
             inside = self._taken.get(node, node) is not node and isinstance(found, MatchFailure)
             # nodes inside a match are listed only on request
             if targets is not None or not inside:
-                self._tell(node, found)
+                self._record(node, found)
         for node in [
             *self._rewritten,
             *self._refused,
             *(made for made in self._made if made.in_graph),
         ]:
-            if node not in told and (targets is None or node in targets):
-                told.add(node)
-                self._tell_late(node)
-        self._looks, self._rewritten, self._refused, self._made = [], {}, {}, {}
+            if node not in settled and (targets is None or node in targets):
+                settled.add(node)
+                self._record_late(node)
+        self._outcomes, self._rewritten, self._refused, self._made = [], {}, {}, {}
 
     @property
     def variants(self) -> list[str]:
@@ -130,8 +127,9 @@ class Account:
         return [pattern.source.name for pattern in self._patterns.values()]
 
     def findings(self) -> list[Finding]:
-        """All of them, without misses of nodes that another pattern found; and patterns for
-        which there was no candidate.
+        """Return all findings but misses of nodes that another pattern matched.
+
+        Adds a finding for each pattern without candidates.
         """
         found = [
             f for node, f in self._findings if f.outcome is not _MISSED or node not in self._taken
@@ -145,11 +143,10 @@ class Account:
             ),
         ]
 
-    # -- findings of a node
-    # ---------------------------------------------------------------------------------------
+    # findings of a node
 
     def add(self, node: Node, outcome: Outcome, reason: str, advice: tuple[str, ...] = ()) -> None:
-        """Note a finding where no operator of the pattern is to blame."""
+        """Record a finding that is not about an operator of the pattern."""
         at = self._at
         place, size, variant = (None, 0, "") if at is None else (at.place, at.size, at.source.name)
         found = Finding(
@@ -187,26 +184,27 @@ class Account:
         )
         self._findings.append((node, found))
 
-    def _tell(self, node: Node, found: list[Node] | MatchFailure) -> None:
+    def _record(self, node: Node, found: list[Node] | MatchFailure) -> None:
         if isinstance(found, MatchFailure):
-            if not self._tell_done(node, node):
+            if not self._record_result(node, node):
                 self._add_miss(node, found)
-        elif not self._tell_done(node, found[0]):
-            self._tell_left(node, found)
+        elif not self._record_result(node, found[0]):
+            self._record_left(node, found)
 
-    def _tell_done(self, node: Node, anchor: Node) -> bool:
-        """Record the rule's result for a node, or for the match at ``anchor`` that holds it;
-        False if there is none.
+    def _record_result(self, node: Node, anchor: Node) -> bool:
+        """Record the rule's result for a node, or for the match at ``anchor`` that holds it.
+
+        Returns False if there is none.
         """
         if node in self._rewritten:
             self.add(node, Outcome.REWRITTEN, self._rewritten[node])
         elif node in self._taken:
             by = self._taken[node]
-            told = f", which {self._rewritten[by]}" if by in self._rewritten else ""
+            result = f", which {self._rewritten[by]}" if by in self._rewritten else ""
             if by is anchor:
-                self.add(node, Outcome.REWRITTEN, f'in the match at "{by.label}"{told}')
+                self.add(node, Outcome.REWRITTEN, f'in the match at "{by.label}"{result}')
             else:
-                self.add(node, Outcome.TAKEN, f'was taken by the match at "{by.label}"{told}')
+                self.add(node, Outcome.TAKEN, f'was taken by the match at "{by.label}"{result}')
         elif anchor in self._refused:
             for reason, advice in dict.fromkeys(self._refused[anchor]):
                 self.add(node, Outcome.REFUSED, reason, advice)
@@ -214,12 +212,13 @@ class Account:
             return False
         return True
 
-    def _tell_late(self, node: Node) -> None:
-        """A node that was not looked at before the rule ran: it is new, or something in front of
-        it changed.
+    def _record_late(self, node: Node) -> None:
+        """Record a node that only became a candidate while the rule ran.
+
+        It is new, or a rewrite changed its producers.
         """
         if (
-            self._tell_done(node, node)
+            self._record_result(node, node)
             or self._at is None
             or node.op not in self._at.anchor_ops
             or not node.in_graph
@@ -229,8 +228,8 @@ class Account:
         if isinstance(found, MatchFailure):
             self._add_miss(node, found)
 
-    def _tell_left(self, node: Node, found: Iterable[Node]) -> None:
-        """A match that was neither replaced nor refused."""
+    def _record_left(self, node: Node, found: Iterable[Node]) -> None:
+        """Record a match that was neither replaced nor refused."""
         assert self._at is not None
         taken = next((other for other in found if other in self._taken), None)
         if taken is not None:

@@ -15,9 +15,9 @@ class Outcome(StrEnum):
 
     REWRITTEN = "rewritten"
     REFUSED = "refused"
-    """It matched, but ``MeetRequirements`` or the proof of the replacement refused it."""
+    """It matched; ``MeetRequirements`` or the proof of the replacement refused it."""
     TAKEN = "taken"
-    """It, or a node that it needed, went into another match of the same pass."""
+    """It, or a node that its match needed, is in another match of the same pass."""
     LEFT = "left"
     """It matched, but the pass ended before its turn."""
     MISSED = "near miss"
@@ -34,16 +34,16 @@ class Finding(NamedTuple):
         node: its label; "" for a statement about the whole model.
         op: the node's operator.
         graph: the name of the nested body that holds it; "" for the root graph.
-        pattern: the pattern's position among those of the pass; None where no pattern is known.
-        pattern_op: the operator of the pattern that found no node, or where all did the one
-            that the reason is about; "" where the reason is about none.
-        origin: ``file:line`` of that operator, else of the pass.
-        depth: how many operators of the pattern found their nodes.
-        size: how many operators the pattern has.
-        closeness: of a near miss, how near it came to one more operator; of those of one depth
-            the highest is the nearest.
-        variant: the name of the pattern; "" where no pattern is known.
-        advice: what to do about a refusal, where more is known than the reason.
+        pattern: the pattern's position among those of the pass; None if no pattern is known.
+        pattern_op: the pattern's operator that found no node, or, if all did, the one that the
+            reason is about; "" if it is about none.
+        origin: ``file:line`` of that operator, or of the pass.
+        depth: number of the pattern's operators that found their nodes.
+        size: number of the pattern's operators.
+        closeness: of a near miss, its distance to one more operator; of those of equal depth, the
+            highest is the nearest.
+        variant: the name of the pattern; "" if no pattern is known.
+        advice: how to resolve a refusal, if more is known than the reason.
     """
 
     outcome: Outcome
@@ -67,7 +67,7 @@ class Finding(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The reason without names, by which findings are grouped."""
+        """The reason without names; findings are grouped by it."""
         return re.sub(r'"[^"]*"', "…", self.reason)
 
 
@@ -123,7 +123,7 @@ class Explanation:
         return {outcome.value: counted[outcome] for outcome in Outcome if counted[outcome]}
 
     def _nearest(self) -> list[Finding]:
-        """For each node its best result over all patterns; of misses, the nearest."""
+        """Return the best result of each node over all patterns; of misses, the nearest."""
         nearest: dict[Any, Finding] = {}
         for place, found in enumerate(self.findings):
             key = (found.graph, found.node, found.op) if found.node else place
@@ -133,9 +133,9 @@ class Explanation:
         return list(nearest.values())
 
     def groups(self) -> list[Group]:
-        """Rewritten nodes first, then the nearest misses.
+        """Group the findings by cause: rewritten nodes first, then the nearest misses.
 
-        Each node is there once, under its best result; one that was asked for, under all.
+        Each node is listed once, under its best result; a requested one under all its results.
         """
         grouped: dict[Any, list[Finding]] = {}
         for found in self._nearest() if self.node is None else self.findings:
@@ -160,7 +160,7 @@ class Explanation:
         return near, [group for group in groups if group not in near]
 
     def as_dict(self) -> dict[str, Any]:
-        """The explanation as JSON can carry it."""
+        """Return the explanation as JSON data."""
         findings = [found._asdict() for found in self.findings]
         return {
             **vars(self),
@@ -175,7 +175,7 @@ _IMPORTANCE = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
 def _better(found: Finding, known: Finding) -> bool:
-    """Whether a result of a node says more than another one."""
+    """Whether a result of a node is more informative than another one."""
     one, other = _IMPORTANCE[found.outcome], _IMPORTANCE[known.outcome]
     if one != other:
         return one < other

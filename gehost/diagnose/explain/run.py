@@ -1,7 +1,7 @@
-"""Why a pass did not match: a compile up to that pass, with the nearest miss of each candidate.
+"""Explain why a pass did not match: compile up to it, and find each candidate's nearest miss.
 
-The rules run as always. Before one is tried on a graph, a second, traced matcher looks at the same
-graph; the hooks around rewrites then give the outcome of each find.
+The rules run as always. Before a rule runs on a graph, the reference matcher matches its candidates
+on the same graph; the hooks around rewrites then give the outcome of each match.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def explain(
         model: a file, or a model in memory.
         pass_name: the pass.
         options: of the compile; dumps and verification are left out.
-        node: this node only: its name, or that of a tensor that it makes.
+        node: explain only this node: its name, or that of a tensor it produces.
 
     Raises:
-        UsageError: there is no such pass or node, or the node's name is empty.
+        UsageError: the pass or node does not exist, or the node's name is empty.
         ModelError: the model cannot be read or is not valid.
         VendorError: a vendor file cannot be loaded.
         PassError: a pass up to this one failed.
@@ -67,19 +67,21 @@ def explain(
         if isinstance(model, onnx.ModelProto):
             host.run(model)
         else:
-            host.compile(model, os.devnull)  # which ends before it would be written
+            host.compile(model, os.devnull)  # ends before the output is written
     shown = model.graph.name if isinstance(model, onnx.ModelProto) else os.fspath(model)
-    told = Explanation(shown, spec.name, spec.vendor, spec.stage.name, spec.kind, spec.origin, node)
-    watch.tell(told)
-    return told
+    explanation = Explanation(
+        shown, spec.name, spec.vendor, spec.stage.name, spec.kind, spec.origin, node
+    )
+    watch.fill(explanation)
+    return explanation
 
 
-class _Enough(GehostError):  # noqa: N818 - it ends a compile and is no error
-    """Ends the compile when there is nothing more to be learnt."""
+class _Enough(GehostError):  # noqa: N818 - ends a compile, and is not an error
+    """Ends the compile after the pass to explain."""
 
 
 class _Watch:
-    """The plugin that looks while the pass runs."""
+    """The plugin that records candidates and outcomes while the pass runs."""
 
     account: Account
 
@@ -89,21 +91,21 @@ class _Watch:
         self._whereabouts = Whereabouts(())
         self._was_there = False
         self._targets: list[Node] | None = None if node is None else []
-        """The nodes that were asked for, in the graph as the pass meets it; None for all."""
+        """The requested nodes, in the graph as the pass meets it; None for all."""
         self._near = ""
         self._has_own_run = False
-        """Whether the pass is one whose ``Run`` may refuse for reasons of its own."""
+        """Whether the pass defines ``Run``, which may refuse for reasons of its own."""
         self._pending: tuple[Rewrite, Node | None] | None = None
-        """A rewrite that has begun, and the node that makes its output 0."""
+        """A rewrite that has begun, and the producer of its output 0."""
         self._record: PassRecord | None = None
         self._gone: list[Finding] = []
         self._notes: list[str] = []
 
-    def tell(self, told: Explanation) -> None:
+    def fill(self, explanation: Explanation) -> None:
         """Fill in the explanation.
 
         Raises:
-            UsageError: the node that was asked for has never been there.
+            UsageError: the requested node has never been in the graph.
         """
         record = self._record
         assert record is not None
@@ -111,13 +113,12 @@ class _Watch:
             raise UsageError(
                 f'the model has no node "{self._node}" when {self._name} runs; {self._near}'
             )
-        told.status, told.message = record.status, record.message
-        told.findings = [*self._gone, *self.account.findings()]
-        told.variants = self.account.variants
-        told.notes = [*self._notes, *_state_of(record)]
+        explanation.status, explanation.message = record.status, record.message
+        explanation.findings = [*self._gone, *self.account.findings()]
+        explanation.variants = self.account.variants
+        explanation.notes = [*self._notes, *_state_of(record)]
 
-    # -- the compile up to the pass
-    # -----------------------------------------------------------------------------------
+    # the compile up to the pass
 
     @hookimpl
     def gehost_compile_started(self, graph: Graph) -> None:
@@ -152,14 +153,14 @@ class _Watch:
 
     @hookimpl
     def gehost_compile_finished(self, graph: Graph, context: CompileContext) -> None:
-        """The pass did not run."""
+        """Handle a pass that did not run."""
         self._whereabouts.check("the clean-up")
         self._arrive(graph.model)
         self._record = next(record for record in context.report.passes if record.name == self._name)
         raise _Enough
 
     def _arrive(self, model: Model) -> None:
-        """Look for the node that was asked for, in the graph as the pass meets it."""
+        """Find the requested node in the graph as the pass meets it."""
         if self._node is None:
             return
         self._targets = nodes_named(model, self._node)
@@ -173,14 +174,13 @@ class _Watch:
             fate = self._whereabouts.fate or "is not in the graph any more"
             self._gone.append(Finding(Outcome.GONE, f'"{self._node}" {fate}', self._node))
 
-    # -- the pass
-    # -----------------------------------------------------------------------------------------------------
+    # the pass
 
     @hookimpl
     def gehost_before_rule(self, record: PassRecord, source: SourcePattern, graph: Graph) -> None:
         if record.name == self._name:
             self.account.settle(self._targets)
-            self.account.look(source, graph, self._targets)
+            self.account.start(source, graph, self._targets)
 
     @hookimpl
     def gehost_before_rewrite(self, rewrite: Rewrite) -> None:
@@ -198,9 +198,9 @@ class _Watch:
         pending, self._pending = self._pending, None
         if record.name != self._name:
             return
-        told: tuple[str, ...] = ()
+        advised: tuple[str, ...] = ()
         if pending is not None:
-            told = advice(reason, pending[0].region)
+            advised = advice(reason, pending[0].region)
             reason = f"at commit: {reason}"
         elif self._has_own_run and not self.account.saw_rules:
             pass
@@ -208,15 +208,15 @@ class _Watch:
             reason = "MeetRequirements: it returned False"
         elif not reason.startswith("MeetRequirements"):
             reason = f"MeetRequirements: {reason}"
-        self.account.refused(node, reason, told)
+        self.account.refused(node, reason, advised)
 
     def _without_rules(self, spec: PassSpec, record: PassRecord) -> None:
         """Explain a pass without patterns."""
         made = spec.factory()
         if not isinstance(made, DecomposePass) or not spec.trusted:
             self._notes.append(
-                "it has a Run of its own: its rewrites and refusals are listed, nodes that it "
-                "passed over without a reason are not"
+                "it defines Run: its rewrites and refusals are listed, nodes that it skipped "
+                "without a reason are not"
             )
             return
         mark = mark_of(type(made))
@@ -232,7 +232,7 @@ class _Watch:
 
 
 def _state_of(record: PassRecord) -> list[str]:
-    """Describe a pass that did not run as a whole."""
+    """Return notes on a pass that did not run to its end."""
     if record.status == "disabled":
         by_switch = "by a switch (--disable, or the fusion-switch file); --enable turns it on"
         return [f"disabled: {record.message}" if record.message else f"disabled {by_switch}"]

@@ -1,4 +1,4 @@
-"""What to do where a size of a replacement is not proven."""
+"""Advice for a replacement with an unproven size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_NAMED = 3
 
 
 def advice(reason: str, region: Region) -> tuple[str, ...]:
-    """Say where the sizes of an unproven rewrite come from, and both ways to resolve it.
+    """Name the sources of the unproven sizes, and both ways to resolve them.
 
     Args:
         reason: of the refusal; "" is returned for any but an unproven size.
@@ -43,7 +43,7 @@ def advice(reason: str, region: Region) -> tuple[str, ...]:
 
 
 def _source(size: str, region: Region) -> str:
-    """The dimension that has a size, of an input of the match if there is one."""
+    """The dimension with this size, of an input of the match if it has one."""
     inputs = [value for value in region.inputs if value is not None]
     for value, what in (
         *((value, "input") for value in inputs),

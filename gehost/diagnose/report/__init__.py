@@ -1,1 +1,1 @@
-"""A compile recorded rewrite by rewrite, and written as JSON or as one HTML page."""
+"""Record a compile rewrite by rewrite; write it as JSON or as one HTML page."""

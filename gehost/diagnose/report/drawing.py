@@ -1,6 +1,4 @@
-"""Pictures of rewrites as boxes, lines and texts with their places, for a template to write as
-SVG.
-"""
+"""Lay out pictures of rewrites as boxes, lines and texts; a template writes them as SVG."""
 
 from __future__ import annotations
 
@@ -17,12 +15,10 @@ from gehost.ir.graph import split_op
 from gehost.passes.snapshots import Picture, PictureNode, PictureTensor
 
 KINDS = ("math", "nn", "tensor", "reduction", "logical", "custom", "other")
-"""The chapters of ONNX's operators; ``other`` for the small ones, ``custom`` for those of
-another domain.
-"""
+"""The chapters of ONNX's operators; ``other`` for the small ones, ``custom`` for other domains."""
 
 _CELL = 6.62
-"""Width of a character of 11 px; the page sets a monospaced font, in which each is 0.602 em."""
+"""Width of a character of 11 px; the page sets a monospaced font with 0.602 em per character."""
 _HEAD_CELL = 7.83
 _HEAD_HEIGHT = 24
 _LINE_HEIGHT = 15
@@ -45,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, or a tensor that comes from or goes to the world outside."""
+    """A node, or a tensor from or to nodes outside the picture."""
 
     x: float
     y: float
@@ -60,14 +56,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The types of the tensors that leave a box, below it."""
+    """The types of the tensors that leave a box, written below it."""
 
     text: str
     title: str
     x: float
     y: float
     ends: bool
-    """The text ends at ``x``, as the edges go to the right; else it starts there."""
+    """Whether the text ends at ``x``, as the edges go to the right; otherwise it starts there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A box before it has a place."""
+    """The content of a box without its position."""
 
     role: str
     kind: str
@@ -112,14 +108,14 @@ class _Content:
 
 
 def draw(picture: Picture) -> Drawing:
-    """Lay a picture out."""
+    """Lay out a picture."""
     contents, edges = _Plan(picture).contents_and_edges()
     layout = lay_out({number: content.size for number, content in enumerate(contents)}, edges)
     return _placed(contents, edges, layout, _summary(picture), picture.left_out)
 
 
 def shortened(text: str, most: int = _LONGEST_NAME) -> str:
-    """A text on one line, without its middle where it takes more than ``most`` cells."""
+    """Return a text on one line; above ``most`` cells, its middle is left out."""
     long = len(text) > 4 * most
     shown = one_line(text[: 2 * most] + text[-2 * most :] if long else text)
     if not long and _cells(shown) <= most:
@@ -129,7 +125,7 @@ def shortened(text: str, most: int = _LONGEST_NAME) -> str:
 
 
 def kind_of(op: str) -> str:
-    """The kind of an operator, by the file in which ONNX defines it."""
+    """Return the kind of an operator: the directory of the file in which ONNX defines it."""
     domain, op_type = split_op(op)
     versions = schemas.history(domain, op_type)
     if not versions:
@@ -146,7 +142,7 @@ class _Plan:
         self._contents: list[_Content] = []
         self._edges: dict[tuple[int, int], None] = {}
         self._makers: dict[int, int] = {}
-        """By tensor, the box that it comes from."""
+        """Tensor → the box that it comes from."""
 
     def contents_and_edges(self) -> tuple[list[_Content], list[tuple[int, int]]]:
         nodes, tensors = self._picture.nodes, self._picture.tensors
@@ -163,7 +159,7 @@ class _Plan:
             if tensor.source != "constant" and tensor.is_output:
                 self._join(index, _tensor_box("output", tensor))
             if tensor.source != "constant" and tensor.other_uses:
-                more = f"{tensor.other_uses} more reader{'s' if tensor.other_uses > 1 else ''}"
+                more = f"{tensor.other_uses} more user{'s' if tensor.other_uses > 1 else ''}"
                 self._join(
                     index,
                     _Content(
@@ -178,13 +174,13 @@ class _Plan:
         self._contents.append(content)
 
     def _maker(self, tensor: int) -> int:
-        """The box that a tensor comes from; a tensor from outside gets a box of its own."""
+        """Return the box that a tensor comes from; an outside tensor gets a box of its own."""
         found = self._makers.get(tensor)
         if found is None:
             found = self._makers[tensor] = len(self._contents)
-            told = self._picture.tensors[tensor]
-            source = {"input": "input", "outer": "outer tensor"}.get(told.source, "tensor")
-            self._contents.append(_tensor_box(source, told, label=told.type))
+            outside = self._picture.tensors[tensor]
+            source = {"input": "input", "outer": "outer tensor"}.get(outside.source, "tensor")
+            self._contents.append(_tensor_box(source, outside, label=outside.type))
         return found
 
     def _of_node(self, node: PictureNode) -> _Content:
@@ -203,11 +199,11 @@ class _Plan:
                 rows.append(f"+ {node.more_inputs} more inputs")
         made = [tensors[tensor] for tensor in node.outputs if tensor is not None]
         types = [tensor.type for tensor in made if tensor.type]
-        told = [f"{_title(node.op)} “{_title(node.name)}”", *self._constants(node)]
+        title = [f"{_title(node.op)} “{_title(node.name)}”", *self._constants(node)]
         return _Content(
             node.role,
             kind_of(node.op),
-            "\n".join(told),
+            "\n".join(title),
             shortened(node.op),
             rows,
             shortened(node.name),
@@ -220,19 +216,18 @@ class _Plan:
 
     def _constants(self, node: PictureNode) -> Iterable[str]:
         for slot, tensor in enumerate(node.inputs):
-            told = self._picture.tensors[tensor] if tensor is not None else None
-            if told is not None and told.source == "constant":
+            constant = self._picture.tensors[tensor] if tensor is not None else None
+            if constant is not None and constant.source == "constant":
                 yield (
-                    f"{_formal_name(node.op, slot)}: constant “{_title(told.name)}” "
-                    f"{_title(told.type)}"
+                    f"{_formal_name(node.op, slot)}: constant “{_title(constant.name)}” "
+                    f"{_title(constant.type)}"
                 )
 
 
 def _tensor_box(what: str, tensor: PictureTensor, label: str = "") -> _Content:
-    told = f"{what} “{_title(tensor.name)}” {_title(tensor.type)}"
-    return _Content(
-        "outside", "other", told, "", [], f"{what} {shortened(tensor.name)}", shortened(label), told
-    )
+    title = f"{what} “{_title(tensor.name)}” {_title(tensor.type)}"
+    name = f"{what} {shortened(tensor.name)}"
+    return _Content("outside", "other", title, "", [], name, shortened(label), title)
 
 
 def _row(name: str, value: str, type_: str = "") -> str:
@@ -244,7 +239,7 @@ def _row(name: str, value: str, type_: str = "") -> str:
 
 
 def _formal_name(op: str, slot: int) -> str:
-    """ONNX's name of an input, else its number."""
+    """Return ONNX's name of an input, or its number."""
     versions = schemas.history(*split_op(op))
     formal = [str(parameter.name) for parameter in versions[-1].inputs] if versions else []
     return formal[slot] if slot < len(formal) else f"input {slot}"
@@ -311,7 +306,7 @@ def _placed(
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Straight through layers, with vertical tangents between them."""
+    """Return a path that is straight through layers, with vertical tangents between them."""
     (x, y), *others = points
     parts = [f"M{x:.1f} {y:.1f}"]
     for number, (to_x, to_y) in enumerate(others):
@@ -335,14 +330,14 @@ def _cells(text: str) -> int:
 
 
 def _width(character: str) -> int:
-    """How many cells of a monospaced font a character takes."""
+    """Return the number of monospaced cells of a character."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _first(text: str, cells: int) -> str:
-    """As much of the start of a text as fits."""
+    """Return the longest start of a text that fits."""
     if text.isascii():
         return text[:cells]
     end = used = 0

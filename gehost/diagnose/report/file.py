@@ -1,4 +1,4 @@
-"""Reports as files: JSON or one HTML page, by the name's ending."""
+"""Write reports as files: JSON or one HTML page, by the suffix of the name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def write_report(path: str, report: Report) -> None:
     """Write a report in the format of ``path``'s suffix, whole or not at all.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     if path.endswith(".html"):
         from gehost.diagnose.report.page import render
@@ -27,7 +27,7 @@ def write_report(path: str, report: Report) -> None:
 
 
 def versions(own: str) -> dict[str, str]:
-    """Versions that numbers and times depend on; ``own`` is gehost's."""
+    """Return the versions on which numbers and times depend; ``own`` is gehost's."""
     found = {"gehost": own, "python": platform.python_version()}
     for package in ("onnx", "onnxruntime", "numpy"):
         try:

@@ -1,5 +1,4 @@
-"""Where the boxes of a small layered graph go: layers by longest path, order by barycentre, edges
-around the boxes.
+"""Layout of a small layered graph: layers by longest path, order by barycentre, routed edges.
 
 The usual three steps of Sugiyama's method. Lengths are in pixels, x to the right, y downwards, from
 0.
@@ -15,7 +14,7 @@ from typing import TypeAlias
 import networkx as nx
 
 LAYER_GAP = 44
-"""Between the boxes of two layers; labels stand in it."""
+"""Distance of the boxes of two layers; labels are written in between."""
 _BOX_GAP = 22
 _BEND_WIDTH = 10
 _SWEEPS = 6
@@ -34,11 +33,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Centres of the boxes' upper sides, by box; for each edge the points at which it leaves a box
-    or a layer, or enters one.
+    """The top centre of each box, and for each edge the points where it crosses a layer's border.
 
-    An edge goes straight from its first point to the second, from there to the next layer, through
-    it straight, and so on.
+    An edge goes straight from its first point to the second, from there to the next layer, straight
+    through it, and so on.
     """
 
     width: float
@@ -49,7 +47,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Bend:
-    """Where an edge crosses a layer in which it ends nothing."""
+    """The crossing of an edge through a layer in which it does not end."""
 
     edge: int
     layer: int
@@ -97,7 +95,7 @@ def lay_out(sizes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
 
 
 def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Layers by longest path from above; a source stands right above its first user."""
+    """Assign layers by longest path from above; a source stands directly above its first user."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(boxes)
     graph.add_edges_from(edges)
@@ -115,7 +113,7 @@ def _layers(boxes: Iterable[int], edges: Sequence[tuple[int, int]]) -> dict[int,
 def _neighbours(
     chains: Iterable[Sequence[_Item]],
 ) -> tuple[dict[_Item, list[_Item]], dict[_Item, list[_Item]]]:
-    """By item, those that it is joined to in the layer above, and in the layer below."""
+    """Return the neighbours of each item in the layer above, and in the layer below."""
     above: dict[_Item, list[_Item]] = {}
     below: dict[_Item, list[_Item]] = {}
     for chain in chains:
@@ -152,14 +150,12 @@ def _centres(
     above: Mapping[_Item, list[_Item]],
     below: Mapping[_Item, list[_Item]],
 ) -> dict[_Item, float]:
-    """Put each item as near to its neighbours as the order of its row allows; the leftmost
-    starts at 0.
-    """
+    """Place each item as near to its neighbours as the order of its row allows, from x = 0."""
     centres: dict[_Item, float] = {}
     for row in rows:
         centres.update(_apart(row, dict.fromkeys(row, 0.0), widths))
     for sweep in range(_SWEEPS):
-        # the last goes downwards, so that chains hang straight
+        # the last sweep goes downwards, which makes chains straight
         joined = below if sweep % 2 == 0 else above
         for row in reversed(rows) if sweep % 2 == 0 else rows:
             wanted = {
@@ -174,11 +170,10 @@ def _centres(
 def _apart(
     row: Sequence[_Item], wanted: Mapping[_Item, float], widths: Mapping[_Item, float]
 ) -> dict[_Item, float]:
-    """The places nearest to the wanted ones, in least squares, at which the items of a row do not
-    overlap.
+    """Return the non-overlapping places nearest to the wanted ones, in least squares.
 
-    Without the room that each needs, this is a monotone fit: neighbours that are in each other's
-    way share their mean.
+    With the widths subtracted, this is a monotone fit: neighbours that would overlap share their
+    mean.
     """
     offsets: list[float] = []
     end = 0.0

@@ -1,8 +1,7 @@
-"""The report of a compile as one page that needs nothing else: no network, no script.
+"""The report of a compile as one self-contained page: no network, no script.
 
-Every text goes through autoescape and ``_shown``: names of models and vendors stay text.
-The page's size is bounded; it states omissions, and the JSON report has
-all.
+Every text goes through autoescape and ``_shown``, so names of models and vendors stay text. The
+size of the page is limited; it states each omission, and the JSON report is complete.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from gehost.passes.snapshots import Picture, Refusals, RewriteGroup
 _MOST_DRAWN_OF_PASS = 6
 _MOST_DRAWN = 40
 _MOST_LISTED = 50
-"""Rewrites, reasons or rows of one list."""
+"""Largest number of rewrites, reasons or rows of one list."""
 _MOST_NAMES = 12
-"""Nodes of one rewrite or one reason."""
+"""Largest number of nodes of one rewrite or one reason."""
 _LONGEST_TEXT = 2000
 _WIDEST_BESIDE = 510
-"""Pixels of a drawing that has another beside it."""
+"""Widest drawing in pixels that has another one beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """An operator's nodes before and after; without an end of the compile, no after."""
+    """Numbers of an operator's nodes before and after; no after if the compile did not end."""
 
     op: str
     before: int
@@ -69,7 +68,7 @@ class StageRows:
 
 @dataclass(frozen=True, slots=True)
 class DrawnGroup:
-    """Rewrites of equal shape, and the first of them drawn."""
+    """Rewrites of equal shape; the first of them is drawn."""
 
     group: RewriteGroup
     before: Drawing
@@ -77,7 +76,7 @@ class DrawnGroup:
 
     @property
     def wide(self) -> bool:
-        """Whether the two do not fit side by side."""
+        """Whether the drawings do not fit side by side."""
         return max(self.before.width, self.after.width) > _WIDEST_BESIDE
 
 
@@ -94,7 +93,7 @@ class PassDetails:
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     environment, style = _environment(), _style()
     details = _details(report.passes)
     return environment.get_template("report.html.jinja").render(
@@ -112,7 +111,7 @@ def render(report: Report) -> str:
 
 
 def svg(picture: Picture) -> str:
-    """Return a picture as an SVG that needs no other file."""
+    """Return a picture as a self-contained SVG."""
     drawn = draw(picture)
     return (
         _environment()
@@ -148,12 +147,12 @@ def _stages(passes: Sequence[PassRecord], details: Sequence[PassDetails]) -> lis
 
 
 def _ended(report: Report) -> bool:
-    """Whether there was a compiled model, also where it could then not be saved."""
+    """Whether there was a compiled model, even if it could not be saved."""
     return bool(report.op_types_after) or not report.error
 
 
 def _op_rows(report: Report) -> list[OpRow]:
-    """Largest difference first, then most nodes."""
+    """Return the rows by largest difference, then by most nodes."""
     ops = dict.fromkeys([*report.op_types_before, *report.op_types_after])
     before, after = report.op_types_before, report.op_types_after
     rows = [
@@ -179,14 +178,11 @@ def _details(passes: Sequence[PassRecord]) -> list[PassDetails]:
     return found
 
 
-# -- texts
-# ----------------------------------------------------------------------------------------------------------
+# texts
 
 
 def _shown(value: Any) -> Any:
-    """Text of an expression of the template: texts without control or formatting characters,
-    and not without end.
-    """
+    """Return a value of the template; texts without control characters, and shortened."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) > _LONGEST_TEXT:

@@ -1,4 +1,4 @@
-"""A plugin that keeps a picture of each rewrite of a compile, for the report."""
+"""A plugin that records a picture of each rewrite of a compile, for the report."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gehost.passes.snapshots import (
 
 _MOST_NODES = 40
 _MOST_INPUTS = 12
-"""Of a node; the others are counted."""
+"""Largest number of drawn inputs of a node; the others are counted."""
 _MOST_READERS = 3
-"""Nodes around that read a tensor which leaves; the others are counted."""
+"""Largest number of drawn users of an output; the others are counted."""
 _MOST_ELEMENTS = 6
-"""Of a constant whose elements are shown."""
+"""Largest size of a constant whose elements are shown."""
 _LONGEST_VALUE = 60
 
 
@@ -42,12 +42,13 @@ class RewriteRecorder:
     """Fills in ``PassRecord.rewrites`` and ``PassRecord.refusals`` of one compile.
 
     Example:
-        >>> Host(options, plugins=[("recorder", RewriteRecorder())]).compile("m.onnx", "out.onnx")  # doctest: +SKIP
+        >>> host = Host(options, plugins=[("recorder", RewriteRecorder())])  # doctest: +SKIP
+        >>> host.compile("m.onnx", "out.onnx")  # doctest: +SKIP
     """
 
     def __init__(self) -> None:
         self.report: Report | None = None
-        """Of the compile from its start, partial where it fails."""
+        """Of the compile from its start; partial if it fails."""
         self._before = Picture((), ())
         self._names: tuple[str, ...] = ()
         self._readers: list[tuple[Node, int]] = []
@@ -97,7 +98,7 @@ class RewriteRecorder:
 def picture_of(
     graph: Graph, nodes: Sequence[Node], centres: Collection[Node], most: int = _MOST_NODES
 ) -> Picture:
-    """Return the picture of some nodes of a graph, with one step around; centres stand out."""
+    """Return a picture of some nodes of a graph and their neighbours; centres are highlighted."""
     sketch = _Sketch(graph, nodes)
     for node in nodes[:most]:
         sketch.add(node, "matched" if node in centres else "kept")
@@ -121,9 +122,7 @@ def _before(region: Region) -> Picture:
 
 
 def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
-    """The picture after a rewrite; ``readers`` read the region's outputs, or now a forwarded
-    tensor.
-    """
+    """Return the picture after a rewrite; ``readers`` are users of the region's outputs."""
     region = rewrite.region
     kept = {node: None for node in region.nodes if node.in_graph}
     inside = sorted([*kept, *rewrite.made], key=lambda node: node.order)
@@ -142,13 +141,13 @@ def _after(rewrite: Rewrite, readers: list[tuple[Node, int]]) -> Picture:
 
 
 def _readers_outside(region: Region, value: Value) -> list[tuple[Node, int]]:
-    """The reads of ``value``, also in bodies, by nodes outside of the region."""
+    """Return the uses of ``value``, also in bodies, by nodes outside the region."""
     uses = [(reader, slot) for reader, slot in value.uses if isinstance(reader, Node)]
     return [use for use in uses if not region.holds(region.graph.level_of(use[0]))]
 
 
 class _Sketch:
-    """A picture in the making."""
+    """A picture under construction."""
 
     def __init__(self, graph: Graph, inside: Iterable[Node]) -> None:
         self._graph = graph
@@ -161,7 +160,7 @@ class _Sketch:
         return self._tensors.setdefault(value, len(self._tensors))
 
     def add(self, node: Node, role: Role) -> None:
-        """Add a node with the tensors that it reads, and those that it makes."""
+        """Add a node with its input and output tensors."""
         reads = [
             *node.inputs,
             *dict.fromkeys(value for body in node.bodies for _, _, value in body.captured()),
@@ -173,7 +172,7 @@ class _Sketch:
         self._nodes[node] = role, inputs, outputs
 
     def add_readers(self, value: Value, uses: Iterable[tuple[Node, int]]) -> None:
-        """Add some nodes around that read ``value``, and count the others."""
+        """Add some outside users of ``value``, and count the others."""
         tensor = self._tensor(value)
         readers = list(dict.fromkeys(self._graph.level_of(reader) for reader, _ in uses))
         for reader in readers[:_MOST_READERS]:
@@ -182,8 +181,9 @@ class _Sketch:
         self._other_uses[value] = self._other_uses.get(value, 0) + len(readers[_MOST_READERS:])
 
     def add_producers(self) -> None:
-        """Add the producers around of the picture's tensors, and the other tensors that nodes
-        around read of it.
+        """Add the outside producers of the picture's tensors.
+
+        Adds also the other tensors of the picture that outside nodes read.
         """
         for value, tensor in list(self._tensors.items()):
             producer = value.producer
@@ -215,7 +215,7 @@ class _Sketch:
         return "input" if value.producer is None else "node"
 
     def _is_output(self, value: Value) -> bool:
-        # others have too many readers to look through
+        # other tensors may have too many uses to search
         return value.producer in self._nodes and value.is_graph_output
 
     def picture(self, left_out: int) -> Picture:
@@ -246,7 +246,7 @@ class _Sketch:
 
 
 def _looks(picture: Picture) -> Hashable:
-    """Key of rewrites of equal shape: the nodes, without those around, and their wiring."""
+    """Return a key that rewrites of equal shape share: the inner nodes and their wiring."""
     nodes = tuple(
         (node.op, node.role, node.inputs, node.outputs, node.more_inputs)
         for node in picture.nodes
@@ -264,7 +264,7 @@ def _looks(picture: Picture) -> Hashable:
 
 
 def constant_text(value: Value) -> str:
-    """The elements of a small constant; "" where there are many."""
+    """Return the elements of a small constant; "" for a large one."""
     known = value.type
     if not value.is_constant:
         return ""
@@ -275,12 +275,12 @@ def constant_text(value: Value) -> str:
 
 
 def attribute_texts(node: Node) -> dict[str, str]:
-    """The first attributes of a node as short texts."""
+    """Return the first attributes of a node as short texts."""
     return {name: _text(node.attrs[name]) for name in islice(node.attrs, _MOST_INPUTS)}
 
 
 def _text(value: Any) -> str:
-    """A constant or an attribute in a few characters."""
+    """Return a constant or an attribute in a few characters."""
     if isinstance(value, np.ndarray):
         text = _array_text(cast("np.ndarray[Any, Any]", value))
     elif isinstance(value, Graph):

@@ -1,6 +1,4 @@
-"""Data that tensors keep outside the model file: how large it must be, where it lies, its memory
-map.
-"""
+"""Tensor data outside the model file: its size, location and memory map."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class ExternalLocation:
 
 
 def label(tensor: onnx.TensorProto) -> str:
-    """How messages name a tensor: on one line, and of bounded length."""
+    """Return a tensor's name for messages: on one line, shortened."""
     name = _text(cast("Any", tensor).name)
     return (
         f"tensor {name if len(name) <= 100 else name[:97] + '...'!r}"
@@ -55,7 +53,7 @@ def label(tensor: onnx.TensorProto) -> str:
 
 
 def numpy_dtype(elem_type: int) -> np.dtype[Any]:
-    """The numpy or ml_dtypes dtype of an ONNX element type; ``object`` for STRING.
+    """Return the numpy or ml_dtypes dtype of an ONNX element type; ``object`` for STRING.
 
     Raises:
         ModelError: ONNX defines no such element type, or it is UNDEFINED.
@@ -64,23 +62,21 @@ def numpy_dtype(elem_type: int) -> np.dtype[Any]:
         return onnx.helper.tensor_dtype_to_np_dtype(elem_type)
     except KeyError as error:
         raise ModelError(
-            f"element type {elem_type} is none that this version of onnx defines"
+            f"element type {elem_type} is not defined in this version of onnx"
         ) from error
 
 
 @cache
 def element_bits(elem_type: int) -> int:
-    """Bits that an element takes in ``raw_data`` and in external files, where sub-byte types are
-    packed.
-    """
+    """Return the bits of an element in raw or external data, where sub-byte types are packed."""
     return _PACKED_BITS.get(elem_type) or numpy_dtype(elem_type).itemsize * 8
 
 
 def element_count(tensor: onnx.TensorProto) -> int:
-    """Number of elements that the dimensions state.
+    """Return the number of elements, from the dimensions.
 
     Raises:
-        ModelError: a dimension is negative, or the product is beyond what an address can hold.
+        ModelError: a dimension is negative, or the product exceeds the address space.
     """
     count = extent = 1
     for dim in tensor.dims[:]:
@@ -89,7 +85,7 @@ def element_count(tensor: onnx.TensorProto) -> int:
                 f"dimension {dim} is negative", subject=label(tensor), hint="export the model again"
             )
         count *= dim
-        # A zero elsewhere does not make an absurd dimension harmless: numpy multiplies the others.
+        # A zero does not make absurd dimensions harmless: numpy multiplies the others.
         extent *= dim or 1
         if extent >= _TOO_MANY_ELEMENTS:
             raise ModelError(
@@ -101,8 +97,7 @@ def element_count(tensor: onnx.TensorProto) -> int:
 
 
 def nbytes(tensor: onnx.TensorProto) -> int:
-    """Bytes of data that a tensor stands for, from its dimensions and element type; of strings, the
-    characters' bytes.
+    """Return the data size in bytes, from dimensions and element type; for strings their bytes.
 
     Raises:
         ModelError: unknown element type, a negative dimension, or dimensions that overflow.
@@ -121,15 +116,13 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def location_problem(location: str) -> str | None:
-    """What makes a text unfit as a ``location``, which is a relative POSIX path below the
-    model's directory.
-    """
+    """Return why a text is not a ``location`` (a relative POSIX path below the model), or None."""
     if not location.strip():
         return "is empty"
     if "\0" in location:
-        return "holds a NUL character"
+        return "has a NUL character"
     if "\\" in location:
-        return "holds a backslash, which some systems read as a separator"
+        return "has a backslash, which some systems treat as a separator"
     if location.startswith("/") or re.match("[A-Za-z]:", location):
         return "is an absolute path"
     if ".." in location.split("/"):
@@ -138,7 +131,7 @@ def location_problem(location: str) -> str | None:
 
 
 def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) -> None:
-    """Prove that the data of external tensors can be read, looking at each file once.
+    """Check that the data of external tensors can be read; each file is inspected once.
 
     Raises:
         ModelError: as ``locate``.
@@ -151,22 +144,21 @@ def check_external(tensors: Iterable[onnx.TensorProto], base_dir: str | None) ->
 def locate(
     tensor: onnx.TensorProto, base_dir: str | None, seen: dict[str, tuple[str, int]] | None = None
 ) -> ExternalLocation:
-    """Where the data of an external tensor lies; nothing is opened.
+    """Return the location of an external tensor's data, without opening the file.
 
-    Of the entries, ``location``, ``offset`` and ``length`` are used; ``checksum`` is not verified,
-    as that would read the whole file. Other keys are harmless metadata (ONNX Runtime writes some)
-    and are ignored, as onnx does.
+    Uses the entries ``location``, ``offset`` and ``length``; ``checksum`` is not verified, as that
+    would read the whole file. Other keys are harmless metadata (ONNX Runtime writes some) and
+    ignored, as in onnx.
 
     Args:
-        tensor: one for which ``is_external`` holds.
-        base_dir: the model's directory; "" is the working directory, None a model that came
-            without a file.
-        seen: absolute path and size of files by location, which are not looked at again; more
-            are added.
+        tensor: an external one.
+        base_dir: the model's directory; "" is the working directory, None a model without a file.
+        seen: absolute path and size of files by location, which are not inspected again; new
+            ones are added.
 
     Raises:
         ModelError: the entries are malformed, the region does not fit dimensions and element
-            type or is not within the file, or the file is missing, outside of ``base_dir``, a link,
+            type or is not within the file, or the file is missing, outside ``base_dir``, a link,
             or not a regular file.
     """
     who = label(tensor)
@@ -205,9 +197,7 @@ def locate(
 
 
 def _text(value: object) -> str:
-    """A protobuf string, which the runtime gives as bytes where it is not UTF-8, whatever its
-    stub says.
-    """
+    """Return a protobuf string; one that is not UTF-8 is bytes at runtime, contrary to its stub."""
     return value if isinstance(value, str) else repr(value)
 
 
@@ -234,7 +224,7 @@ def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
     text = entries.get(key)
     if text is None:
         return default
-    # Not int(): that takes signs, blanks, underscores and digits of other scripts, and any length.
+    # Not int(), which accepts signs, blanks, underscores, digits of other scripts, any length.
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) >= 2**63:
         raise ModelError(
             f"external data {key} {_show(text)} is not a whole number from 0 to 2**63 - 1",
@@ -245,7 +235,7 @@ def _number(entries: dict[str, str], key: str, default: int, who: str) -> int:
 
 
 def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
-    """Absolute path and size of the file; only ``lstat`` looks at it, so a FIFO cannot block."""
+    """Return the file's absolute path and size, using only ``lstat``, so a FIFO cannot block."""
     if problem := location_problem(location):
         raise ModelError(
             f"external data location {_show(location)} {problem}",
@@ -288,13 +278,13 @@ def _regular_file(location: str, directory: str, who: str) -> tuple[str, int]:
 
 
 def open_data(location: ExternalLocation) -> int:
-    """A file descriptor to read ``location`` from; the caller closes it.
+    """Return a file descriptor for reading ``location``; the caller closes it.
 
     Raises:
-        ModelError: the file cannot be opened, or is no longer the one that ``locate`` saw.
+        ModelError: the file cannot be opened, or changed since ``locate``.
     """
-    # O_NOFOLLOW and O_NONBLOCK: a link or FIFO that was put there after ``locate`` neither leads
-    # away nor blocks.
+    # O_NOFOLLOW and O_NONBLOCK: a link or FIFO placed there after ``locate`` is not followed and
+    # does not block.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
@@ -315,11 +305,12 @@ def open_data(location: ExternalLocation) -> int:
 
 
 def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
-    """The bytes of a region as a read-only memory map; whoever cuts the file short meanwhile ends
-    the process.
+    """Return the bytes of a region as a read-only memory map.
+
+    Truncating the file while it is mapped ends the process.
 
     Raises:
-        ModelError: the file cannot be mapped, or is no longer the one that ``locate`` saw.
+        ModelError: the file cannot be mapped, or changed since ``locate``.
     """
     if location.length == 0:
         empty = np.empty(0, np.uint8)
@@ -335,7 +326,7 @@ def map_data(location: ExternalLocation) -> npt.NDArray[np.uint8]:
 
 
 def file_names(tensors: Iterable[onnx.TensorProto]) -> set[str]:
-    """The ``location`` entries of external tensors, as they are written in the model."""
+    """Return the ``location`` entries of external tensors, as written in the model."""
     return {
         _text(cast("Any", entry).value)
         for tensor in tensors
@@ -349,7 +340,7 @@ def external_files(path: str) -> list[str]:
 
     Raises:
         OSError: the model cannot be read.
-        google.protobuf.message.DecodeError: it is no ONNX file.
+        google.protobuf.message.DecodeError: it is not an ONNX file.
     """
     with open(path, "rb") as file:
         proto = onnx.ModelProto.FromString(file.read())
@@ -359,20 +350,18 @@ def external_files(path: str) -> list[str]:
 
 
 def external_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor with external data: initializers and attributes, in bodies, functions and
-    training graphs too.
-    """
+    """Yield every external tensor: in initializers, attributes, bodies, functions, training."""
     return filter(is_external, all_tensors(proto))
 
 
 def all_tensors(
     proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto] | None = None
 ) -> Iterator[onnx.TensorProto]:
-    """Every tensor that a model holds; of a sparse one its values and its indices.
+    """Yield every tensor of a model; for sparse ones their values and indices.
 
     Args:
         proto: the model.
-        nodes: those of the main graph that may hold some, or bodies; None for all.
+        nodes: nodes of the main graph that may hold tensors or bodies; None: all nodes.
     """
     graphs: deque[onnx.GraphProto] = deque()
     for training in proto.training_info:
@@ -402,7 +391,7 @@ def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto
 def _attribute_tensors(
     attributes: Iterable[onnx.AttributeProto], graphs: deque[onnx.GraphProto]
 ) -> Iterator[onnx.TensorProto]:
-    """The tensors of attributes; their graphs are appended to ``graphs``."""
+    """Yield the tensors of attributes; append their graphs to ``graphs``."""
     for attribute in attributes:
         kind = attribute.type
         if kind in PLAIN_KINDS:
@@ -420,7 +409,7 @@ def _attribute_tensors(
                 graphs.append(attribute.g)
             case onnx.AttributeProto.GRAPHS:
                 graphs.extend(attribute.graphs)
-            # written before IR version 2: the field that is set tells
+            # before IR version 2 the type is not set; the field that is set decides
             case onnx.AttributeProto.UNDEFINED:
                 yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
                 graphs.extend(

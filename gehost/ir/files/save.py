@@ -1,4 +1,4 @@
-"""Writing files so that each is either new and whole, or as it was before."""
+"""Write files atomically: each is either new and complete, or unchanged."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _CHUNK = 8 << 20
 _PIECES = 1000
 _PROTOBUF_LIMIT = 2**31 - 1
 _FICLONE = 0x40049409  # linux/fs.h
-# What copy_file_range answers where the file system or the kernel cannot do it; copying through
-# memory still can.
+# Errors of copy_file_range if the file system or the kernel does not support it; reading and
+# writing still works.
 _NO_KERNEL_COPY = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
 )
@@ -40,17 +40,16 @@ _NO_KERNEL_COPY = frozenset(
 def save_model(
     proto: onnx.ModelProto, path: str | os.PathLike[str], source_dir: str | None
 ) -> None:
-    """Write a model atomically; after an error the old output, and its weights, are as they were.
+    """Write a model atomically; after an error the old output and its weights are unchanged.
 
-    External data stays where it is if the output goes to the directory that the model came from.
-    Else it is copied to ``<output>.data`` beside the output, each tensor at a multiple of 4096
-    bytes (or, where the file system can share blocks, the one source file as it is), and the
-    entries in the saved model say so; ``checksum`` and unknown keys, which describe the old file,
-    are left out. ``proto`` is the same afterwards.
+    External data stays in place if the output is in the model's own directory. Otherwise it is
+    copied to ``<output>.data`` beside the output, each tensor at a multiple of 4096 bytes (or, if
+    the file system can share blocks, the single source file as it is), and the saved model refers
+    to it; ``checksum`` and unknown keys, which describe the old file, are dropped. ``proto`` is
+    unchanged afterwards.
 
     Raises:
-        OutputError: the file cannot be written, or would overwrite the weights that the model
-            is made of.
+        OutputError: the file cannot be written, or would overwrite the model's own weights.
         ModelError: the external data cannot be used, or the model is larger than protobuf allows.
     """
     with _reporting(path):
@@ -80,7 +79,7 @@ def save_model(
 
 
 def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file atomically; after an error the old one is as it was.
+    """Write a file atomically; after an error the old one is unchanged.
 
     Raises:
         OutputError: the file cannot be written.
@@ -90,7 +89,7 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_pieces_atomic(path: str | os.PathLike[str], pieces: Sequence[bytes]) -> None:
-    """Write a model without external data, given in pieces, in the same way.
+    """Write a model without external data, given in pieces, atomically.
 
     Raises:
         OutputError: the file cannot be written.
@@ -110,17 +109,17 @@ def _reporting(path: str | os.PathLike[str]) -> Generator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            f"cannot write {os.fspath(path)!r}: {error.strerror or error}; what was there "
-            "is unchanged"
+            f"cannot write {os.fspath(path)!r}: {error.strerror or error}; an existing file is "
+            "unchanged"
         ) from error
 
 
 def _target(path: str | os.PathLike[str]) -> str:
-    """The real file behind an output path, after links; one that can be replaced."""
+    """Return the real file of an output path, links resolved; checks that it can be replaced."""
     text = os.fspath(path)
     if "\0" in text:
         raise OutputError(
-            f"cannot write {text!r}: the name holds a NUL character", hint="name another file"
+            f"cannot write {text!r}: the name has a NUL character", hint="name another file"
         )
     real = os.path.realpath(text)
     try:
@@ -172,9 +171,9 @@ def _is_directory(directory: str, source_dir: str | None) -> bool:
 
 
 def _refuse_weights(target: str, files: Iterable[str], source_dir: str | None) -> None:
-    """Refuse an output that is a file which the model reads its weights from."""
+    """Refuse an output that is one of the model's weight files."""
     for name in files if source_dir is not None and os.path.exists(target) else ():
-        # A file that is missing, or a name that cannot be one, is not the output.
+        # A missing file, or an invalid name, is not the output.
         with suppress(OSError, ValueError):
             if os.path.samefile(os.path.join(os.path.abspath(source_dir or ""), name), target):
                 raise OutputError(
@@ -200,8 +199,7 @@ def _too_large() -> ModelError:
     )
 
 
-# -- files that are complete before they have their name
-# -------------------------------------------------------------
+# files that are complete before they get their name
 
 
 class _Staged(Struct, frozen=True):
@@ -214,11 +212,11 @@ class _Staged(Struct, frozen=True):
 
 @contextmanager
 def _staged(target: str) -> Generator[_Staged]:
-    """A file to fill and ``_commit``; if that does not happen, nothing of it remains."""
+    """Yield a file to fill and ``_commit``; without a commit it is removed."""
     temporary = _beside(target)
     _remove_stale(target, _NEW)
     try:
-        # Not mkstemp, whose 0600 the umask has no part in.
+        # Not mkstemp: its mode 0600 ignores the umask.
         with io.FileIO(temporary, "x+") as file:
             with suppress(FileNotFoundError):
                 os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
@@ -228,14 +226,15 @@ def _staged(target: str) -> Generator[_Staged]:
 
 
 def _remove(path: str) -> None:
-    """Remove a file that may be gone, also where an interrupt comes; if it cannot be, the error
-    that led here says more.
+    """Remove a file that may be gone, also during an interrupt; failures are ignored.
+
+    The error that led here matters more.
     """
     try:
         os.unlink(path)
     except FileNotFoundError:
         return
-    except BaseException as error:  # an interrupt goes on once it is done
+    except BaseException as error:  # an interrupt is raised after the removal
         with suppress(OSError):
             os.unlink(path)
         if not isinstance(error, OSError):
@@ -243,11 +242,11 @@ def _remove(path: str) -> None:
 
 
 _NEW, _OLD = "new", "old"
-"""What a temporary file is: a new one before it has its name, or the one that it takes it from."""
+"""Kinds of temporary files: a new file before its renaming, or the old one that it replaces."""
 
 
 def _beside(target: str, what: str = _NEW) -> str:
-    """A fresh temporary name that tells the target and the process that makes it."""
+    """Return a fresh temporary name that encodes the target and the current process."""
     namespace, pid = _namespace(), os.getpid()
     owner = f"{namespace}-{pid}-{_started(pid)}"
     name = f".gehost-{_key(target)}-{what}-{owner}-{os.urandom(4).hex()}.tmp"
@@ -259,7 +258,7 @@ def _key(target: str) -> str:
 
 
 def _namespace() -> int:
-    """The namespace in which process numbers are unique; 0 where there is one alone."""
+    """Return the namespace of process numbers; 0 if there is only one."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -267,7 +266,7 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since boot; 0 where that is not known, None: there is none."""
+    """Return a process's start time in ticks since boot; 0 if unknown, None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -277,20 +276,20 @@ def _started(pid: int) -> int | None:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
-    except OSError:  # it is another user's
+    except OSError:  # a process of another user
         return 0
     return 0
 
 
 def _remove_stale(target: str, what: str) -> None:
-    """Remove the temporary files of a target whose process was killed, as far as that can be."""
+    """Remove temporary files of a target whose process was killed, if possible."""
     directory, beginning = os.path.dirname(target), f".gehost-{_key(target)}-{what}-"
     with suppress(OSError):
         for name in os.listdir(directory):
             if not name.startswith(beginning) or not name.endswith(".tmp"):
                 continue
             namespace, pid, start, *_ = name.removeprefix(beginning).split("-")
-            # numbers of another container's processes mean nothing here
+            # process numbers of other containers cannot be checked here
             if (
                 namespace == str(_namespace())
                 and pid.isdigit()
@@ -306,7 +305,7 @@ def _write(target: str, content: bytes) -> None:
 
 
 def _commit(model: _Staged, data: _Staged | None = None) -> None:
-    """Give a model, and the data that it reads, their names: both or neither."""
+    """Rename a model and its data to their final names: both or neither."""
     for staged in (model,) if data is None else (data, model):
         os.fsync(staged.file.fileno())
         staged.file.close()
@@ -322,7 +321,7 @@ def _commit(model: _Staged, data: _Staged | None = None) -> None:
         os.replace(model.temporary, model.target)
         committed = True
     except BaseException:
-        # An interrupt may come after the last rename, when all is done.
+        # An interrupt may come after the last rename, when the commit is complete.
         if os.path.lexists(model.temporary):
             _restore(data, backup)
         raise
@@ -353,8 +352,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-# -- copying external data
-# -------------------------------------------------------------------------------------------
+# copying external data
 
 
 @contextmanager
@@ -364,8 +362,8 @@ def _relocated(
     offsets: list[int],
     name: str,
 ) -> Generator[None]:
-    """Within this context the tensors refer to their places in the new file."""
-    # Copying a large proto costs more than restoring a few strings in it.
+    """Let the tensors refer to their places in the new file during the block."""
+    # Restoring a few strings is cheaper than copying a large proto.
     before = [onnx.TensorProto(external_data=tensor.external_data) for tensor in tensors]
     try:
         for tensor, location, offset in zip(tensors, locations, offsets, strict=True):
@@ -384,16 +382,14 @@ def _relocated(
 
 
 def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]:
-    """Copy regions into a new file, a region that is named twice once; returns where each one
-    is.
-    """
+    """Copy regions into a new file, equal ones once; return their new offsets."""
     by_path: dict[str, list[ExternalLocation]] = {}
     for region in dict.fromkeys(location for location in locations if location.length):
         by_path.setdefault(region.path, []).append(region)
     placed: dict[ExternalLocation, int] = {}
     end = 0
     for regions in by_path.values():
-        # Opened at the region that reaches furthest, the file is long enough for the others.
+        # Opened for the furthest region, the file is long enough for the others.
         source = open_data(max(regions, key=lambda region: region.offset + region.length))
         try:
             wanted = sum(region.length for region in regions)
@@ -413,7 +409,7 @@ def _copy_data(locations: list[ExternalLocation], destination: int) -> list[int]
 
 
 def _clone(source: int, destination: int) -> bool:
-    """Let a new file share all blocks of another; False where the file system cannot do that."""
+    """Let a new file share all blocks of another; False if the file system cannot."""
     if sys.platform != "linux":
         return False
     import fcntl
@@ -426,7 +422,7 @@ def _clone(source: int, destination: int) -> bool:
 
 
 def _copy(source: int, destination: int, region: ExternalLocation, position: int) -> None:
-    """Copy a region to a position, inside the kernel where that is possible."""
+    """Copy a region to a position, inside the kernel if possible."""
     start, left = region.offset, region.length
     if sys.platform == "linux":
         try:

@@ -1,6 +1,4 @@
-"""Copies of a model without the data of its weights: for checks and dumps, at the cost of the
-nodes alone.
-"""
+"""Copy a model without its weights, for checks and dumps; the cost is that of the nodes."""
 
 from __future__ import annotations
 
@@ -10,11 +8,10 @@ import onnx
 
 
 def skeleton(proto: onnx.ModelProto, keep: Callable[[onnx.TensorProto], bool]) -> onnx.ModelProto:
-    """A copy in which an initializer has data only where ``keep`` says so; the others keep name,
-    dtype and shape.
+    """Return a copy that has data only for the initializers accepted by ``keep``.
 
-    External data stays named either way. Initializers of nested bodies are small and copied as they
-    are.
+    The others keep name, dtype, shape and the reference to external data. Initializers of nested
+    bodies are small and always copied.
     """
     copy = onnx.ModelProto()
     for field, value in proto.ListFields():

@@ -1,6 +1,4 @@
-"""Texts of a model must be UTF-8, which the protobuf runtime does not see to: it gives those
-that are not as bytes.
-"""
+"""Check that texts of a model are UTF-8; the protobuf runtime returns other texts as bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from gehost.errors import ModelError
 
 
 def check_utf8(proto: onnx.ModelProto, content: bytes | None = None) -> None:
-    """Prove that every text is UTF-8, at the cost of parsing the model once more.
+    """Check that every text is UTF-8; costs one more parsing of the model.
 
     Args:
         proto: the model.
-        content: its bytes, or those of a copy without weights, where somebody has them.
+        content: its bytes, or those of a copy without weights, if available.
 
     Raises:
-        ModelError: one is not; says where it stands.
+        ModelError: a text is not; has its place.
     """
     try:
         _strict_model().FromString(proto.SerializeToString() if content is None else content)
@@ -37,7 +35,7 @@ def check_utf8(proto: onnx.ModelProto, content: bytes | None = None) -> None:
 
 @cache
 def _strict_model() -> Any:
-    """ONNX's ``ModelProto`` by the rules of proto3, whose parser refuses what is not UTF-8."""
+    """Return ONNX's ``ModelProto`` with proto3 rules, whose parser refuses invalid UTF-8."""
     file = FileDescriptorProto()
     onnx.ModelProto.DESCRIPTOR.file.CopyToProto(file)
     file.syntax = "proto3"
@@ -56,7 +54,7 @@ def _drop_defaults(messages: Iterable[DescriptorProto]) -> None:
 
 
 def _first_bytes(message: Message) -> str | None:
-    """Where the first text that is not UTF-8 stands, as ``graph.node[3].name``."""
+    """Return the place of the first text that is not UTF-8, as ``graph.node[3].name``."""
     for descriptor, value in message.ListFields():
         for index, entry in enumerate(value if descriptor.is_repeated else [value]):
             here = f"{descriptor.name}[{index}]" if descriptor.is_repeated else descriptor.name

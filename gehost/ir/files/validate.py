@@ -1,6 +1,4 @@
-"""What a model file must be before anything is done with it: whatever comes later may rely on
-that.
-"""
+"""Validate a loaded model file; all later code relies on these checks."""
 
 from __future__ import annotations
 
@@ -25,24 +23,24 @@ from gehost.ir.model import Model
 from gehost.ir.tensors import check_data
 from gehost.ir.types import DataType, TensorType, ValueType
 
-# The newest opset of each of ONNX's domains; what a later one means, the installed onnx cannot
-# know.
+# The newest opset of each ONNX domain that the installed onnx knows.
 _KNOWN_OPSETS = onnx.defs.C.schema_version_map()
 
 _SMALL = 1 << 26
-"""Bytes of a model that is checked as it is; of a larger one the weights are left out first,
-which costs more than they do.
+"""Largest model in bytes that is checked as it is; from larger ones the weights are removed first.
+
+For smaller ones, removing them costs more than checking them.
 """
 
 
 def validate(model: Model) -> None:
-    """Prove that a model is one that ONNX allows, whose tensors hold what they state.
+    """Check that a model is valid ONNX and that its tensors have the declared sizes.
 
-    Cost: that of the nodes, and of a look at the weights in the file; of external ones only the
+    Costs as much as a pass over the nodes and the weights in the file; of external weights only the
     files' sizes are read.
 
     Raises:
-        ModelError: what is wrong, and where.
+        ModelError: an error, with its place.
     """
     try:
         proto = model.flush()
@@ -56,21 +54,19 @@ def validate(model: Model) -> None:
         _check_initializers(proto)
         finding = _finding(proto, content)
         if finding:
-            raise ModelError(f"onnx.checker says: {finding}", hint="export the model again")
+            raise ModelError(f"onnx.checker: {finding}", hint="export the model again")
     except ModelError as error:
         raise ModelError(str(error), where=str(model)) from error
 
 
 def checker_finding(model: Model) -> str:
-    """What ``onnx.checker`` says of a model, "" when it is content; large weights are not looked
-    at.
-    """
+    """Return the message of ``onnx.checker`` on a model, "" if valid; skips large weights."""
     proto = model.flush()
     return _finding(proto, _content(proto))
 
 
 def _content(proto: onnx.ModelProto) -> bytes:
-    """A small model's bytes; none of a large one."""
+    """Return a small model's bytes; nothing for a large one."""
     return proto.SerializeToString() if proto.ByteSize() <= _SMALL else b""
 
 
@@ -88,7 +84,7 @@ def _check_versions(proto: onnx.ModelProto) -> None:
             raise ModelError(
                 f"it imports two opsets of domain {domain!r}, {imported[domain]} and "
                 f"{entry.version}",
-                hint="take one away",
+                hint="remove one",
             )
         first, newest = _KNOWN_OPSETS.get(domain, (entry.version, entry.version))
         if not first <= entry.version <= newest:
@@ -116,12 +112,12 @@ def _check_tensors(model: Model) -> None:
 
 
 def _check_padding(tensor: onnx.TensorProto) -> None:
-    """Elements smaller than a byte leave bits over, which ONNX wants to be zero."""
+    """Check that the unused bits of packed elements are zero, as ONNX requires."""
     try:
         onnx.checker.check_tensor(tensor)
     except onnx.checker.ValidationError as error:
         raise ModelError(
-            f"onnx.checker says: {' '.join(str(error).split())}", hint="export the model again"
+            f"onnx.checker: {' '.join(str(error).split())}", hint="export the model again"
         ) from error
 
 
@@ -138,7 +134,7 @@ def _check_functions(model: Model) -> None:
 
 
 def _check_defaults(graph: Graph) -> None:
-    """An initializer that is a graph input too is its default, and so of its type."""
+    """Check that initializers of graph inputs, which are defaults, have the inputs' types."""
     for value in graph.inputs:
         tensor = value.initializer
         if isinstance(tensor, onnx.TensorProto) and not _fits(value.type, tensor):
@@ -172,7 +168,7 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
         return skeleton(proto, lambda _: False)
     except (
         UnicodeDecodeError
-    ):  # it sets each field of the model and of the graph, which takes only UTF-8
+    ):  # copying sets each field of the model and of the graph, which must be UTF-8
         check_utf8(proto)
         raise
 
@@ -193,34 +189,33 @@ def _check_initializers(proto: onnx.ModelProto) -> None:
 
 
 def _finding(proto: onnx.ModelProto, content: bytes) -> str:
-    """What ``onnx.checker`` says of a model with these bytes, if it is small."""
-    # it looks for external data in the wrong directory
+    """Return the message of ``onnx.checker`` on a model with these bytes, if it is small."""
+    # the checker looks for external data in the wrong directory
     if content and b"location" not in content and not _ask_checker(content):
         return ""
     return _finding_without_weights(_without_weights(proto))
 
 
 def _finding_without_weights(copy: onnx.ModelProto) -> str:
-    """The same of a copy whose weights were left out; its initializers become inputs."""
+    """Return the message on a copy without weights; its initializers become inputs."""
     stated = {info.name for info in copy.graph.input}
-    for tensor in copy.graph.initializer:  # the checker would miss the weights
+    for tensor in copy.graph.initializer:  # an initializer without data would be an error
         if tensor.name not in stated:
             copy.graph.input.append(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )
     del copy.graph.initializer[:]
-    # it looks for external data in the working directory
+    # the checker looks for external data in the working directory
     for tensor in list(external_tensors(copy)):
         tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
-    # A rank that is not stated is unknown, which does no harm; the checker wants one of what enters
-    # and leaves.
+    # The checker requires a rank for inputs and outputs; an undeclared rank is valid, just unknown.
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
-    said = _ask_checker(copy)
-    if said and _spell_domains_out(copy.graph):
+    finding = _ask_checker(copy)
+    if finding and _spell_domains_out(copy.graph):
         return _ask_checker(copy)
-    return said
+    return finding
 
 
 def _ask_checker(model: onnx.ModelProto | bytes) -> str:
@@ -232,8 +227,9 @@ def _ask_checker(model: onnx.ModelProto | bytes) -> str:
 
 
 def _spell_domains_out(graph: onnx.GraphProto) -> bool:
-    """Write "" for "ai.onnx", which means the same, but not to the checker; returns whether
-    there was one.
+    """Replace "ai.onnx" by "", which the checker treats as another domain.
+
+    Returns whether there was one.
     """
     found = False
     for node in graph.node:

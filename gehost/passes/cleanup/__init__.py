@@ -1,6 +1,4 @@
-"""The built-in clean-up: dead nodes, identities, constants that can be computed now, common
-sub-expressions.
-"""
+"""The built-in clean-up: dead nodes, identities, constant folding, common sub-expressions."""
 
 from gehost.passes.cleanup.cleaner import CleanUpResult, clean_up, remove_leftovers
 

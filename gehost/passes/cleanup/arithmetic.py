@@ -1,9 +1,8 @@
-"""Kernels that compute, where every runtime computes the same: exact in integers, correctly rounded
-in floats.
+"""Kernels that compute where all runtimes agree: exact integers, correctly rounded floats.
 
-Each declines what a runtime is free to do in its own way: integer overflow, division of integers by
-zero, NaN, casts that do not fit, float minima of signed zeros, float sums. Half precision is only
-cast. Source: see ``movement``.
+Each declines cases in which runtimes may differ: integer overflow, integer division by zero, NaN,
+casts that do not fit, float minima of signed zeros, float sums. Half precision is only cast.
+Source: see ``movement``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _BOOL, _HALF, _FLOAT, _DOUBLE = (
 
 
 def _binary(call: Call, dtypes: tuple[np.dtype[Any], ...]) -> tuple[Array, Array]:
-    """Two operands of one of these element types, with room for a result of the same."""
+    """Return two operands of one of these types, after claiming room for a result of that type."""
     left, right = call.same_type()
     if left.dtype not in dtypes:
         raise DeclinedError
@@ -49,7 +48,7 @@ def _arithmetic(operation: _Binary) -> Kernel:
 
 
 def _within(estimate: Array, dtype: np.dtype[Any]) -> None:
-    """Decline what may overflow; half the range is left to rounding in the estimate."""
+    """Decline possible overflow; half the range allows for rounding in the estimate."""
     if np.max(np.abs(estimate), initial=0) >= 2.0 ** (dtype.itemsize * 8 - 2):
         raise DeclinedError
 
@@ -134,7 +133,7 @@ def _neg(call: Call) -> list[Array]:
 
 
 def _rounded(operation: Callable[[Any], Any]) -> Kernel:
-    """Operations of one float that IEEE 754 asks to be correctly rounded."""
+    """Return a kernel of a unary float operation that IEEE 754 requires to be correctly rounded."""
 
     def kernel(call: Call) -> list[Array]:
         array = call.array(0)
@@ -175,7 +174,7 @@ def _cast(call: Call) -> list[Array]:
 
 
 def convert(call: Call, array: Array, to: DataType) -> Array:
-    """Cast exactly as every runtime does."""
+    """Cast where all runtimes agree."""
     source, target = array.dtype, to.numpy
     if source == target:
         return array
@@ -198,7 +197,7 @@ def convert(call: Call, array: Array, to: DataType) -> Array:
     if target == _HALF and (
         source == _DOUBLE or (source.kind != "f" and not np.array_equal(result, array))
     ):
-        raise DeclinedError  # runtimes may round twice, by way of float32
+        raise DeclinedError  # runtimes may round twice, via float32
     if source.kind == "f" and not np.array_equal(np.isinf(result), np.isinf(array)):
         raise DeclinedError
     return result
@@ -242,4 +241,4 @@ ARITHMETIC: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "Sub": (7, _arithmetic(np.subtract)),
     }
 )
-"""The kernels, each with the first opset whose definition it follows."""
+"""Operator → first opset whose definition the kernel follows, and the kernel."""

@@ -1,6 +1,4 @@
-"""One operator applied to constants: what a kernel is given, and the two ways in which it
-declines.
-"""
+"""One operator applied to constants: a kernel's input, and the two ways to decline."""
 
 from __future__ import annotations
 
@@ -14,20 +12,16 @@ from gehost.ir.graph import Node
 
 
 class DeclinedError(Exception):
-    """A kernel does not compute this: the operator's definition does not fix the result, or the
-    node is not valid.
-    """
+    """A kernel declines: the definition leaves the result open, or the node is invalid."""
 
 
 class TooLargeError(Exception):
-    """The result takes more bytes than there is room for."""
+    """The result is larger than the available room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node whose inputs are all known; ``room`` is the number of bytes that its results may
-    take.
-    """
+    """A node with constant inputs; ``room`` is the number of bytes that its results may take."""
 
     node: Node
     version: int
@@ -44,7 +38,7 @@ class Call:
         return self.inputs[slot] if slot < len(self.inputs) else None
 
     def same_type(self) -> list[Array]:
-        """All inputs, which have one element type."""
+        """Return all inputs; declines if their element types differ."""
         arrays = [self.array(slot) for slot in range(len(self.inputs))]
         if any(array.dtype != arrays[0].dtype for array in arrays):
             raise DeclinedError
@@ -60,8 +54,9 @@ class Call:
         return number
 
     def integers(self, name: str, slot: int, since: int) -> list[int] | None:
-        """A list of numbers that opset ``since`` made input ``slot`` and that was an attribute
-        before; None where absent.
+        """Return a list of integers: an attribute before opset ``since``, then input ``slot``.
+
+        None if absent.
         """
         if self.version < since:
             return self.attribute(name)
@@ -69,11 +64,11 @@ class Call:
         return None if array is None else whole_numbers(array)
 
     def claim(self, shape: Sequence[int], like: Array) -> None:
-        """Ask for room for a result of this shape with elements such as those of ``like``, before
-        it is made.
+        """Check the room for a result of this shape with elements of ``like``, before creating it.
+
 
         Raises:
-            TooLargeError: there is not enough.
+            TooLargeError: there is not enough room.
         """
         if any(dim < 0 for dim in shape):
             raise DeclinedError
@@ -82,14 +77,14 @@ class Call:
 
 
 def whole_numbers(array: Array) -> list[int]:
-    """The entries of a scalar or vector of 32-bit or 64-bit integers."""
+    """Return the elements of a scalar or vector of 32-bit or 64-bit integers."""
     if array.dtype.kind != "i" or array.ndim > 1:
         raise DeclinedError
     return [int(entry) for entry in array.reshape(-1)]
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -rank <= axis < rank:
         raise DeclinedError
     return axis % rank

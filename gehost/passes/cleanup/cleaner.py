@@ -1,6 +1,4 @@
-"""The clean-up as a whole: one walk through the model in topological order, then whatever the
-edits touched.
-"""
+"""The whole clean-up: one topological walk through the model, then the nodes that edits touched."""
 
 from __future__ import annotations
 
@@ -22,14 +20,12 @@ from gehost.passes.cleanup.state import State
 
 GROWTH_LIMIT = 1 << 20
 GROWN = "gehost.grown"
-"""Metadata of a model: the bytes by which folding has grown it, where more would be folded else."""
+"""Metadata key of a model: bytes by which folding has grown it, if the limit stopped it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUpResult:
-    """How much a clean-up changed, each node and initializer counted once, under the reason for
-    which it went.
-    """
+    """The changes of a clean-up; each removed node and initializer counts once, by reason."""
 
     dead_nodes: int = 0
     dead_initializers: int = 0
@@ -41,7 +37,7 @@ class CleanUpResult:
 
     @property
     def total(self) -> int:
-        """0 exactly if nothing was changed."""
+        """The number of changes; 0 exactly if nothing was changed."""
         return (
             self.dead_nodes + self.dead_initializers + self.identities + self.folded + self.merged
         )
@@ -55,22 +51,22 @@ def clean_up(
     *,
     is_edited: bool = False,
 ) -> CleanUpResult:
-    """Remove dead nodes and initializers, identities and repeated computations, and compute
-    constants.
+    """Remove dead nodes and initializers, identities and repeated computations; fold constants.
 
-    Holds before and after: the graph's inputs and outputs, the outputs' numbers, topological order.
-    Works on the root and on the bodies of If, Loop and Scan, until nothing more is found; time is
-    linear in the graph. All edits are journalled. A model with training information or a
-    ``Gradient`` is left alone: those refer to its tensors by name.
+
+    Preserves the graph's inputs and outputs, the outputs' numbers and topological order. Works on
+    the root and on the bodies of If, Loop and Scan, until nothing more is found; time is linear in
+    the graph. All edits are journalled. A model with training information or a ``Gradient`` is left
+    alone: those refer to its tensors by name.
 
     Args:
-        model: its values carry the types that inference found.
-        registry: says which custom operators are stateful or random.
-        inferrer: infers what becomes known on the way.
-        growth_limit: bytes by which folding may grow the model, in all the times that it is
-            cleaned: what is left undone for that alone, the model's metadata holds what was grown.
-        is_edited: edits since inference may have made more known, so that types that are not
-            whole are inferred again.
+        model: its values have inferred types.
+        registry: has the traits of custom operators (stateful, random).
+        inferrer: infers types that become known on the way.
+        growth_limit: bytes by which folding may grow the model, over all clean-ups: if it stops
+            folding, the growth so far is stored in the model's metadata.
+        is_edited: edits since inference may make more types known, so incomplete types are
+            inferred again.
     """
     if _is_trained(model):
         return CleanUpResult()
@@ -84,13 +80,14 @@ def clean_up(
 
 
 def remove_leftovers(model: Model, registry: OpRegistry, inferrer: Inferrer) -> CleanUpResult:
-    """Remove what edits since ``clean_up`` left behind: dead nodes and initializers, and constants
-    equal to others. Nothing is computed or merged otherwise.
+    """Remove leftovers of edits since ``clean_up``: dead nodes and initializers, equal constants.
+
+    Nothing is computed, and no other nodes are merged.
 
     Args:
-        model: ``clean_up`` came before.
-        registry: as above.
-        inferrer: as above.
+        model: one that ``clean_up`` has processed.
+        registry: as for ``clean_up``.
+        inferrer: as for ``clean_up``.
     """
     if _is_trained(model):
         return CleanUpResult()
@@ -155,5 +152,5 @@ class _Cleaner:
 
 
 def _number(text: str | None) -> int:
-    """A number from 0 that the metadata of a model holds; 0 where there is none."""
+    """Read a number from 0 in the metadata of a model; 0 if there is none."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0

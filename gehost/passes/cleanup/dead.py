@@ -1,7 +1,7 @@
-"""Remove what nobody reads.
+"""Remove nodes and initializers without users.
 
-1. A node whose every output is unread goes; so does what only it read, and so on upwards.
-2. An unread initializer goes.
+1. A node whose outputs are all unused goes; so do producers that only it used, and so on upwards.
+2. An unused initializer goes.
 Refused: nodes that are not understood (``purity``), outputs that annotations name, graph inputs,
 initializers that are graph inputs.
 """
@@ -16,7 +16,7 @@ from gehost.passes.cleanup.state import State
 
 
 def sweep(state: State) -> None:
-    """Remove everything dead, readers before what they read."""
+    """Remove everything dead, users before their producers."""
     for node in reversed(state.initial):
         if state.alive(node) and _is_dead(state, node):
             state.counts.dead_nodes += 1
@@ -28,21 +28,22 @@ def sweep(state: State) -> None:
 
 
 def retire(state: State, node: Node) -> None:
-    """Remove a node whose outputs are unread, for a reason that the caller counts, and what is
-    dead without it.
+    """Remove a node whose outputs are unused, and everything that is dead without it.
+
+    The caller counts the node itself.
     """
     reap(state, _remove(state, node))
 
 
 def reap(state: State, lost: Iterable[Value]) -> None:
-    """Remove what is dead among values that lost a reader, and whatever dies with it."""
+    """Remove the dead among values that lost a user, and everything that dies with them."""
     waiting = list(lost)
     while waiting:
         value = waiting.pop()
         if value.graph not in state.open:
             continue
         if len(value.readers) == 1 and value.is_constant:
-            # folding the last reader of a constant frees it
+            # folding the last user of a constant frees it
             state.touch_readers(value, stale=False)
         producer = value.producer
         if value.readers or producer is None:
@@ -52,7 +53,7 @@ def reap(state: State, lost: Iterable[Value]) -> None:
                 state.counts.dead_nodes += value not in state.made
                 waiting.extend(_remove(state, producer))
             else:
-                state.push(producer)  # a Dropout whose mask is no longer read, say
+                state.push(producer)  # may be simpler now, such as a Dropout with an unused mask
 
 
 def _is_dead(state: State, node: Node) -> bool:
@@ -63,7 +64,7 @@ def _is_dead(state: State, node: Node) -> bool:
 
 
 def _remove(state: State, node: Node) -> list[Value]:
-    """Remove one node with its bodies; returns the values that lost a reader, each once."""
+    """Remove one node with its bodies; return the values that lost a user, each once."""
     lost = [value for value in node.inputs if value is not None]
     for body in node.bodies:
         inside = [body, *body.subgraphs()]

@@ -1,15 +1,15 @@
-"""Compute at compile time what depends on constants only.
+"""Fold constants: compute results that depend on constants only.
 
-1. A node of an operator with a kernel (``movement``, ``arithmetic``) whose inputs are all
-constants. 2. ``Shape(x)`` and ``Size(x)`` where the dimensions asked for are known, whatever x is;
-``Gather(Shape(x), i)`` alike. 3. ``CastLike(c, x)`` with a constant c where the element type of x
-is known.
+1. A node with a kernel (``movement``, ``arithmetic``) and constant inputs.
+2. ``Shape(x)`` and ``Size(x)`` if the needed dimensions are known, for any x;
+   ``Gather(Shape(x), i)`` likewise.
+3. ``CastLike(c, x)`` with a constant c if the element type of x is known.
 Keeps: the name of each result, which becomes an initializer (below IR version 4, a ``Constant``).
-Refused: results that are graph outputs; what a kernel declines; results that contradict what the
-model says of them; growth. A result grows the model by its bytes less those of the constants that
-nobody else reads. All growth together is at most ``growth_limit``; what grows more than 4 KiB waits
-until all else is done. Nothing is computed before it is known to fit. Of external data at most 64
-MiB are read, as what is computed from it goes into the model file.
+Refused: results that are graph outputs; results that a kernel declines, or that contradict the
+model's types; growth. A result grows the model by its bytes less those of constants without other
+users. All growth together is at most ``growth_limit``; results that grow it by more than 4 KiB wait
+until everything else is done. Nothing is computed before it is known to fit. At most 64 MiB of
+external data are read, as results are stored in the model file.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KERNELS: Mapping[str, tuple[int, Kernel]] = MappingProxyType({**MOVEMENT, **ARI
 
 
 class Folded(NamedTuple):
-    """A constant in a node's place, and the bytes by which it grew the model."""
+    """A constant that replaced a result, and the bytes by which it grew the model."""
 
     value: Value
     growth: int
 
 
 class Folder:
-    """Folds nodes within one budget of growth."""
+    """Folds nodes within one budget for growth."""
 
     def __init__(self, state: State, growth_limit: int, grown: int = 0) -> None:
         self._state = state
@@ -57,14 +57,14 @@ class Folder:
         self._waiting: dict[Node, None] = {}
         """Nodes whose results would grow the model by more than a little."""
         self._starved: dict[Node, None] = {}
-        """Nodes that the whole limit would have room for, and what is left of it has not."""
+        """Nodes that would fit the whole limit, but not the rest of it."""
 
     def fold(self, node: Node) -> Sequence[Folded]:
-        """Replace a node by its results; returns them, none where it stays."""
+        """Replace a node by its results; return them, none if the node stays."""
         return self._fold(node, min(EAGER_LIMIT, self._growth_left))
 
     def fold_waiting(self) -> Sequence[Folded] | None:
-        """Fold the next node that had to wait for its size; None where no more are waiting."""
+        """Fold the next node that had to wait for its size; None if there is none."""
         while self._waiting:
             node = next(iter(self._waiting))
             del self._waiting[node]
@@ -77,7 +77,7 @@ class Folder:
 
     @property
     def is_starved(self) -> bool:
-        """Whether a node was left as it is only because of what was folded before."""
+        """Whether a node was not folded only because earlier folding used up the limit."""
         return any(map(self._state.alive, self._starved))
 
     def _fold(self, node: Node, allowance: int) -> Sequence[Folded]:
@@ -140,7 +140,7 @@ class Folder:
         return made
 
     def give_back(self, folded: Folded) -> None:
-        """Note that a result was there already, and so did not grow the model."""
+        """Return a result's growth to the budget, as an equal constant existed already."""
         self._grow(-folded.growth)
 
     def _grow(self, growth: int) -> None:
@@ -148,9 +148,7 @@ class Folder:
         self._state.counts.grown += growth
 
     def _operands(self, node: Node) -> list[Value] | None:
-        """The constants that the node's kernel reads; None where it has no kernel, or reads what
-        is no constant.
-        """
+        """Return the constants that the node's kernel reads; None if it cannot be folded."""
         if node.op == "CastLike":
             source, like = node.input(0), node.input(1)
             return (
@@ -183,7 +181,7 @@ class Folder:
         return _KERNELS[node.op][1](Call(node, self._version, arrays, room))
 
     def _goes_with(self, value: Value, node: Node) -> bool:
-        """Whether a constant is gone once the node is."""
+        """Whether a constant becomes unused when the node goes."""
         if (
             not value.is_constant
             or value.is_input
@@ -214,7 +212,7 @@ class Folder:
 
 
 def _inputs(node: Node) -> list[Value]:
-    """The values that a node reads, each once."""
+    """Return the input values of a node, each once."""
     return [value for value in dict.fromkeys(node.inputs) if value is not None]
 
 
@@ -225,15 +223,13 @@ def _read(graph: Graph, readers: Sequence[tuple[Node | Graph, int]], value: Valu
 
 
 def _hides_another(value: Value) -> bool:
-    """Whether the value's name means something else outside of its graph: it cannot be given to
-    a new value.
-    """
+    """Whether the value's name is also used in an enclosing graph, so no new value can have it."""
     owner = value.graph.owner
     return owner is not None and owner.graph.find(value.name) is not None
 
 
 def _declared_bytes(value: Value) -> int:
-    """Bytes that a value takes by its type; 0 where that does not say."""
+    """Return the size of a value by its type; 0 if the type is incomplete."""
     known = value.type
     if (
         not isinstance(known, TensorType)
@@ -245,9 +241,7 @@ def _declared_bytes(value: Value) -> int:
 
 
 def _from_dimensions(node: Node, version: int) -> Array | None:
-    """What a node makes of dimensions that are known; None where it is no such node, or they are
-    not.
-    """
+    """Return the result of a node that only depends on dimensions, if they are known."""
     if node.op not in _READ_DIMENSIONS:
         return None
     if node.op == "Shape":
@@ -277,7 +271,7 @@ def _from_dimensions(node: Node, version: int) -> Array | None:
 
 
 def _dimensions(shape: Node, version: int) -> Sequence[Dim] | None:
-    """The dimensions that a ``Shape`` asks for."""
+    """Return the dimensions that a ``Shape`` returns."""
     source = shape.input(0)
     if source is None or source.shape is None:
         return None

@@ -1,19 +1,18 @@
-"""Remove nodes that give back their first input.
+"""Remove nodes that return their first input.
 
 1. ``Identity(x)``                                   ==>   x
-2. ``Cast(x, to=dtype of x)``, ``CastLike`` alike    ==>   x
+2. ``Cast(x, to=dtype of x)``, also ``CastLike``     ==>   x
 3. ``Transpose(x, perm=[0, 1, …])``                  ==>   x
 4. ``Reshape(x, s)``: every entry of the constant s keeps its dimension: it is 0 (without
-``allowzero``) or the known size,
-   or the only -1 beside known, positive sizes       ==>   x
+   ``allowzero``) or the known size, or the only -1 beside known, positive sizes   ==>   x
 5. ``Expand(x, s)``: s has no more entries than x dimensions, each 1 or the known size   ==>   x
-6. ``Dropout(x)`` in inference mode, its mask unread ==>   x
+6. ``Dropout(x)`` in inference mode, its mask unused ==>   x
 7. ``Concat(x)``                                     ==>   x
 8. ``Reshape``, ``Expand``, ``Slice`` with steps of 1: the result has the shape of x, by names that
-inference proves equal                               ==>   x
-Keeps: what is known of the output's type is then known of x.
+   inference proves equal                            ==>   x
+Keeps: the known type of the output, which x then has.
 Refused: the result is a graph output (which keeps its name), a nested body hides the name of x, or
-what the model says of the types of x and the result is contradictory.
+the types of x and the result contradict each other.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from gehost.passes.cleanup.state import State
 
 
 def eliminate(state: State, node: Node) -> bool:
-    """Remove a node that gives back its input; False where it does not, or must stay."""
+    """Remove a node that returns its input; False if it does not, or must stay."""
     gives_back = _FORMS.get(node.op)
     if (
         gives_back is None
@@ -76,9 +75,7 @@ def _keeps_order(_state: State, node: Node, _source: Value) -> bool:
 
 
 def _has_the_shape_of(state: State, node: Node, source: Value) -> bool:
-    """Whether the result has the shape of the source in every run in which the node does not
-    fail.
-    """
+    """Whether the result has the source's shape in every run in which the node does not fail."""
     shape = source.shape
     if shape is None or None in shape:
         return False
@@ -144,7 +141,7 @@ def _has_no_wider_entry(node: Node, source: Value) -> bool:
 
 
 def _target(shape: Value | None) -> list[int] | None:
-    """A constant shape's entries."""
+    """Return the entries of a constant shape, or None."""
     if shape is None or not shape.is_constant or (stored_bytes(shape) or 0) > SMALL:
         return None
     array = elements(shape)

@@ -1,8 +1,8 @@
-"""Let equal things be computed, and kept, once.
+"""Merge equal nodes and equal constants.
 
-1. Two nodes of one graph with the same operator, attributes and inputs: the readers of the second
-read the first, which
-   stands before it. Constants of at most 4 KiB are the same input when their contents are.
+1. Two nodes of one graph with the same operator, attributes and inputs: the users of the second
+   read the first, which comes before it. Constants of at most 4 KiB with equal contents count as
+   the same input.
 2. Two constants of one graph, at most 4 KiB, with the same content: one stays.
 Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second
 whose output is a graph output (which keeps its name), constants that are graph inputs.
@@ -22,16 +22,16 @@ _Key: TypeAlias = tuple[Hashable, ...]
 
 
 class Merger:
-    """Remembers what has been seen, to recognise it when it comes again."""
+    """Finds equal nodes and constants with keys of those seen before."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._contents: dict[Value, Hashable] = {}
-        """What stands for a value in a key: its content if it is a small constant, else itself."""
+        """The representative of a value in a key: the content of a small constant, or itself."""
         self._constants: dict[_Key, Value] = {}
         self._seen: dict[_Key, Node] = {}
-        """The first node of each operator and inputs: most have no second, and their attributes
-        are never read.
+        """The first node of each operator and inputs; without a second one, its attributes are
+        never read.
         """
         self._exact: dict[_Key, Node] = {}
 
@@ -74,10 +74,9 @@ class Merger:
         return True
 
     def _choose(self, first: Value, second: Value) -> tuple[Value, Value] | None:
-        """Which of two equal constants stays, and which goes; None where neither can go.
+        """Return which of two equal constants stays, and which goes; None if neither can go.
 
-        An initializer rather than a node, else the one that was there first: it has the more
-        readers.
+        Initializers are preferred to nodes, then the earlier constant, which has more users.
         """
         pairs = [(first, second), (second, first)]
         if second.producer is None and first.producer is not None:
@@ -88,7 +87,7 @@ class Merger:
         return None
 
     def merge(self, node: Node) -> bool:
-        """Merge a node with an equal one that was seen before."""
+        """Merge a node with an equal one seen before."""
         if node.op == "Constant":
             return node.outputs[0] is not None and self.merge_constant(node.outputs[0])
         if node.bodies:
@@ -138,14 +137,12 @@ class Merger:
         return known
 
     def _still(self, node: Node, key: _Key) -> bool:
-        """Whether a node is still there, with the inputs that it had."""
+        """Whether a node still exists, with the same inputs."""
         return self._state.alive(node) and self._key(node) == key
 
 
 def _precedes_readers(constant: Value, other: Value) -> bool:
-    """Whether a constant stands before every node that reads another one of its graph;
-    initializers always do.
-    """
+    """Whether a constant comes before every user of another one; initializers always do."""
     producer, graph = constant.producer, constant.graph
     if producer is None:
         return True

@@ -1,9 +1,8 @@
 """Kernels that move elements: exact for every element type.
 
-Each takes a ``Call`` and returns the node's outputs. What is not valid is declined: the runtime
-shall say so.
-Source: the operators' definitions in ONNX, for the opsets from the number that stands beside each
-kernel in ``MOVEMENT``.
+Each takes a ``Call`` and returns the node's outputs. Invalid nodes are declined, so that the
+runtime reports them. Source: the operators' definitions in ONNX, for the opsets from the number
+beside each kernel in ``MOVEMENT``.
 """
 
 from __future__ import annotations
@@ -101,8 +100,9 @@ def _slice(call: Call) -> list[Array]:
 
 
 def _part(start: int, end: int, step: int, size: int) -> slice:
-    """What ``Slice`` takes of an axis: negative ends count from its end, what lies outside is
-    cut off.
+    """Return the part of an axis that ``Slice`` takes.
+
+    Negative ends count from the end of the axis; positions outside it are clipped.
     """
     start, end = (position + size if position < 0 else position for position in (start, end))
     if step > 0:
@@ -184,4 +184,4 @@ MOVEMENT: Mapping[str, tuple[int, Kernel]] = MappingProxyType(
         "Where": (9, _where),
     }
 )
-"""The kernels, each with the first opset whose definition it follows."""
+"""Operator → first opset whose definition the kernel follows, and the kernel."""

@@ -1,4 +1,4 @@
-"""Which nodes the clean-up understands well enough to touch."""
+"""Classify nodes by how far the clean-up may change them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from gehost.ir.schemas import RANDOM, schema_at
 from gehost.ops import OpRegistry
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
-"""Operators whose bodies run when and as the node runs; a graph attribute of any other operator
-may mean anything.
+"""Operators that run their bodies when they run themselves; graph attributes of other operators may
+have any meaning.
 """
 
 
 class Trust(IntEnum):
-    """What may be done to a node; the minimum over all its parts counts."""
+    """The permitted changes of a node; the minimum over all its parts counts."""
 
     OPAQUE = 0
-    """Nothing: unknown operators, registered ones that are stateful or random."""
+    """None: unknown operators, and registered ones that are stateful or random."""
     RANDOM = 1
-    """It may go when nobody reads it; two of them are never one, and none is a constant."""
+    """It may be removed if unused; two of them are never merged, and none is folded."""
     PURE = 2
-    """Equal inputs give equal outputs, and that is all it does."""
+    """Equal inputs give equal outputs, and there are no other effects."""
 
 
 class Purity:
-    """Tells how far each node of one model can be trusted."""
+    """Classifies the nodes of one model."""
 
     def __init__(self, model: Model, registry: OpRegistry) -> None:
         self._model = model
@@ -60,13 +60,11 @@ class Purity:
         return Trust.OPAQUE if self._placed and node.proto.device_configurations else trust
 
     def is_builtin(self, op: str) -> bool:
-        """Whether an operator is ONNX's own, and no function of the model stands in its place."""
+        """Whether an operator is ONNX's own, not overridden by a function of the model."""
         return "::" not in op and op not in self._functions
 
     def is_well_formed(self, node: Node) -> bool:
-        """Whether a node of ONNX's own has only attributes that its operator has at this opset,
-        and a right number of inputs.
-        """
+        """Whether an ONNX node has only attributes of its operator and a valid number of inputs."""
         found = self._signatures.get(node.op)
         if found is None:
             schema = schema_at("", node.op, self._model.opset() or 0)
@@ -86,8 +84,9 @@ class Purity:
         return node.op in _CONTROL_FLOW and self.is_builtin(node.op)
 
     def drops_nothing(self, node: Node) -> bool:
-        """Whether a ``Dropout`` is in inference mode: always at opsets 7 to 11, from 12 on
-        unless it is told otherwise.
+        """Whether a ``Dropout`` is in inference mode.
+
+        It always is at opsets 7 to 11; from 12 on unless ``training_mode`` is set.
         """
         version = self._model.opset() or 0
         mode = node.input(2)
@@ -110,11 +109,11 @@ class Purity:
         return trust
 
     def _operator(self, op: str, version: int | None) -> Trust:
-        """How far an operator is trusted, its nodes' inputs and bodies left aside."""
+        """Classify an operator, without its nodes' inputs and bodies."""
         key = (op, version)
         trust = self._operators.get(key)
         if trust is None:
-            self._operators[key] = Trust.OPAQUE  # what a function that calls itself is
+            self._operators[key] = Trust.OPAQUE  # the result for a recursive function
             trust = self._operators[key] = self._judge(op, version)
         return trust
 

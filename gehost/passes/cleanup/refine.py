@@ -1,8 +1,8 @@
-"""Infer once more what a node makes, now that more is known of what it reads.
+"""Infer a node's types again after more is known about its inputs.
 
-Folding a shape makes a ``Reshape`` static, which makes the ``Shape`` behind it a constant, and so
-on: without this the clean-up would stop half-way, and rules would meet tensors of unknown sizes
-that are known.
+Folding a shape makes a ``Reshape`` static, which makes the following ``Shape`` a constant, and so
+on: without this the clean-up would stop half-way, and rules would see tensors of unknown sizes
+that are in fact known.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from gehost.passes.cleanup.state import ContradictionError, State, join
 
 
 def refine(state: State, node: Node) -> None:
-    """Add to the types of a node's outputs what inference can tell; what contradicts them is
-    left aside.
-    """
+    """Add inferred types to a node's outputs; contradicting ones are ignored."""
     if node.bodies or all(value is None or _is_static(value) for value in node.outputs):
         return
     try:

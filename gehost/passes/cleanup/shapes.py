@@ -1,13 +1,13 @@
-"""Use what is known of sizes.
+"""Simplify computed shapes with known sizes.
 
-1. ``Reshape(x, s)`` with a computed s: s becomes a constant where each entry is a number, the size
-   of x at its place (0, which copies it), or the only other one beside positive numbers (-1).
-2. ``Gather(Shape(x), i)`` of a tensor x that is computed: the size is read from an input of the
-   model that has it.
+1. ``Reshape(x, s)`` with a computed s: s becomes a constant if each entry is a number, the size of
+   x at its place (0, which copies it), or the only other one beside positive numbers (-1).
+2. ``Gather(Shape(x), i)`` of a computed tensor x: the size is read from an input of the model that
+   has it.
 Keeps: the shape of every result, in every run in which the model does not fail. Sizes may be 0:
--1 is written only beside numbers from 1 on, as it fails beside a 0.
-Refused: Reshapes with ``allowzero`` that would copy, or below opset 5; a ``Shape`` that others than
-``Gather`` read, and nodes of nested bodies (2).
+-1 is used only beside numbers from 1 on, as it fails beside a 0.
+Refused: Reshapes with ``allowzero`` that would copy, or below opset 5; a ``Shape`` with users other
+than ``Gather``, and nodes of nested bodies (2).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from gehost.passes.cleanup.state import State
 
 
 class KnownShapes:
-    """Rewrites computed shapes of one model."""
+    """Simplifies the computed shapes of one model."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._origins: dict[str, tuple[Value, int]] = {}
-        """By name of a size: an input of the model, and the axis that has it."""
+        """Name of a size → an input of the model, and the axis that has it."""
         self._shapes: dict[Value, Value] = {}
-        """The ``Shape`` of an input, once one is read."""
+        """Input → its ``Shape``, once one is needed."""
         for value in state.model.graph.inputs:
             for axis, dim in enumerate(value.shape or ()):
                 if isinstance(dim, str):
                     self._origins.setdefault(dim, (value, axis))
 
     def use(self, node: Node) -> Value | None:
-        """Rewrite the shape that a node reads; returns the constant that it reads now."""
+        """Simplify the shape that a node reads; return the constant that it reads now."""
         if not self._state.purity.is_builtin(node.op):
             return None
         if node.op == "Reshape":
@@ -108,7 +108,7 @@ class KnownShapes:
         return place
 
     def _shape_of(self, value: Value) -> Value:
-        """The ``Shape`` of an input, the first node of the graph."""
+        """Return the ``Shape`` of an input, the first node of the graph."""
         found = self._shapes.get(value)
         producer = None if found is None else found.producer
         if found is None or producer is None or not self._state.alive(producer):
@@ -125,9 +125,7 @@ class KnownShapes:
 def _entries(
     elements: Sequence[Dim], source: Sequence[Dim] | None, *, copies: bool
 ) -> list[int] | None:
-    """The entries of a constant target with the same result as computed ones; None if there is
-    none.
-    """
+    """Return the entries of a constant target equivalent to computed ones, or None."""
     found: list[int] = []
     for place, entry in enumerate(elements):
         if isinstance(entry, int):

@@ -1,6 +1,4 @@
-"""One clean-up at work: its worklist, its counts, and the two edits that everything here is made
-of.
-"""
+"""The state of one clean-up: worklist, counts, and the two edits it consists of."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from gehost.infer.local import Inferrer
 from gehost.ir.graph import Graph, Node, Value
 from gehost.ir.model import Model
-from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, closer
+from gehost.ir.types import DataType, Dim, OtherType, TensorType, ValueType, more_specific
 from gehost.ops import OpRegistry
 from gehost.passes.cleanup.purity import Purity, Trust
 
@@ -27,15 +25,15 @@ class Counts:
 
 
 class ContradictionError(Exception):
-    """Two types that are said of one value exclude each other."""
+    """Two types of the same value exclude each other."""
 
 
 class State:
-    """What the parts of a clean-up share.
+    """Shared state of the parts of a clean-up.
 
     Only *open* graphs are edited: the root, and the bodies of ONNX's control flow in open graphs.
-    Names in ``protected`` are referred to from where edits do not reach (quantization annotations,
-    device configurations).
+    Names in ``protected`` are referenced from places that edits do not update (quantization
+    annotations, device configurations).
     """
 
     def __init__(self, model: Model, registry: OpRegistry, inferrer: Inferrer) -> None:
@@ -52,16 +50,12 @@ class State:
         self._queue: list[tuple[int, Node]] = []
         self._queued: set[Node] = set()
         self.made: set[Value] = set()
-        """Constants that stand in the place of folded nodes; what else becomes of them is not
-        counted.
-        """
+        """Constants that replaced folded nodes; their later changes are not counted."""
         self.stale: set[Node] = set()
-        """Nodes whose inputs are known better than when their outputs were inferred."""
+        """Nodes whose input types were refined since their outputs were inferred."""
 
     def _open(self, graph: Graph) -> Iterator[Node]:
-        """Open a graph and its bodies; gives all nodes, each before those in its bodies and
-        after those it reads.
-        """
+        """Open a graph and its bodies; yield all nodes in order, each before its bodies' nodes."""
         self.open.add(graph)
         self.graphs.append(graph)
         for node in graph.nodes:
@@ -70,19 +64,16 @@ class State:
                 for body in node.bodies:
                     yield from self._open(body)
 
-    # -- worklist
-    # ---------------------------------------------------------------------------------------------------
+    # worklist
 
     def push(self, node: Node) -> None:
-        """Have a node looked at; whatever the order in which nodes are pushed, they come in that
-        of the graph.
-        """
+        """Queue a node; nodes are visited in the graph's order, not in that of queueing."""
         if node not in self._queued:
             self._queued.add(node)
             heapq.heappush(self._queue, (self._place.setdefault(node, len(self._place)), node))
 
     def pop(self) -> Node | None:
-        """The next node that is still there; None when all is done."""
+        """Return the next queued node that still exists; None at the end."""
         while self._queue:
             _, node = heapq.heappop(self._queue)
             self._queued.discard(node)
@@ -94,31 +85,26 @@ class State:
         return node.graph in self.open and node.in_graph
 
     def touch_readers(self, value: Value, *, stale: bool) -> None:
-        """Look at the readers of a value again; ``stale``: they know more of it than before."""
+        """Queue the users of a value; ``stale``: they now know more about it."""
         for reader in value.readers:
             if isinstance(reader, Node) and reader.graph in self.open:
                 self.push(reader)
                 if stale:
                     self.stale.add(reader)
 
-    # -- judging
-    # ----------------------------------------------------------------------------------------------------
+    # conditions
 
     def is_pure(self, node: Node) -> bool:
         return self.purity.of(node) is Trust.PURE
 
     def may_leave(self, value: Value) -> bool:
-        """Whether all readers of a value can be given another one: none is a graph output, none
-        in a closed body.
-        """
+        """Whether all users of a value can read another one: no graph output, no closed body."""
         return value.name not in self.protected and all(
             isinstance(reader, Node) and reader.graph in self.open for reader in value.readers
         )
 
     def can_forward(self, old: Value, new: Value) -> bool:
-        """Whether every reader of ``old`` may read ``new`` instead, as far as names and types
-        go.
-        """
+        """Whether every user of ``old`` may read ``new`` instead, as to names and types."""
         if not self.may_leave(old):
             return False
         for reader in old.readers:
@@ -131,12 +117,12 @@ class State:
             return False
         return True
 
-    # -- editing
-    # ----------------------------------------------------------------------------------------------------
+    # edits
 
     def forward(self, old: Value, new: Value) -> None:
-        """Give the readers of ``old`` the equal value ``new``, and ``new`` what is known of
-        ``old``; see ``can_forward``.
+        """Make the users of ``old`` read the equal value ``new``; see ``can_forward``.
+
+        ``new`` gets the more precise type of both.
         """
         before = old.type
         joined = join(new.type, before)
@@ -149,11 +135,10 @@ class State:
 
 
 def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
-    """What two statements about one value say together; names of ``known`` win over those of
-    ``other``.
+    """Merge two types of one value; names of ``known`` win over those of ``other``.
 
     Raises:
-        ContradictionError: they cannot both be true.
+        ContradictionError: they exclude each other.
     """
     if known is None or other is None or known == other:
         return known if known is not None else other
@@ -172,11 +157,11 @@ def join(known: ValueType | None, other: ValueType | None) -> ValueType | None:
 def _join_dims(known: Dim, other: Dim) -> Dim:
     if isinstance(known, int) and isinstance(other, int) and known != other:
         raise ContradictionError
-    return closer(known, other)
+    return more_specific(known, other)
 
 
 def _names_elsewhere(model: Model) -> Iterator[str]:
-    """Names of tensors that quantization annotations and sharding specifications refer to."""
+    """Yield names of tensors in quantization annotations and sharding specifications."""
     for graph in model.graphs:
         for annotation in graph.proto.quantization_annotation:
             yield annotation.tensor_name

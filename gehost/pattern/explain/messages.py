@@ -1,6 +1,4 @@
-"""How a near miss is told: in the words of the model, with the nodes and tensors that it is
-about.
-"""
+"""Messages about near misses, with the nodes and tensors of the model."""
 
 from __future__ import annotations
 
@@ -23,24 +21,22 @@ from gehost.pattern.fits import (
 from gehost.pattern.source import Kind, OpPattern, TensorPattern
 
 _SHOWN = 16
-"""Elements of a constant that are written out."""
+"""Largest number of elements of a constant that are written out."""
 
 
 Mismatch: TypeAlias = tuple[str, str, str]
-"""What a try wanted of a node or tensor, what was there, and what is said after that; the latter
-two may be "".
+"""Wanted, found and a remark about a node or tensor; the latter two may be "".
 """
 
 
 def join_mismatches(
     about: Node | Value | None, tried: Sequence[tuple[int | None, Mismatch]]
 ) -> str:
-    """What tries that are equally near wanted of one node or tensor, in one sentence.
+    """Join mismatches of equal closeness at one node or tensor into one sentence.
 
     Args:
         about: the node or tensor.
-        tried: for each try the input of the node that it is about, or None, and what is to be
-            said of it.
+        tried: each attempt's input of the node, or None, and its mismatch.
     """
     if isinstance(about, Node):
         subject = f'"{about.label}":' if tried[0][0] is None else named(about)
@@ -51,7 +47,7 @@ def join_mismatches(
 
 @lru_cache(maxsize=1024)
 def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
-    """The sentence without whom it is about, by which alone most misses of a pattern differ."""
+    """Return the sentence without its subject, in which most misses of a pattern differ."""
     by_wanted: dict[str, dict[int | None, str]] = {}
     for slot, (wanted, got, _) in sorted(tried, key=lambda each: each[0] or 0):
         by_wanted.setdefault(wanted, {})[slot] = got
@@ -66,8 +62,8 @@ def _wishes(tried: tuple[tuple[int | None, Mismatch], ...]) -> str:
 
 
 def _inputs(slots: Iterable[int | None]) -> str:
-    told = [str(slot) for slot in slots if slot is not None]
-    return f"input{'s' if len(told) > 1 else ''} {_listed(told)}: " if told else ""
+    places = [str(slot) for slot in slots if slot is not None]
+    return f"input{'s' if len(places) > 1 else ''} {_listed(places)}: " if places else ""
 
 
 def _got(there: Sequence[str]) -> str:
@@ -75,30 +71,28 @@ def _got(there: Sequence[str]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``; with a comma before "and" where the parts have commas
-    themselves.
-    """
+    """Return ``a``, ``a and b`` or ``a, b and c``; ", and" if the parts contain commas."""
     last = ", and " if any("," in part for part in parts) else " and "
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def named(node: Node) -> str:
-    """A node as every message calls it: ``Add "/l0/add"``."""
+    """Return a node's name for messages: ``Add "/l0/add"``."""
     return f'{node.op} "{node.label}"'
 
 
 def node_problem(node: Node, problem: str) -> str:
-    """A problem that is about a node as a whole."""
+    """Return the message of a problem with a node as a whole."""
     return f"{named(node)} {problem}"
 
 
 def operator_problem(op: OpPattern, node: Node) -> Mismatch:
-    """That a node is of none of the operators that are wanted."""
+    """Return the mismatch of a node with another operator."""
     return op.label, node.op, ""
 
 
 def count_problem(op: OpPattern, node: Node) -> str:
-    """That a node has more or fewer inputs than are wanted."""
+    """Return the message of a node with another number of inputs."""
     return node_problem(
         node,
         f"inputs: wanted {len(op.inputs)}, got {sum(value is not None for value in node.inputs)}",
@@ -106,9 +100,7 @@ def count_problem(op: OpPattern, node: Node) -> str:
 
 
 def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
-    """Which parameter of a node is not what the pattern asks, "" when all are; writes variables
-    to ``bound``.
-    """
+    """Return the first mismatch of a node's parameters, or ""; writes variables to ``bound``."""
     if op.exact_attributes is not None and has_other_attributes(op, node):
         return (
             f"attributes: wanted none but {sorted(op.exact_attributes)}, got {sorted(node.attrs)}"
@@ -118,13 +110,13 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
         before = bound.get(constraint.wanted) if constraint.kind is Kind.BIND else constraint.wanted
         if not parameter_holds(constraint, node, signature, bound):
             got = parameter(node, constraint.name, signature)
-            told = (
+            found = (
                 "no constant" if got is UNREADABLE else "nothing" if got is ABSENT else _shown(got)
             )
             wanted = {Kind.ABSENT: "nothing", Kind.PREDICATE: "what its condition takes"}.get(
                 constraint.kind, _shown(before)
             )
-            return f"{constraint.name}: wanted {wanted}, got {told}"
+            return f"{constraint.name}: wanted {wanted}, got {found}"
     return ""
 
 
@@ -135,7 +127,7 @@ def operand_problem(
     value: Value | None,
     bound: Mapping[int, Value | None],
 ) -> str | Mismatch:
-    """Why a value cannot stand for an operand; as text where it is about one order of the operands alone."""
+    """Return why a value does not fit an operand; as text if it depends on the operands' order."""
     if tensor is None:
         return f'{named(node)} input {slot}: wanted none, got "{name_of(value)}"'
     if value is None:
@@ -149,15 +141,17 @@ def operand_problem(
 
 
 def _tensor_problem(tensor: TensorPattern, value: Value) -> Mismatch:
-    """What is asked of a tensor, and what was there."""
+    """Return the constraints of a tensor, and its actual properties."""
     if tensor.constant is None:
         asked = {
             "dtype": tensor.dtype and tensor.dtype.name,
             "rank": tensor.rank,
             "shape": tensor.shape,
         }
-        told = ", ".join(f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None)
-        return told, f'"{value.name}", {value.type or "of which nothing is known"}', ""
+        wanted_text = ", ".join(
+            f"{what} {wanted}" for what, wanted in asked.items() if wanted is not None
+        )
+        return wanted_text, f'"{value.name}", {value.type or "of which nothing is known"}', ""
     if not value.is_constant:
         return "a constant", f'"{value.name}", {maker(value)}', ""
     array = tensor.constant.array
@@ -169,10 +163,10 @@ def _tensor_problem(tensor: TensorPattern, value: Value) -> Mismatch:
         else "another constant"
     )
     got = value.array
-    told = (
+    found = (
         "sparse" if got is None else _shown(got.tolist()) if got.size <= _SHOWN else str(value.type)
     )
-    return wanted, f'"{value.name}", {told}', ""
+    return wanted, f'"{value.name}", {found}', ""
 
 
 def producer_problem(
@@ -183,11 +177,11 @@ def producer_problem(
     slot: int,
     reading: OpPattern | None = None,
 ) -> Mismatch:
-    """What was wanted to make ``value`` as output ``output`` of ``op``, and what does.
+    """Return the mismatch of the producer of ``value``: wanted output ``output`` of ``op``.
 
     Args:
         node: reads it at input ``slot``.
-        reading: the operator that ``node`` stands for already, if it does.
+        reading: the operator that ``node`` is already bound to, if any.
     """
     producer = value.producer
     if producer is not None and producer.op in op.ops:
@@ -201,9 +195,7 @@ def producer_problem(
 
 
 def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) -> str:
-    """What to do where the operand that was wanted at ``slot`` is the other one of an operator
-    whose operands may swap.
-    """
+    """Return a hint if the wanted operand is the other one of a commutative operator."""
     if reading.commutative or reader.op not in COMMUTATIVE or len(reader.inputs) != 2:
         return ""
     other = reader.inputs[1 - slot]
@@ -213,7 +205,7 @@ def _swapped_hint(reading: OpPattern, reader: Node, slot: int, op: OpPattern) ->
 
 
 def reader_problem(op: OpPattern, value: Value) -> Mismatch:
-    """Why none of the readers of ``value`` can stand for ``op``."""
+    """Return why no user of ``value`` fits ``op``."""
     readers = list(dict.fromkeys(node.op for node, _ in value.consumers()))
     read = (
         f"it is read by {', '.join(readers[:3])}{' …' if len(readers) > 3 else ''}"
@@ -224,25 +216,25 @@ def reader_problem(op: OpPattern, value: Value) -> Mismatch:
 
 
 def leak_problem(value: Value, outside: Sequence[Node | Graph]) -> str:
-    """A tensor of a match that nobody outside may read, and who does."""
+    """Return the message of an inner tensor that has users outside the match."""
     reader = outside[0]
     if isinstance(reader, Node):
         within = "" if reader.graph is value.graph else f' in graph "{reader.graph.name}"'
-        told = f'read by "{reader.label}"{within}'
+        reason = f'read by "{reader.label}"{within}'
     else:
-        told = (
+        reason = (
             "an output of the graph"
             if reader is value.graph
             else f'an output of graph "{reader.name}"'
         )
     return (
         f'tensor "{value.name}" is also '
-        f"{told}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
+        f"{reason}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
     )
 
 
 def cycle_problem(region: Region) -> str:
-    """Through which node a region that closes a cycle would feed itself if it were one node."""
+    """Return through which node the region would feed itself as a single node, or ""."""
     entering = next(
         (value for value in region.inputs if value is not None and value in region.outputs), None
     )
@@ -265,7 +257,7 @@ def _levels(region: Region, value: Value) -> list[tuple[Node, int]]:
 
 
 def maker(value: Value) -> str:
-    """What makes a tensor; with the pass, where one made the node."""
+    """Return the producer of a tensor; with the pass that made it, if any."""
     node = value.producer
     if node is None:
         if value.is_constant:
@@ -280,8 +272,8 @@ def maker(value: Value) -> str:
 
 
 def made_by(node: Node) -> str:
-    """The pass that made a node; "" where none did."""
-    if node.is_traced:  # of each miss, so that all of them as a dict would take much longer
+    """Return the pass that made a node, or ""."""
+    if node.is_traced:  # runs for each miss: building a dict of all entries would be much slower
         for entry in node.proto.metadata_props:
             if entry.key == "gehost.pass":
                 return entry.value
@@ -289,9 +281,7 @@ def made_by(node: Node) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A parameter or the elements of a constant; floats as short as float32, which ONNX mostly
-    stores, tells them apart.
-    """
+    """Return a parameter or a constant's elements as text; floats as short as float32 if exact."""
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Near misses of a pattern, and how near they are."""
+"""Near misses of a pattern, and their closeness."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gehost.pattern.fits import is_output
 from gehost.pattern.source import OpPattern, TensorPattern
 
 NOTHING: Final = 0
-"""How near a try came to one more operator; of tries of one depth the closest is told. Here: no
-node is there.
+"""Closeness of an attempt to one more operator; this one: there is no node. Of attempts with equal
+depth the closest is reported.
 """
 OTHER: Final = 1
 """A node of another operator."""
@@ -22,15 +22,14 @@ class MatchFailure:
     """The nearest miss of a pattern at one node.
 
     Attributes:
-        reason: what was wanted, and what was there.
-        label: what the node is called at which it was tried.
+        reason: wanted and found.
+        label: name of the node at which the pattern was tried.
         pattern_node: the operator of the pattern that found no node, with its author's line in
             ``origin``.
-        graph_node: the node that was not it; None where there was none to look at.
-        depth: how many operators of the pattern had found their nodes.
-        size: how many operators the pattern has.
-        closeness: how near it came to one more operator; of misses of one depth the highest is
-            the nearest.
+        graph_node: the node that did not fit; None if there was none.
+        depth: number of the pattern's operators that had found their nodes.
+        size: number of the pattern's operators.
+        closeness: to one more operator; of misses of equal depth, the highest is the nearest.
         part: the optional part or alternative that ``pattern_node`` belongs to; "" for none.
     """
 
@@ -71,9 +70,7 @@ class MatchFailure:
 
 
 def wrong_producer(op: OpPattern, link: TensorPattern, value: Value) -> int | None:
-    """How near what makes ``value`` comes to ``op``, which is to make it; None where it may
-    stand for it.
-    """
+    """Return the closeness of the producer of ``value`` to ``op``; None if it may fit."""
     node = value.producer
     if is_output(value, op.ops, link.slot):
         return None

@@ -1,6 +1,4 @@
-"""In which order the traced matcher places the operators of a pattern, and what it asks of each
-node again and again.
-"""
+"""The order in which the reference matcher binds a pattern's operators, and cached checks."""
 
 from __future__ import annotations
 
@@ -12,17 +10,17 @@ from gehost.pattern.fits import counted_ops, no_more_inputs
 from gehost.pattern.source import ANY, Chosen, Link, OpPattern, SourcePattern, TensorPattern
 
 Steps: TypeAlias = Sequence[tuple[OpPattern, Link]]
-"""Operators, each with what leads to it."""
+"""Operators, each with the tensor through which it is reached."""
 
 
 class Step:
-    """An operator of a plan, and what is asked for each node again and again.
+    """An operator of a plan, and cached properties.
 
     Attributes:
-        asks: whether its parameters have to be anything.
-        outputs: the slot of each output, its tensor, and whether it must be there.
-        count: how many inputs the operator has.
-        maker: the operator that comes next, where that makes an operand; which one is ``made``.
+        asks: whether its parameters are constrained.
+        outputs: slot and tensor of each output, and whether it must be present.
+        count: number of inputs of the operator.
+        maker: the next operator, if it produces the operand ``made``.
     """
 
     def __init__(
@@ -51,10 +49,10 @@ class Step:
 
 
 class Plan:
-    """The order in which the operators of a pattern without open choices are placed.
+    """The order in which the operators of a pattern without open choices are bound.
 
     Attributes:
-        source: a variant of the pattern; where a choice is open, it takes any tensor there.
+        source: a variant of the pattern; where a choice is open, it accepts any tensor.
         choice: that choice.
         part: the optional part that each operator belongs to, by its index; "" for none.
     """
@@ -77,7 +75,7 @@ class Plan:
 
 
 def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
-    """The optional part that each operator of a variant belongs to, by its index in that."""
+    """Return the optional part of each operator of a variant, by its index in the variant."""
     parts: dict[int, str] = {}
     before: dict[int, int] = {}
     for index, taken in chosen.items():
@@ -94,8 +92,9 @@ def parts_of(source: SourcePattern, chosen: Chosen) -> dict[int, str]:
 
 
 def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
-    """All operators, ``root`` first, each after a tensor that leads to it: to who makes it,
-    rather than to who reads it.
+    """Return all operators, ``root`` first, each with a tensor through which it is reached.
+
+    Producers are preferred to users.
     """
     plan: list[tuple[OpPattern, Link]] = [(root, None)]
     while len(plan) < len(source.ops):
@@ -113,7 +112,7 @@ def steps_from(source: SourcePattern, root: OpPattern) -> Steps:
         readers = [
             (op, t) for op in waiting for t in op.inputs if t is not None and t.index in known
         ]
-        # a placeholder may have any number of readers
+        # a placeholder may have any number of users
         readers.sort(key=lambda reading: reading[1].is_input)
         plan.append(next(iter([*makers, *readers]), (waiting[0], None)))
     return plan

@@ -1,5 +1,6 @@
-"""The reference matcher: one variant after the other, step by step. It notes what it wanted where
-it failed; the compiled matcher pays nothing for that.
+"""The reference matcher: tries one variant after the other, step by step.
+
+It records the mismatch where it fails; the compiled matcher is free of this cost.
 """
 
 from __future__ import annotations
@@ -37,50 +38,48 @@ from gehost.pattern.matcher import CompiledPattern
 from gehost.pattern.source import ANY, Chosen, OpPattern, SourcePattern, TensorPattern
 
 Look: TypeAlias = tuple[Node, list[Node] | MatchFailure]
-"""What is found at a node: the nodes of a match, that of output 0 first, or its nearest miss."""
+"""The result at a node: the nodes of a match, output 0's first, or its nearest miss."""
 
 
 _MOST_VARIANTS = 64
-"""Variants that are tried where a node may stand for any operator."""
+"""Largest number of variants tried for a node that may match any operator."""
 
 
 def why_not(source: SourcePattern, node: Node) -> MatchFailure | None:
-    """Why ``node`` does not make output 0, by the deepest of all tries; None where it does."""
+    """Return why ``node`` is not the producer of output 0, by the nearest miss; None if it is."""
     found = ReferenceMatcher(source).at(node)
     return found if isinstance(found, MatchFailure) else None
 
 
 class ReferenceMatcher:
-    """Matches one variant after the other and keeps what came nearest.
+    """Matches one variant after the other and keeps the nearest misses.
 
-    Options are taken in their order. As long as choices are open, any tensor stands for them: where
-    that does not match, no variant with the options taken so far does.
+    Options are tried in their order. While choices are open, any tensor fits them: if that does not
+    match, no variant with the options taken so far does.
     """
 
     def __init__(self, source: SourcePattern) -> None:
         self._source = source
         self._plans: dict[tuple[tuple[int, int], ...], Plan | TensorPattern] = {}
         self._around: dict[str, list[Plan]] = {}
-        """For a node's operator, the plans that begin with each operator of the pattern that the
-        node may stand for.
-        """
+        """A node's operator → plans that begin with each operator of the pattern that it fits."""
         self._compiled: CompiledPattern | None = None
 
     def at_each(self, nodes: Sequence[Node]) -> list[Look]:
-        """``at`` for all nodes of a graph that may make output 0."""
+        """Return ``at`` for all nodes of a graph that may produce output 0."""
         if not nodes:
             return []
         matches = self.matches(nodes[0].graph)
         return [(node, matches.get(node) or self.at(node)) for node in nodes]
 
     def around_each(self, nodes: Sequence[Node]) -> list[Look]:
-        """``around`` for nodes of a graph, all of which are of one operator of the pattern."""
+        """Return ``around`` for nodes of a graph, all of one operator of the pattern."""
         return [(node, found) for node in nodes if (found := self.around(node)) is not None]
 
     def matches(self, graph: Graph) -> dict[Node, list[Node]]:
-        """The nodes of each match in a graph as it is, first and as the key the one that makes
-        output 0.
+        """Return the nodes of each match in a graph, keyed by the producer of output 0.
 
+        That node is also the first one of the list.
         Matches need no explanation, so the fast matcher finds them.
         """
         found: dict[Node, list[Node]] = {}
@@ -94,8 +93,9 @@ class ReferenceMatcher:
         return found
 
     def at(self, node: Node) -> list[Node] | MatchFailure:
-        """The nodes of a match in which ``node`` makes output 0, itself first, or its nearest
-        miss.
+        """Return the nodes of a match with ``node`` as producer of output 0, or its nearest miss.
+
+        ``node`` comes first.
         """
         search = _Search(node.graph)
         bound = self._match(search, node, {})
@@ -104,7 +104,7 @@ class ReferenceMatcher:
         return _root_first(bound, node)
 
     def match_at(self, node: Node) -> Binding | None:
-        """Match with ``node`` making output 0."""
+        """Match with ``node`` as the producer of output 0."""
         return self._match(_Search(node.graph), node, {})
 
     def _match(self, search: _Search, node: Node, chosen: Chosen) -> Binding | None:
@@ -125,7 +125,7 @@ class ReferenceMatcher:
         return None
 
     def _plan(self, chosen: Chosen) -> Plan | TensorPattern:
-        """The plan of the variants with these options; the choice of output 0 where that is open."""
+        """Return the plan of the variants with these options; output 0's choice if that is open."""
         key = tuple(chosen.items())
         found = self._plans.get(key)
         if found is None:
@@ -141,10 +141,9 @@ class ReferenceMatcher:
         return found
 
     def around(self, node: Node) -> list[Node] | MatchFailure | None:
-        """The same where ``node`` may stand for any operator of the pattern, in one of its first
-        variants; None where it can stand for none.
+        """Match with ``node`` as any operator of the pattern, in one of its first variants.
 
-        Of a match the node that makes output 0 comes first.
+        Returns None if it fits none. In a match the producer of output 0 comes first.
         """
         plans = self._plans_around(node.op)
         if not plans:
@@ -187,13 +186,13 @@ def _root_first(binding: Binding, root: Node | None) -> list[Node]:
 _Miss: TypeAlias = tuple[
     Callable[..., "str | Mismatch"], tuple[Any, ...], OpPattern, Node | None, int, str
 ]
-"""What words the reason, and of what, when it is asked for; then what ``MatchFailure`` says of
-it, the pattern's size, and the optional part.
+"""Function and arguments that build the reason on demand; then arguments of ``MatchFailure``, the
+pattern's size, and the optional part.
 """
 
 
 class _Found:
-    """What is bound so far."""
+    """The bindings so far."""
 
     __slots__ = ("attributes", "nodes", "values")
 
@@ -212,9 +211,9 @@ _START = _Found({}, {}, {})
 
 
 class _Search:
-    """The tries at one node, and the nearest misses of them.
+    """The attempts at one node, and their nearest misses.
 
-    Those are the first one, and the ones that are as near with another wish or at another place.
+    These are the first one, and others of equal closeness.
     """
 
     _plan: Plan
@@ -223,11 +222,11 @@ class _Search:
         self._graph = graph
         self._score = (-1, 0)
         self._misses: dict[tuple[Node | Value | None, int | None, OpPattern], _Miss] = {}
-        """By whom the miss is about, at which input of it, and what was wanted."""
+        """Misses by node or tensor, its input, and wanted operator."""
 
     @property
     def so_far(self) -> tuple[tuple[int, int], dict[Any, _Miss]]:
-        """The misses so far, to go back to."""
+        """The misses so far, for backtracking."""
         return self._score, dict(self._misses)
 
     @so_far.setter
@@ -235,7 +234,7 @@ class _Search:
         self._score, self._misses = known
 
     def at(self, plan: Plan, node: Node) -> Binding | None:
-        """A match of the plan in which ``node`` stands for its first operator."""
+        """Return a match of the plan with ``node`` as its first operator."""
         self._plan = plan
         found = self._place(0, node, _START)
         if found is None:
@@ -249,7 +248,7 @@ class _Search:
         return binding
 
     def failure(self, label: str) -> MatchFailure:
-        """The nearest miss, after all tries at the node of this label have failed."""
+        """Return the nearest miss, after all attempts at the node with this label have failed."""
         misses = iter(self._misses.items())
         (about, slot, _), (word, of, op, node, size, part) = next(misses)
         reason = word(*of)
@@ -273,12 +272,12 @@ class _Search:
         word: Callable[..., str | Mismatch],
         *of: Any,
     ) -> None:
-        """Note that no node was found for ``op``, if no miss was nearer.
+        """Record that no node was found for ``op``, unless another miss is nearer.
 
         Args:
-            node: what came.
-            about: whom that is told of, and the input of it is ``slot``.
-            word: makes the reason from ``of``, if it is asked for when all is done.
+            node: the node found instead.
+            about: the subject of the message; ``slot`` is its input.
+            word: builds the reason from ``of`` on demand.
         """
         score = depth, closeness
         if score < self._score:
@@ -290,7 +289,7 @@ class _Search:
         self._misses.setdefault((about, slot, op), miss)
 
     def _place(self, depth: int, node: Node, found: _Found) -> _Found | None:
-        """Let a node stand for the operator that comes next, and go on to a whole match."""
+        """Bind a node to the next operator, and continue to a whole match."""
         step = self._plan.steps[depth]
         op = step.op
         if node.op not in op.ops:
@@ -337,7 +336,7 @@ class _Search:
     def _in_order(
         self, step: Step, node: Node, values: dict[int, Value | None], depth: int
     ) -> Iterator[dict[int, Value | None]]:
-        """What the inputs bind as they stand, if they fit."""
+        """Yield the bindings of the inputs in their order, if they fit."""
         op, inputs = step.op, node.inputs
         if len(inputs) > step.count and not step.no_more(node):
             self._fail(depth, CONDITION, op, node, node, None, count_problem, op, node)
@@ -367,7 +366,7 @@ class _Search:
     def _in_any_order(
         self, step: Step, node: Node, values: dict[int, Value | None], depth: int
     ) -> Iterator[dict[int, Value | None]]:
-        """What the inputs bind in each order in which they fit."""
+        """Yield the bindings of the inputs in each order that fits."""
         op, inputs = step.op, node.inputs
         count = step.count
         if len(inputs) < count or (len(inputs) > count and not step.no_more(node)):
@@ -403,7 +402,7 @@ class _Search:
                 if tensor is step.made and tensor is not None and value is not None:
                     maker = step.maker
                     closeness = wrong_producer(maker, tensor, value)
-                    # the next step would find it out for each order of the other operands
+                    # otherwise the next step would fail for each order of the other operands
                     if closeness is not None:
                         of = maker, tensor.slot, value, node, slot
                         self._fail(
@@ -427,8 +426,8 @@ class _Search:
             problem = self._leak(found) or self._cycle(found)
             if problem is None:
                 return found
-            op, node, told = problem
-            self._fail(depth, CONDITION, op, node, node, None, str, told)
+            op, node, reason = problem
+            self._fail(depth, CONDITION, op, node, node, None, str, reason)
             return None
         for node in self._candidates(self._plan.steps[depth], found, depth):
             match = self._place(depth, node, found)
@@ -486,7 +485,7 @@ class _Search:
         return ()
 
     def _leak(self, found: _Found) -> tuple[OpPattern, Node, str] | None:
-        """A tensor inside that is read outside."""
+        """Return the error of an inner tensor that has users outside."""
         inside = set(found.nodes.values())
         for index in self._plan.source.inner:
             value = found.values[index]

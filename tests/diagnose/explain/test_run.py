@@ -134,7 +134,7 @@ MISSES = {
         'at commit: dtype: "y" was float[2], would be bool[2]'),
     "a replacement that is the same": (
         Pass("-x", replacement="-x"), f"{UNARY} {{ y = Neg(x) }}",
-        "at commit: no change: the replacement equals what it replaces"),
+        "at commit: no change: the replacement equals the match"),
     "a replacement of unproven size": (
         Pass("-x", replacement="es.Reshape(x, [2])"), "(float[?] x) => (float[?] y) { y = Neg(x) }",
         'at commit: unproven: dimension 0 of "y" was ?1, would be 2'),
@@ -427,7 +427,7 @@ def test_a_decompose_pass_tells_what_it_replaced_what_it_refused_and_that_there_
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
     found = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
     assert found.findings == []
-    assert found.notes[0].startswith("it has a Run of its own: its rewrites and refusals")
+    assert found.notes[0].startswith("it defines Run: its rewrites and refusals")
 
 
 OWN_RUN = """

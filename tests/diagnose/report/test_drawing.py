@@ -33,7 +33,7 @@ def test_a_box_says_operator_constants_attributes_and_name() -> None:
         "Gemm": ["B float[4,4]", "C = 0.5", "transB = 1", "/fc/Gemm"],
         "Relu": ["r"],
         "output y": [],
-        "+ 2 more readers": [],
+        "+ 2 more users": [],
     }
     assert len(drawing.paths) == 3
     assert [label.text for label in drawing.labels] == ["float[N,4]", "float[N,4]"]

@@ -389,10 +389,10 @@ def forwarded_twice(pat: Any, res: Any) -> None:
             "pat.Commutative",
         ),
         (does_not_commute, "Sub is not known to commute", "pat.Sub"),
-        (circle, "Relu reads what is made from its own result", '"Relu"'),
+        (circle, "Relu reads a tensor that depends on its own result", '"Relu"'),
         (
             several_operators_in_the_result,
-            "a result must say which operator it wants",
+            "a result must name one operator",
             '"Neg", "Abs"',
         ),
         (forwarded_twice, '"y" was forwarded at', "res.Neg"),

@@ -114,7 +114,7 @@ def test_a_pass_without_rules_fails() -> None:
         pass
 
     with pytest.raises(
-        PassError, match="it has no rules: say them as patterns, or override InitializePatterns"
+        PassError, match="it has no rules: define patterns, or override InitializePatterns"
     ):
         PassManager().AddPass(Empty()).Run(model_of(CHAIN))
 

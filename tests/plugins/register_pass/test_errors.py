@@ -272,7 +272,7 @@ def test_a_mistake_in_a_pattern(call: Any, told: str) -> None:
         ),
         (
             lambda x: op.Softmax(x, axis=op.Abs(x).Output().shape[0]),
-            "what the replacement makes is not there when it is built",
+            "tensors of the replacement have no Attr yet when it is built",
         ),
         (
             lambda x: [x.shape[0].EQ(1), op.Abs(x)][1],
@@ -325,7 +325,7 @@ def test_what_one_pair_matches_is_not_known_to_another(use: Any) -> None:
         return op.Relu(x)
 
     with pytest.raises(
-        PatternError, match=rf"^{HERE}:\d+: what another pattern matches is not known here$"
+        PatternError, match=rf"^{HERE}:\d+: a match of another pattern is not known here$"
     ):
         RegisterPass(lambda: [(keeps, lambda x: x), (relu, lambda x: use(x, **kept))]).spec()
 

@@ -1,8 +1,8 @@
-"""Nodes that ONNX's inference cannot hold: it writes every dimension out, and believes what a node
-says of itself.
+"""Nodes for which ONNX's inference would run out of memory; it is not called for them.
 
-A rank that comes from the length of a vector, or from ``Gather`` of ``Gather``, may be beyond all
-memory; a ``Split`` with more outputs than it says ends the process. Nothing is asked of them.
+It writes out every dimension and trusts a node's attributes: a rank that comes from the length of a
+vector, or from ``Gather`` of ``Gather``, may exceed all memory; a ``Split`` with more outputs than
+its attribute ends the process.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ import onnx
 from gehost.ir.types import Dim
 
 _MOST = 4096
-"""Dimensions of a tensor."""
+"""Largest rank."""
 
 _RANK_OF = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Unsqueeze": 1})
-"""The input of whose length the results of an operator have dimensions."""
+"""The input whose length is the rank of an operator's result."""
 _RANKS_ADDED = frozenset({"Gather", "GatherND"})
 
 
 def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Whether the result of a node would have more dimensions than anybody writes out, by the
-    shapes of its inputs.
-    """
+    """Whether the result of a node with inputs of these shapes may have an extreme rank."""
     slot = _RANK_OF.get(op)
     if slot is not None:
         shape = shapes[slot] if slot < len(shapes) else None
@@ -34,8 +32,9 @@ def grows_too_much(op: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
 
 
 def miscounts_outputs(node: onnx.NodeProto) -> bool:
-    """Whether a ``Split`` says another number of outputs than it has, which ONNX's inference
-    believes beyond all memory.
+    """Whether a ``Split`` has another number of outputs than its attribute.
+
+    ONNX's inference trusts the attribute and runs out of memory.
     """
     return node.op_type == "Split" and any(
         attribute.name == "num_outputs" and attribute.i != len(node.output)

@@ -1,6 +1,4 @@
-"""Types of which more is known than ONNX's inference tells: where a shape is computed, and where
-a size is a sum, product or slice of named sizes.
-"""
+"""Refine inferred types: by computed shapes, and by sums, products and slices of named sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ from gehost.ir.sizes import (
     times,
     vanishes_with,
 )
-from gehost.ir.types import DataType, Dim, TensorType, ValueType, closer
+from gehost.ir.types import DataType, Dim, TensorType, ValueType, more_specific
 
 _Shape: TypeAlias = tuple[Dim, ...]
 
 REFINED = frozenset({"ConstantOfShape", "Expand", "Range", "Reshape", "Slice", "Tile"})
-"""Operators of whose result computed elements may tell more than inference does."""
+"""Operators whose result may depend on computed elements that ONNX's inference does not know."""
 _BROADCAST = frozenset(
     {
         "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater",
@@ -39,7 +37,7 @@ _BROADCAST = frozenset(
     }
 )  # fmt: skip
 _END = (1 << 31) - 1
-"""An end from here on stands for the end of the axis; no axis is longer."""
+"""From here on, an end means the end of the axis; no axis is longer."""
 
 
 def refine(
@@ -62,7 +60,7 @@ def refine_sizes(
     types: Sequence[ValueType | None],
     stated: Sequence[ValueType | None],
 ) -> Sequence[ValueType | None]:
-    """Refine what inference states of a node of ONNX's own by sums and products of named sizes."""
+    """Refine the inferred types of an ONNX node by sums and products of named sizes."""
     result = stated[0] if stated else None
     if (
         op not in _SIZED
@@ -81,8 +79,9 @@ def refine_sizes(
 
 
 def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType | None:
-    """What both say together; where they disagree ``first`` stands, but for a number beside a
-    name.
+    """Merge two statements about one type; if they contradict, ``first`` wins.
+
+    A number wins over a name.
     """
     if not isinstance(first, TensorType) or not isinstance(second, TensorType):
         return first if first is not None else second
@@ -90,12 +89,12 @@ def merge_types(first: ValueType | None, second: ValueType | None) -> ValueType 
     if shape is None:
         shape = second.shape
     elif second.shape is not None and len(shape) == len(second.shape):
-        shape = tuple([closer(a, b) for a, b in zip(shape, second.shape, strict=True)])
+        shape = tuple([more_specific(a, b) for a, b in zip(shape, second.shape, strict=True)])
     return TensorType(first.dtype or second.dtype, shape)
 
 
 def is_complete(known: ValueType | None) -> bool:
-    """Whether all is known of a tensor: a number or a name for each size."""
+    """Whether a tensor's type is known: a number or a name for each size."""
     return isinstance(known, TensorType) and known.shape is not None and None not in known.shape
 
 
@@ -105,8 +104,7 @@ def _result_dtype(node: Node, source: ValueType | None) -> DataType:
     return source.dtype if isinstance(source, TensorType) else DataType.UNDEFINED
 
 
-# -- by elements
-# ------------------------------------------------------------------------------------------------------
+# by elements
 
 
 def _by_elements(node: Node, source: _Shape | None) -> _Shape | None:
@@ -134,14 +132,14 @@ def _elements(value: Value | None) -> Elements | None:
 
 
 def _nonnegative(dim: Dim) -> Dim:
-    """A size; None where it may be negative, so that the node would fail."""
+    """Return a size; None if it may be negative, with which the node would fail."""
     return dim if is_size(dim) else None
 
 
 def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _Shape:
-    """The shape that ``Reshape`` makes of a target, in every run in which it does not fail."""
+    """Return the result of ``Reshape`` to a target, for every run in which it does not fail."""
     copied: list[Dim] = [
-        # behind the last one there is none to copy: a 0 fails
+        # after the last one there is none to copy: a 0 fails
         None if source is None else source[place] if place < len(source) else entry or None
         for place, entry in enumerate(wanted)
     ]
@@ -159,10 +157,10 @@ def reshaped(wanted: Elements, source: _Shape | None, *, allow_zero: bool) -> _S
 
 
 def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) -> list[Dim]:
-    """The dimensions, where the one that may be copied from a size that is not 0 is certain.
+    """Return the dimensions, with a possibly copied one replaced if it cannot be 0.
 
-    Were it 0, the tensor would be empty and the result, all of whose other sizes are not 0, would
-    not: the node fails.
+    If it were 0, the tensor would be empty; but the result, whose other sizes are not 0, would not
+    be empty, so the node would fail.
     """
     doubtful = [
         place
@@ -180,8 +178,9 @@ def _without_copies(dims: list[Dim], wanted: Elements, source: _Shape | None) ->
 
 
 def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) -> Dim:
-    """The size that -1 stands for: the elements of the source over those of the other
-    dimensions, which are not 0 where the node does not fail.
+    """Return the size of -1: the source's elements divided by those of the other dimensions.
+
+    The divisor is not 0 if the node does not fail.
 
     With allowzero the other dimensions may have a 0: ONNX Runtime then leaves the zeros out of both
     products, so that ``[0, 0]`` by ``[-1, 0]`` is ``[1, 0]``.
@@ -190,7 +189,7 @@ def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) 
         return None
     left = list(source)
     over: list[Dim] = []
-    for dim in rest:  # sizes that stay need not be known
+    for dim in rest:  # sizes that stay cancel out, even if unknown
         if isinstance(dim, str) and dim in left:
             left.remove(dim)
         else:
@@ -230,7 +229,7 @@ def _broadcast(left: Dim, right: Dim) -> Dim:
 
 
 def _counted(node: Node) -> _Shape | None:
-    """The length of a ``Range`` with step 1."""
+    """Return the length of a ``Range`` with step 1."""
     parts = [_elements(node.input(slot)) for slot in range(3)]
     start, limit, step = (
         part[0] if part is not None and len(part) == 1 else None for part in parts
@@ -242,7 +241,7 @@ def _counted(node: Node) -> _Shape | None:
 
 
 def _sliced(node: Node, source: _Shape) -> _Shape | None:
-    """The dimensions of a ``Slice`` with steps of 1 from the begin of axes."""
+    """Return the dimensions of a ``Slice`` of leading parts or ranges with step 1."""
     given: list[Sequence[Dim] | None] = []
     for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
         if node.input(slot) is not None:
@@ -271,7 +270,7 @@ def _sliced(node: Node, source: _Shape) -> _Shape | None:
 
 
 def _part(size: Dim, start: Dim, end: Dim) -> Dim:
-    """How much of an axis lies between ``start`` and ``end``."""
+    """Return the length of the part of an axis between ``start`` and ``end``."""
     if size is None or start is None or end is None:
         return None
     if isinstance(end, int) and end < 0:  # counts from the end of the axis
@@ -285,14 +284,13 @@ def _part(size: Dim, start: Dim, end: Dim) -> Dim:
     return length if is_size(length) else None
 
 
-# -- by sizes
-# ------------------------------------------------------------------------------------------------------
+# by sizes
 
 
 def _by_sizes(
     op: str, proto: onnx.NodeProto, shapes: Sequence[_Shape], result: _Shape
 ) -> tuple[Dim, ...]:
-    """The dimensions of a result, of which inference leaves some open."""
+    """Return the dimensions of a result, with those that inference left open computed."""
     if op == "Flatten":
         axis = _integer(proto, "axis", 1)
         rank = len(shapes[0])
@@ -310,7 +308,7 @@ def _by_sizes(
         for shape in shapes:
             total = plus(total, shape[axis])
         dims = list(result)
-        dims[axis] = closer(dims[axis], total)
+        dims[axis] = more_specific(dims[axis], total)
         return tuple(dims)
     dims = list(result)
     for place, dim in enumerate(result):

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from gehost.infer import Inferrer, infer_model
-from gehost.infer.contents import merge_types
+from gehost.infer.shape_values import merge_types
 from gehost.ir.model import Model
 from gehost.ir.types import DataType, OtherType, TensorType
 from gehost.ops import OpRegistry

@@ -1,10 +1,11 @@
-"""Where ONNX's own inference says what is not true, and what it is asked instead.
+"""Workarounds for wrong results of ONNX's own inference.
 
-1. ``STFT``: an absent ``onesided`` is taken for 0, though the operator's default is 1. It is asked
-with the default written out. 2. ``Attention``: sizes that are no numbers are computed with as if
-they were 0 (the past's length plus the present's, heads
-   times their size). It is asked twice with numbers in their place; what comes out equal, or as the
-   same symbol, is true.
+1. ``STFT``: it treats an absent ``onesided`` as 0, though the operator's default is 1. So the
+   default is written out.
+2. ``Attention``: it computes with sizes that are not numbers as if they were 0 (the past's length
+   plus the present's, heads times their size). So it runs twice with different numbers in their
+   place; sizes that are equal both times, or stand for the same symbol, are right.
+
 Source: onnx 1.23, found by ``tests/backend``.
 """
 
@@ -19,13 +20,13 @@ from gehost.ir.types import Dim, TensorType, ValueType
 
 _COMPUTED = frozenset({"Attention"})
 _UNIT = 2**10 * 45045
-"""Sizes that are tried are multiples of it, so that whatever number of heads divides them."""
+"""Trial sizes are multiples of it, so that they are divisible by the number of heads."""
 
 Types = Sequence[ValueType | None]
 
 
 def spelled_out(proto: onnx.NodeProto) -> onnx.NodeProto:
-    """A node with those defaults written out that inference gets wrong."""
+    """Return a node with the defaults written out that inference gets wrong."""
     if (
         proto.op_type != "STFT"
         or proto.domain not in ("", "ai.onnx")
@@ -38,17 +39,17 @@ def spelled_out(proto: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def checked(op: str, types: Types, said: Types, ask: Callable[[Types], Types | None]) -> Types:
-    """What is true of ``said``, the types of a node's outputs.
+def checked(op: str, types: Types, inferred: Types, ask: Callable[[Types], Types | None]) -> Types:
+    """Return the correct part of ``inferred``, the types of a node's outputs.
 
     Args:
         op: the operator's name.
         types: of the inputs.
-        said: what inference made of them.
-        ask: what inference makes of other types, None where it refuses them.
+        inferred: the result of inference for them.
+        ask: runs inference for other input types; None if it refuses them.
     """
     if op not in _COMPUTED or all(_is_static(known) for known in types if known is not None):
-        return said
+        return inferred
     numbers: list[dict[int, str | None]] = [{}, {}]
     answers = [ask(_numbered(types, offset, found)) for offset, found in enumerate(numbers)]
     if (
@@ -57,11 +58,11 @@ def checked(op: str, types: Types, said: Types, ask: Callable[[Types], Types | N
     ):
         return [
             TensorType(known.dtype, None) if isinstance(known, TensorType) else known
-            for known in said
+            for known in inferred
         ]
     return [
         _agreed(known, pair, numbers)
-        for known, *pair in zip(said, *filter(None, answers), strict=True)
+        for known, *pair in zip(inferred, *filter(None, answers), strict=True)
     ]
 
 
@@ -70,8 +71,9 @@ def _is_static(known: ValueType) -> bool:
 
 
 def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
-    """The types with a number for each symbol, and for each size that has none; ``found`` says
-    which it stands for.
+    """Return the types with a number for each symbol and each unknown size.
+
+    ``found`` gets the symbol for each number.
     """
     factors = count(2 + offset, 2)
     named: dict[str, int] = {}
@@ -96,17 +98,17 @@ def _numbered(types: Types, offset: int, found: dict[int, str | None]) -> Types:
 
 
 def _agreed(
-    said: ValueType | None, pair: Types, numbers: Sequence[dict[int, str | None]]
+    inferred: ValueType | None, pair: Types, numbers: Sequence[dict[int, str | None]]
 ) -> ValueType | None:
-    """What two answers to different numbers say together."""
+    """Combine the results for two different sets of numbers."""
     shapes = [known.shape if isinstance(known, TensorType) else None for known in pair]
     if (
-        not isinstance(said, TensorType)
+        not isinstance(inferred, TensorType)
         or shapes[0] is None
         or shapes[1] is None
         or len(shapes[0]) != len(shapes[1])
     ):
-        return TensorType(said.dtype, None) if isinstance(said, TensorType) else said
+        return TensorType(inferred.dtype, None) if isinstance(inferred, TensorType) else inferred
     dims: list[Dim] = []
     for first, second in zip(*shapes, strict=True):
         symbols = [
@@ -114,4 +116,4 @@ def _agreed(
             for found, dim in zip(numbers, (first, second), strict=True)
         ]
         dims.append(first if first == second else symbols[0] if symbols[0] == symbols[1] else None)
-    return TensorType(said.dtype, tuple(dims))
+    return TensorType(inferred.dtype, tuple(dims))

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from gehost.infer import infer_model
-from gehost.infer.bounds import grows_too_much
+from gehost.infer.limits import grows_too_much
 from gehost.infer.local import Inferrer
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
