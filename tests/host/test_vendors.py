@@ -294,7 +294,7 @@ BROKEN = [
     ("import sys\nsys.exit(0)\n", 3, "SystemExit: 0"),
     ("def f():\n    raise ValueError('a\\nb')\nf()\n", 3, "ValueError: a\nb"),
     ("from . import _broken\n", 2, "ZeroDivisionError"),
-    ("@REG_FUSION_PASS\ndef f(): pass\n", 2, "cannot register f: it must derive"),
+    ("@REG_FUSION_PASS\ndef f(): pass\n", 2, "cannot register f; it must derive"),
     (
         "@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n",
         2,

@@ -84,19 +84,19 @@ def test_what_it_does_to_what_it_is_given_changes_nothing(
         ),
         (
             "match.graph.set_metadata(match.GetMatchedNodes()[0], 'k', 'v')",
-            "it edited the graph; only what Replacement returns",
+            "it edited the graph; only the graph returned by Replacement",
         ),
         (
             "match.GetMatchedNodes()[0].SetAttr('alpha', 1.0)",
-            "it edited the graph; only what Replacement returns",
+            "it edited the graph; only the graph returned by Replacement",
         ),
         (
             "match.graph.add_initializer(__import__('numpy').ones(3), 'mine')",
-            "it edited the graph; only what Replacement returns",
+            "it edited the graph; only the graph returned by Replacement",
         ),
         (
             "SubgraphRewriter.Replace(match.ToSubgraphBoundary(), built('Abs'))",
-            "it edited the graph; only what Replacement returns",
+            "it edited the graph; only the graph returned by Replacement",
         ),
     ],
 )

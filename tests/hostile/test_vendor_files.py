@@ -121,16 +121,16 @@ UNLOADABLE = [
     ),
     (
         "@REG_FUSION_PASS\ndef f(): pass\n",
-        ":2: cannot register f: it must derive from PatternFusionPass",
+        ":2: cannot register f; it must derive from PatternFusionPass",
     ),
     (
         "@REG_FUSION_PASS\nclass Bare: pass\n",
-        ":2: cannot register Bare: it must derive from",
+        ":2: cannot register Bare; it must derive from",
     ),
-    ("REG_FUSION_PASS(3)\n", ":2: cannot register 3: it must derive from"),
+    ("REG_FUSION_PASS(3)\n", ":2: cannot register 3; it must derive from"),
     (
         "REG_DECOMPOSE_PASS(FusionBasePass, ['Conv'])\n",
-        ": it must derive from DecomposePass",
+        "; it must derive from DecomposePass",
     ),
     (
         "@REG_FUSION_PASS\nclass P(PatternFusionPass): pass\n",

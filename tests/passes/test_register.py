@@ -169,7 +169,7 @@ class NotDerived:
 def test_what_is_no_pass_is_refused_with_file_and_line(wrong: Any) -> None:
     with pytest.raises(
         VendorError,
-        match=rf"^{__file__}:\d+: cannot register .*: it must derive from Pattern",
+        match=rf"^{__file__}:\d+: cannot register .*; it must derive from Pattern",
     ):
         REG_FUSION_PASS()(wrong)
 
@@ -180,7 +180,7 @@ def test_a_pattern_pass_cannot_be_registered_to_decompose() -> None:
 
     with pytest.raises(
         VendorError,
-        match="cannot register Pairs: it must derive from DecomposePass",
+        match="cannot register Pairs; it must derive from DecomposePass",
     ):
         REG_DECOMPOSE_PASS(["Conv"])(Pairs)
     assert mark_of(Pairs) is None
