@@ -84,7 +84,7 @@ def test_passes_lists_what_is_shipped(capfd: pytest.CaptureFixture[str]) -> None
     vendors = {row["vendor"] for row in json.loads(capfd.readouterr().out)}
     assert vendors - {"linalg"} == {spelled.partition(":")[2] for spelled in SHIPPED}  # a plugin's
     assert run(["passes", "--shipped", "--vendors", "vendors"]) == 2
-    assert "give it or --vendors" in capfd.readouterr().err
+    assert "give either it or --vendors" in capfd.readouterr().err
 
 
 def test_no_passes_are_reported(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 import onnx
 import pytest
-from msgspec import structs
 
 from gehost.ir import edits
 from gehost.ir.names import Names
@@ -134,27 +133,27 @@ def forget_readers(pattern, binding):
     return True
 
 
-def forget_the_binding(bind, by_position=bind_op.Bind._by_position):
-    holds = by_position(bind)
+def forget_the_binding(bind, bound=bind_op.Bind._bind):
+    holds = bound(bind)
 
-    def hold(binding, node):
+    def hold(binding, node, inputs):
         for tensor in bind.op.inputs:
             if tensor is not None and tensor.index >= 0:
                 binding.values[tensor.index] = None
-        return holds(binding, node)
+        return holds(binding, node, inputs)
 
     return hold
 
 
-def forget_other_nodes(op, source, needed, *, is_linked, claim=bind_op._claim):
-    return claim(op, structs.replace(source, ops=(op,)), needed, is_linked=is_linked)
+def forget_other_nodes(op, needed, rivals, *, is_linked, claim=bind_op._claim):
+    return claim(op, needed, [op.index], is_linked=is_linked)
 
 
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
         (matcher.CompiledPattern, "_is_closed", forget_readers),
-        (bind_op.Bind, "_by_position", forget_the_binding),
+        (bind_op.Bind, "_bind", forget_the_binding),
         (bind_op, "_claim", forget_other_nodes),
         (Region, "closes_cycle", lambda region: False),
     ],

@@ -25,10 +25,14 @@ def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     batch_a, batch_b = dimensions(i, "lhs_batch_dims"), dimensions(i, "rhs_batch_dims")
     sum_a, sum_b = dimensions(i, "lhs_contracting_dims"), dimensions(i, "rhs_contracting_dims")
     pairs = [*zip(batch_a, batch_b, strict=False), *zip(sum_a, sum_b, strict=False)]
+    sides = [(batch_a, sum_a), (batch_b, sum_b)]
     if (
         len(batch_a) != len(batch_b)
         or len(sum_a) != len(sum_b)
-        or any(p >= a.rank or q >= b.rank or a.dims[p] != b.dims[q] for p, q in pairs)
+        or any(len({*batch, *sums}) < len(batch) + len(sums) for batch, sums in sides)
+        or any(
+            not 0 <= p < a.rank or not 0 <= q < b.rank or a.dims[p] != b.dims[q] for p, q in pairs
+        )
     ):
         raise RefusalError(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
     run = _type_of_sum(a.type, b.type, kind)

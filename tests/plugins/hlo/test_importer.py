@@ -215,6 +215,8 @@ def test_all_instructions_without_a_translation_are_in_one_message() -> None:
         (["x = f32[2] parameter(0)", "ROOT z = f32[1] slice(x), slice={[2:3]}"], "does not fit"),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=none"], '"none" is not in the text'),
         (["x = f32[2] parameter(0)", "ROOT z = f32[2] call(x), to_apply=e"], "calls itself"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = f32[2,2] dot(x, x), lhs_contracting_dims={-1}, rhs_contracting_dims={0}"], "its dimensions do not fit"),
+        (["x = f32[2,2] parameter(0)", "ROOT z = f32[2] dot(x, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={0}, rhs_contracting_dims={0}"], "its dimensions do not fit"),
         (["x = token[] parameter(0)", "ROOT z = token[] after-all(x)"], "token has no ONNX type"),
         (["x = f32[2] parameter(0)", "ROOT z = () tuple()"], "needs an output"),
         (["x = f64[2] parameter(0)", "ROOT z = f64[2] erf(x)"], "ONNX Runtime has no Erf for f64"),
