@@ -54,13 +54,14 @@ def raise_opset(proto: onnx.ModelProto, version: int) -> None:
     _take_nodes(proto.graph, converted.graph)
     for entry in imports:
         entry.version = version
-    if proto.ir_version < 4:
+    least = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
+    raised = max(proto.ir_version, least)
+    if proto.ir_version < 4 <= raised:  # IR 3 wants initializers among the inputs
         constants = {tensor.name for tensor in proto.graph.initializer}
         kept = [entry for entry in proto.graph.input if entry.name not in constants]
         del proto.graph.input[:]
         proto.graph.input.extend(kept)
-    least = onnx.helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
-    proto.ir_version = max(proto.ir_version, least)
+    proto.ir_version = raised
 
 
 def _refuse_calls(proto: onnx.ModelProto) -> None:

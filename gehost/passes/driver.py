@@ -276,13 +276,12 @@ def _offer(
             return None
         hook = "Replacement"
         returned = replacement(matched)
-        if isinstance(returned, Rejection) and journal.mark() == mark:
-            context.refuse(node, returned.reason or "unspecified")
-            return None
-        made = as_graph(returned)
         if journal.mark() != mark:
             raise edited_by_hook()
-        region, made = place(matched, made)
+        if isinstance(returned, Rejection):
+            context.refuse(node, returned.reason or "unspecified")
+            return None
+        region, made = place(matched, as_graph(returned))
         try:
             return context.rewrite(region, made)
         except Refused as refused:

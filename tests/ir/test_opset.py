@@ -184,7 +184,18 @@ def test_weights_that_no_caller_could_override_stay_constants():
     )
     model.graph.initializer.append(weights)
     raise_opset(model, 23)
+    onnx.checker.check_model(model)
     assert [entry.name for entry in model.graph.input] == ["x"]
+
+
+def test_initializers_stay_inputs_where_the_ir_version_wants_them():
+    model = onnx.parser.parse_model(
+        '<ir_version: 3, opset_import: ["": 7]> g (float[3] x, float[3] w) => (float[3] y) { y = Add(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    raise_opset(model, 8)
+    onnx.checker.check_model(model)
+    assert (model.ir_version, [entry.name for entry in model.graph.input]) == (3, ["x", "w"])
 
 
 def test_command_line(capsys, tmp_path):

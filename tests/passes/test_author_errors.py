@@ -146,12 +146,19 @@ def test_a_misspelt_parameter_is_told_once_with_its_line() -> None:
     assert text.count(__file__) == 1
 
 
-@pytest.mark.parametrize("hook", ["MeetRequirements", "Replacement"])
-def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str) -> None:
+@pytest.mark.parametrize(
+    ("hook", "result"),
+    [
+        ("MeetRequirements", lambda match: True),
+        ("Replacement", lambda match: unary("Sigmoid")),
+        ("Replacement", lambda match: match.reject("not here")),
+    ],
+)
+def test_a_rule_pass_may_not_edit_the_graph_by_hand(hook: str, result: Any) -> None:
     def edit(self: Any, match: Any) -> Any:
         (node,) = match.GetMatchedNodes()
         match.graph.set_metadata(node, "a", "b")
-        return True if hook == "MeetRequirements" else unary("Sigmoid")
+        return result(match)
 
     pass_ = type("Editor", (Relus,), {hook: edit})
     assert (
