@@ -197,6 +197,7 @@ def _left_over(source: _Shape | None, rest: Sequence[Dim], *, allow_zero: bool) 
     if None in left:
         return None
     total, part = product(left), product(over)
+    size: Dim
     if isinstance(total, int) and isinstance(part, int):
         size = total // part if part > 0 and total % part == 0 else None
     else:
